@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
     explain.add_argument("--data", type=path, metavar="DIR", help="what gather wrote (default: data, beside them)")
     explain.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
-    explain.add_argument("--rows", type=_number_or_all, default="12", metavar="N|all", help="rows told of each cell")
+    explain.add_argument("--rows", type=_number_or_all, default="12", metavar="N|all", help="rows told of each case")
 
     ask = commands.add_parser("what-if", help="judge again with other thresholds, scopes or prices: what moves")
     ask.add_argument(
@@ -147,7 +147,7 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("--why", required=True, metavar="SENTENCE", help="why this threshold is a fair reading")
     new.add_argument("--note", required=True, metavar="SENTENCE", help="what is left out, and what would be unfair")
     new.add_argument("--kind", help="measured, derived or documented (default: as the quantity)")
-    new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="the cells that it speaks of")
+    new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="the cases that it speaks of")
     new.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE", help="what the rule needs besides")
     new.add_argument("--sensitivity", nargs="+", default=[], type=number, metavar="X", help="other fair thresholds")
     new.add_argument("--claims", type=path, metavar="DIR", help="where it goes (default: report/claims)")

@@ -2,7 +2,7 @@
 
 A formula is a line of arithmetic that Pint reads, the symbols in it with what they mean and their units, and the unit
 of the result. What goes into it is a published figure, a measurement or a declared assumption, each with a unit of its
-own; Pint converts them, and what does not fit is refused by name. Cells of them: `report.derived_estimates`.
+own; Pint converts them, and what does not fit is refused by name. Cases of them: `report.derived_estimates`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Input:
 
     kind: documented (`entries` of the reference), measured (`source_rows`) or assumed. source: title of the sources, or
     why the assumption. se, df: of the logarithm, where the input was measured on that scale. spans: whether its range
-    is part of the result's interval, and not only of the sensitivity table. each: for one cell alone, not for all
+    is part of the result's interval, and not only of the sensitivity table. each: for one case alone, not for all
     that have the same symbol.
     """
 
@@ -139,14 +139,14 @@ def assumed(value: float, unit: str, why: str, low: float = math.nan, high: floa
     return Input(value, unit, "assumed", why, low, high)
 
 
-def measured(cells: Estimates, row: int, unit: str, what: str) -> Input:
-    """The estimate of one cell with its interval."""
-    held = cells.frame.iloc[row]
-    se, df = (float(held["se"]), float(held["df"])) if cells.log else (0.0, math.inf)
+def measured(cases: Estimates, row: int, unit: str, what: str) -> Input:
+    """The estimate of one case with its interval."""
+    held = cases.frame.iloc[row]
+    se, df = (float(held["se"]), float(held["df"])) if cases.log else (0.0, math.inf)
     return Input(
         float(held["estimate"]), unit, "measured", "measured by this study", float(held["low"]), float(held["high"]),
         (), what, se, df, int(held["n_rounds"]), int(held["n_samples"]),
-        tuple(held["source_rows"]), not cells.log, True,
+        tuple(held["source_rows"]), not cases.log, True,
     )  # fmt: skip
 
 

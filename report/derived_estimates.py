@@ -1,4 +1,4 @@
-"""Cells that formulas gave, each with its arithmetic.
+"""Cases that formulas gave, each with its arithmetic.
 
 The interval of a result holds what the measurements and the sources leave open; assumptions, and figures that stand
 beside the one that is taken, are varied one by one instead (`report.judging.records`).
@@ -26,7 +26,7 @@ _STEP = 1e-4
 
 @dataclass(frozen=True)
 class Work:
-    """One cell's arithmetic: its labels, the formula and an input for each symbol; `detail` as for cells."""
+    """One case's arithmetic: its labels, the formula and an input for each symbol; `detail` as for cases."""
 
     labels: Labels
     formula: Formula
@@ -44,7 +44,7 @@ class Work:
 
 @dataclass(frozen=True)
 class DerivedEstimates(Estimates):
-    """Cells that formulas gave, each with its work; beside: other results of the same inputs, by name and unit."""
+    """Cases that formulas gave, each with its work; beside: other results of the same inputs, by name and unit."""
 
     works: Sequence[Work] = ()
     beside: tuple[tuple[str, str, DerivedEstimates], ...] = ()
@@ -67,9 +67,9 @@ class DerivedEstimates(Estimates):
         return int(np.argmax(same)) if same.any() else None
 
     def moved(self, row: int, symbol: str, end: str) -> Estimates:
-        """The cells with an input of one of them fixed at an end of its range, `low` or `high`.
+        """The cases with an input of one of them fixed at an end of its range, `low` or `high`.
 
-        What that cell shares with others moves there too; what was measured for it alone does not.
+        What that case shares with others moves there too; what was measured for it alone does not.
         """
         here = self.works[row].inputs[symbol]
         at = [row] if here.each else [n for n, work in enumerate(self.works) if work.inputs.get(symbol) == here]
@@ -85,9 +85,9 @@ class DerivedEstimates(Estimates):
 
 
 def derive(works: Sequence[Work]) -> DerivedEstimates:
-    """Cells of formulas. Raises StudyError for a unit that does not fit.
+    """Cases of formulas. Raises StudyError for a unit that does not fit.
 
-    The interval of a cell is made of the inputs that were measured on the log scale, to first order there (exact for
+    The interval of a case is made of the inputs that were measured on the log scale, to first order there (exact for
     products and quotients), with the degrees of freedom that `statistics.combine` gives; and of the ranges of inputs
     that span it, at the corner that gives the least and the most. Without either it is exact.
     """
@@ -173,14 +173,14 @@ class _Made(Sequence[Work]):
         return self.make(row)
 
 
-def worked(cells: Estimates, make: Callable[[int], Work]) -> DerivedEstimates:
-    """Cells that were computed otherwise, because they are many, with the work that gives each: `make` of its row."""
-    return DerivedEstimates(cells.frame, cells.log, _Made(len(cells), make))
+def worked(cases: Estimates, make: Callable[[int], Work]) -> DerivedEstimates:
+    """Cases that were computed otherwise, because they are many, with the work that gives each: `make` of its row."""
+    return DerivedEstimates(cases.frame, cases.log, _Made(len(cases), make))
 
 
-def _told(cells: Estimates, row: int) -> str:
-    labels = labels_text(cells.label_values(row))
-    return "; ".join(text for text in (labels, str(cells.frame["detail"].iloc[row])) if text)
+def _told(cases: Estimates, row: int) -> str:
+    labels = labels_text(cases.label_values(row))
+    return "; ".join(text for text in (labels, str(cases.frame["detail"].iloc[row])) if text)
 
 
 def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEstimates:
@@ -192,7 +192,7 @@ def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEst
 
     def make(row: int) -> Work:
         named = zip(formula.symbols.items(), (above, below), at[row], strict=True)
-        inputs = {symbol: measured(cells, n, unit, _told(cells, n)) for (symbol, (_, unit)), cells, n in named}
+        inputs = {symbol: measured(cases, n, unit, _told(cases, n)) for (symbol, (_, unit)), cases, n in named}
         return Work({}, formula, inputs)
 
     return worked(numbered.without("above_row", "below_row"), make)
@@ -214,7 +214,7 @@ class _Joined(Sequence[Work]):
 
 
 def join(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
-    """The cells of several, as `estimates.concat`, with their works."""
+    """The cases of several, as `estimates.concat`, with their works."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return DerivedEstimates(Estimates.empty().frame)

@@ -114,8 +114,8 @@ def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", 
     text, _, how = place.partition(":")
     counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _OF))
     if counted:
-        cells = [cell for cell in verdict["cells"] if counted["part"] in (None, cell["part"])]
-        return f"{sum(counted['which'] in (None, cell['outcome']) for cell in cells):,}"
+        cases = [case for case in verdict["cases"] if counted["part"] in (None, case["part"])]
+        return f"{sum(counted['which'] in (None, case['outcome']) for case in cases):,}"
     if shared:
         told = part_of(verdict, shared["part"]) if shared["part"] else _with_share(verdict)
         share = (told or {}).get("share")
@@ -128,26 +128,26 @@ def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", 
         return " to ".join(number(end, str(part["unit"] or "1"), how) for end in ends) if part else None
     if not found:
         return None
-    cell = cell_of(verdict, found["part"] or "", found["which"], (found["name"], found["value"]))
-    if cell is None:
+    case = case_of(verdict, found["part"] or "", found["which"], (found["name"], found["value"]))
+    if case is None:
         return None
     if found["label"]:
-        value = label_of(cell, found["label"])
+        value = label_of(case, found["label"])
         return None if value is None else _label(found["label"], value)
-    part = part_of(verdict, str(cell.get("part") or "")) or verdict
+    part = part_of(verdict, str(case.get("part") or "")) or verdict
     unit, which = str(part.get("unit") or "1"), str(found["which"])
     if which in ("low", "high"):
-        return number(cell[which], unit, how)
+        return number(case[which], unit, how)
     known = quantities().get(str(part.get("quantity")))
     ceiling = known.ceiling if known and known.ceiling is not None else math.inf
-    low, high = _ends(cell, verdict, which, around, bool(found["name"]), ceiling)
+    low, high = _ends(case, verdict, which, around, bool(found["name"]), ceiling)
     if how == "percent" and high - low >= _NOTHING:
         return None
     return formatting.span_words(*(number(end, unit, how) for end in (low, high)))
 
 
 def _ends(
-    cell: Mapping[str, Any],
+    case: Mapping[str, Any],
     verdict: Mapping[str, Any],
     which: str,
     around: tuple[str, str],
@@ -158,7 +158,7 @@ def _ends(
 
     ceiling: the most that is possible.
     """
-    same = [cell] if which in ENDS and not labelled else same_cases(cell, verdict)
+    same = [case] if which in ENDS and not labelled else same_cases(case, verdict)
     known = [_known(one, ceiling) for one in same]
     low, high = min(end for end, _ in known), max(end for _, end in known)
     before, after = around
@@ -170,9 +170,9 @@ def _ends(
     return low, high
 
 
-def _known(cell: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
+def _known(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
     """The number of a case twice; its interval where that is wide or the number above the ceiling."""
-    value, low, high = (float(cell[name]) for name in NUMBER)
+    value, low, high = (float(case[name]) for name in NUMBER)
     if value > ceiling:
         return min(low, ceiling), ceiling
     narrow = low == high or (low > 0 and high < WIDE * low) or (high < 0 and low > WIDE * high)
@@ -184,11 +184,11 @@ def label_of(case: Mapping[str, Any], name: str) -> Any:
     return case[name] if name in ("node", "device") else (case.get("labels") or {}).get(name)
 
 
-def same_cases(cell: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The case as each machine measured it: like labels, like outcome."""
-    cells = cells_of(verdict, str(cell.get("part") or ""))
-    found = [one for one in cells if all(one.get(name) == cell.get(name) for name in _ALIKE)]
-    return found if cell.get("node") else [cell]
+    cases = cases_of(verdict, str(case.get("part") or ""))
+    found = [one for one in cases if all(one.get(name) == case.get(name) for name in _ALIKE)]
+    return found if case.get("node") else [case]
 
 
 def _part_of_all(share: float) -> str:
@@ -250,31 +250,31 @@ def _with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((one for one in verdict.get("parts") or [] if one.get("share")), None)
 
 
-def cells_of(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
+def cases_of(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
     """The cases of a claim, or of one part of it, that have an interval, the least first."""
-    cells = [
-        cell
-        for cell in verdict.get("cells") or []
-        if (not part or cell.get("part") == part) and all(cell.get(name) is not None for name in NUMBER)
+    cases = [
+        case
+        for case in verdict.get("cases") or []
+        if (not part or case.get("part") == part) and all(case.get(name) is not None for name in NUMBER)
     ]
-    return sorted(cells, key=lambda cell: float(cell["estimate"]))
+    return sorted(cases, key=lambda case: float(case["estimate"]))
 
 
-def cell_of(
+def case_of(
     verdict: Mapping[str, Any], part: str, which: str | None, label: tuple[str | None, str | None] = (None, None)
 ) -> Mapping[str, Any] | None:
     """The case that a place means: on a side the nearest to its threshold, at an end of all, or the one that is told
     for the claim or part; None if there is none. label: name and value of one that it has to bear."""
-    cells = [cell for cell in cells_of(verdict, part) if not label[0] or str(label_of(cell, label[0])) == label[1]]
+    cases = [case for case in cases_of(verdict, part) if not label[0] or str(label_of(case, label[0])) == label[1]]
     if which in ENDS:
-        return cells[0 if which == "least" else -1] if cells else None
+        return cases[0 if which == "least" else -1] if cases else None
     if which in (None, *NUMBER):
         told = part_of(verdict, part) if part else verdict
-        same = (cell for cell in cells if told and all(cell[name] == told.get(name) for name in NUMBER))
-        return next(same, cells[0] if label[0] and cells else None)
+        same = (case for case in cases if told and all(case[name] == told.get(name) for name in NUMBER))
+        return next(same, cases[0] if label[0] and cases else None)
 
-    def far(cell: Mapping[str, Any]) -> float:
-        threshold = (part_of(verdict, str(cell.get("part") or "")) or verdict).get("threshold")
-        return Threshold.of(threshold).distance(float(cell["estimate"])) if threshold is not None else 0.0
+    def far(case: Mapping[str, Any]) -> float:
+        threshold = (part_of(verdict, str(case.get("part") or "")) or verdict).get("threshold")
+        return Threshold.of(threshold).distance(float(case["estimate"])) if threshold is not None else 0.0
 
-    return min((cell for cell in cells if cell.get("outcome") == which), key=far, default=None)
+    return min((case for case in cases if case.get("outcome") == which), key=far, default=None)

@@ -206,7 +206,7 @@ def within(text: str) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """'1 cell', '3 cells'."""
+    """'1 case', '3 cases'."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
@@ -271,7 +271,7 @@ def label_value(name: str, value: Any) -> str:
 
 
 def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str:
-    """A cell's labels in words, those that are the same everywhere left out."""
+    """A case's labels in words, those that are the same everywhere left out."""
     return ", ".join(
         label_value(name, value)
         for name, value in labels.items()
@@ -361,15 +361,15 @@ def named_machines(nodes: Sequence[Mapping[str, Any]]) -> str:
     return few(told, "machine", [number_of_machines([*labels]) for labels in kinds.values()])
 
 
-def nodes_of_cell(cell: Mapping[str, Any]) -> list[str]:
-    """The nodes on which a cell of `verdicts.json` was measured: several where it is of instances; none of published
+def nodes_of_case(case: Mapping[str, Any]) -> list[str]:
+    """The nodes on which a case of `verdicts.json` was measured: several where it is of instances; none of published
     figures."""
-    return [str(node) for node in cell.get("instances") or [cell.get("node")] if node]
+    return [str(node) for node in case.get("instances") or [case.get("node")] if node]
 
 
-def place_of(cell: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Where a cell of `verdicts.json` was measured: its node by its label, or its machines together; '' of none."""
-    return str(cell.get("machines") or labels.get(str(cell.get("node"))) or cell.get("node") or "")
+def place_of(case: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Where a case of `verdicts.json` was measured: its node by its label, or its machines together; '' of none."""
+    return str(case.get("machines") or labels.get(str(case.get("node"))) or case.get("node") or "")
 
 
 def host_label(record: Mapping[str, Any]) -> str:

@@ -32,35 +32,35 @@ class ComparedEstimates:
     settled: list[Side | None]
 
 
-def as_they_are(cells: Estimates, unit: str) -> ComparedEstimates:
-    return ComparedEstimates(cells, unit, [None] * len(cells))
+def as_they_are(cases: Estimates, unit: str) -> ComparedEstimates:
+    return ComparedEstimates(cases, unit, [None] * len(cases))
 
 
-def _need(cells: Estimates, label: str, rule: str) -> None:
-    if label not in cells.labels:
-        raise StudyError(f"rule {rule}: no label {label!r}. Labels: {', '.join(cells.labels)}." + did_you_mean(
-            label, cells.labels
+def _need(cases: Estimates, label: str, rule: str) -> None:
+    if label not in cases.labels:
+        raise StudyError(f"rule {rule}: no label {label!r}. Labels: {', '.join(cases.labels)}." + did_you_mean(
+            label, cases.labels
         ))  # fmt: skip
 
 
-def ratios(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Cells with over = of, divided by those with over = to that agree in all other labels.
+def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
+    """Cases with over = of, divided by those with over = to that agree in all other labels.
 
-    Raises StudyError if there is no such label. Cells without a partner give no ratio.
+    Raises StudyError if there is no such label. Cases without a partner give no ratio.
     """
     over = str(options["over"])
-    if not len(cells):
-        return as_they_are(cells, "1")
-    _need(cells, over, "ratio")
-    differ = [name for name in _FOLLOWS.get(over, [over]) if name in cells.labels]
-    above, below = cells.only(**{over: options["of"]}), cells.only(**{over: options["to"]})
+    if not len(cases):
+        return as_they_are(cases, "1")
+    _need(cases, over, "ratio")
+    differ = [name for name in _FOLLOWS.get(over, [over]) if name in cases.labels]
+    above, below = cases.only(**{over: options["of"]}), cases.only(**{over: options["to"]})
     return as_they_are(above / below.without(*differ), "1")
 
 
-def _series(cells: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Cells that differ only along one numeric label, and in what it orders, sorted by it."""
-    labels = [name for name in cells.keys if name not in (along, *_NAMES.get(along, []))]
-    frame = cells.frame.assign(**{along: pd.to_numeric(cells.frame[along])}).dropna(subset=[along])
+def _series(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Cases that differ only along one numeric label, and in what it orders, sorted by it."""
+    labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
+    frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
     if not labels:
         return [({}, frame.sort_values(along))]
     groups: list[tuple[dict[str, Any], pd.DataFrame]] = []
@@ -70,7 +70,7 @@ def _series(cells: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataF
     return groups
 
 
-def slopes(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
+def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Exponents p of quantity ~ along^p: weighted least squares on logarithms, one per series.
 
     Weights are the inverse squares of the standard errors. Where the points
@@ -79,13 +79,13 @@ def slopes(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     two values of the variable, or with values that have no logarithm or error, gives none.
     """
     along = str(options["along"])
-    if not len(cells):
-        return as_they_are(cells, "1")
-    _need(cells, along, "trend")
+    if not len(cases):
+        return as_they_are(cases, "1")
+    _need(cases, along, "trend")
     rows = []
-    for labels, part in _series(cells, along):
+    for labels, part in _series(cases, along):
         estimate = part["estimate"].to_numpy(float)
-        se = part["se"].to_numpy(float) / (1.0 if cells.log else estimate)
+        se = part["se"].to_numpy(float) / (1.0 if cases.log else estimate)
         usable = (estimate > 0) & np.isfinite(se) & (se > 0) & (part[along].to_numpy(float) > 0)
         x, y, w = np.log(part[along].to_numpy(float)[usable]), np.log(estimate[usable]), se[usable] ** -2.0
         if len(np.unique(x)) < 2:
@@ -118,8 +118,8 @@ def _fit(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
 
 
-def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Where two series change places along a variable, one cell per pair of series.
+def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
+    """Where two series change places along a variable, one case per pair of series.
 
     The ratio of the series decides at each value of the variable whether one is
     above the other. low and high are the neighbouring values at which it decides
@@ -128,12 +128,12 @@ def crossings(cells: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
     point could not decide.
     """
     along = str(options["along"])
-    if not len(cells):
-        return as_they_are(cells, "1")
-    _need(cells, along, "crossover")
+    if not len(cases):
+        return as_they_are(cases, "1")
+    _need(cases, along, "crossover")
     rows: list[dict[str, Any]] = []
     settled: list[Side | None] = []
-    compared = ratios(cells, options).estimates
+    compared = ratios(cases, options).estimates
     if not len(compared):
         return as_they_are(compared, "1")
     low_ends, high_ends = compared.ends(statistics.DECIDING)

@@ -134,7 +134,7 @@ class Part(Struct, kw_only=True, forbid_unknown_fields=True):
     unchecked: Annotated[bool, Meta(description="By a model that nothing checked, so that it decides nothing")]
     checked: Annotated[str | None, Meta(description="What its model was checked by; empty: nothing")]
     check: Annotated[dict[str, float] | None, Meta(description="How well that model held")]
-    cases: Annotated[str, Meta(description="Why these cases, where they are a list that was chosen")]
+    cases_why: Annotated[str, Meta(description="Why these cases, where they are a list that was chosen")]
     n_cases: int
     share: Annotated[dict[str, Any] | None, Meta(description="The share that reaches the threshold, with interval")]
     boundary: Annotated[dict[str, Any] | None, Meta(description="The label that tells where it holds")]
@@ -188,7 +188,7 @@ class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
     high: Number
     threshold: Limit | None
     threshold_why: str | None
-    cells: list[Case]
+    cases: list[Case]
     parts: list[Part]
     by_threshold: Annotated[list[dict[str, Any]], Meta(description="Outcome and verdict over a range of thresholds")]
     when_written: Annotated[list[dict[str, Any]], Meta(description="Parts as of the time of the article")]

@@ -3,7 +3,7 @@
 Populations of models whose true share is known are sampled and measured in three rounds. A model lies
 above the threshold or below, by a factor that is drawn: with mean 1.3 (`apart`) or 1.1 (`near`). `at` puts those above
 right on it, where the rule counts each as half: the worst case.
-Rounds vary by 5%, and models have one or four cells. The share that is asked for is a half.
+Rounds vary by 5%, and models have one or four cases. The share that is asked for is a half.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ TRUE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.9)
 
 @dataclass(frozen=True)
 class Setting:
-    """models: in the sample; cells: of each; distance: mean of the logarithm of how far each is from the threshold."""
+    """models: in the sample; cases: of each; distance: mean of the logarithm of how far each is from the threshold."""
 
     models: int
-    cells: int
+    cases: int
     distance: str
 
 
 SETTINGS = tuple(
-    Setting(models, cells, distance)
+    Setting(models, cases, distance)
     for distance in DISTANCES
-    for models, cells in ((10, 1), (17, 1), (40, 1), (12, 4), (525, 1))
+    for models, cases in ((10, 1), (17, 1), (40, 1), (12, 4), (525, 1))
 )
 
 
 def sample(setting: Setting, share: float, draw: np.random.Generator) -> Estimates:
-    """Cells of a sample of models of which such a share lies above the threshold, as three rounds tell them."""
+    """Cases of a sample of models of which such a share lies above the threshold, as three rounds tell them."""
     above = draw.random(setting.models) < share
     far = draw.exponential(1.0, setting.models) * DISTANCES[setting.distance]
     # Models below are clear of it, so that only those above can be taken for others.
     true = np.where(above, far, -np.maximum(far, 0.2 if setting.distance == "at" else far))
-    cells = np.repeat(true, setting.cells) + draw.normal(0, 0.02, setting.models * setting.cells) * (setting.cells > 1)
-    rounds = np.exp(cells[:, None] + draw.normal(0, SPREAD, (len(cells), ROUNDS)))
+    cases = np.repeat(true, setting.cases) + draw.normal(0, 0.02, setting.models * setting.cases) * (setting.cases > 1)
+    rounds = np.exp(cases[:, None] + draw.normal(0, SPREAD, (len(cases), ROUNDS)))
     points = statistics.on_log_scale(list(rounds))
     rows = pd.DataFrame(
-        {"model": np.repeat(np.arange(setting.models), setting.cells), "detail": "", "n_rounds": ROUNDS}
+        {"model": np.repeat(np.arange(setting.models), setting.cases), "detail": "", "n_rounds": ROUNDS}
     )
     return Estimates.from_points(rows.assign(n_samples=ROUNDS), points, log=True)
 
 
 def rates(setting: Setting, share: float, trials: int) -> dict[Verdict, float]:
     """Shares of the trials that the rule supports and challenges."""
-    draw = np.random.default_rng([SEED, setting.models, setting.cells, int(100 * share)])
+    draw = np.random.default_rng([SEED, setting.models, setting.cases, int(100 * share)])
     drawn = (sample(setting, share, draw) for _ in range(trials))
     seen = [Population(one, "model", "at_least").at(THRESHOLD).outcome(WANTED) for one in drawn]
     return {verdict: float(np.mean([one == verdict for one in seen])) for verdict in OUTCOMES}
@@ -66,11 +66,11 @@ def rates(setting: Setting, share: float, trials: int) -> dict[Verdict, float]:
 
 def main(trials: int = 2000) -> int:
     print(f"Share asked for: {WANTED:.0%}. In per cent of {trials} trials.")
-    print("models cells distance  true share   supported  challenged")
+    print("models cases distance  true share   supported  challenged")
     for setting in SETTINGS:
         for share in TRUE:
             supported, challenged = rates(setting, share, trials).values()
-            told = f"{setting.models:6} {setting.cells:5} {setting.distance:8} {share:10.0%}"
+            told = f"{setting.models:6} {setting.cases:5} {setting.distance:8} {share:10.0%}"
             print(f"{told}   {100 * supported:9.1f}   {100 * challenged:9.1f}", flush=True)
     return 0
 

@@ -19,7 +19,7 @@ from report.data.rows import read_rows, rounds_of, row_lines
 from report.formatting import (
     count,
     interval,
-    nodes_of_cell,
+    nodes_of_case,
     number,
     place_of,
     several,
@@ -30,7 +30,7 @@ from report.formatting import (
 from report.model import AWAITING, OPINION, Verdict
 
 WIDTH = 100
-# Rows told of a cell, and cells told of a part, where not all are asked for.
+# Rows told of a case, and cases told of a part, where not all are asked for.
 ROWS, CELLS = 12, 40
 _HANG = 13
 
@@ -40,7 +40,7 @@ class Sources:
     """What the chain is followed into beyond the verdicts.
 
     data: the folder that `gather` wrote, None for a chain without rows. reference: the published figures by
-    id. most: how many rows are told of each cell, None for all of them and for all cells.
+    id. most: how many rows are told of each case, None for all of them and for all cases.
     """
 
     data: Path | None = None
@@ -49,7 +49,7 @@ class Sources:
 
 
 def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = None) -> str:
-    """One claim's chain: article, paraphrase, rule, quantity, rows, cells, verdict, and what would turn it.
+    """One claim's chain: article, paraphrase, rule, quantity, rows, cases, verdict, and what would turn it.
 
     Raises StudyError if there is no such claim, or if the data are not those that the verdicts were made from.
     """
@@ -73,8 +73,8 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     if one.get("unpublished"):
         lines += _wrap("measured by others: ", one["unpublished"])
     for part in one["parts"]:
-        cells = [cell for cell in one["cells"] if cell["part"] == part["name"]]
-        lines += ["", *_part(part, cells, one, labels, sources)]
+        cases = [case for case in one["cases"] if case["part"] == part["name"]]
+        lines += ["", *_part(part, cases, one, labels, sources)]
     if text := wording.turn(one):
         head = f"What would turn it ({one['robust']})" if one["robust"] else "What would turn it"
         lines += ["", "-" * WIDTH, head, *_wrap("  ", text, hang=2)]
@@ -89,8 +89,8 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
         lines += _wrap("contradicted by: ", text)
     if one["see_also"]:
         lines += _wrap("see also: ", ", ".join(one["see_also"]))
-    if any(cell.get("behind") for cell in one["cells"]) and sources.data is None:
-        lines += ["", *_wrap("", "The rows of data behind each cell are told with --data DIR, what gather wrote.")]
+    if any(case.get("behind") for case in one["cases"]) and sources.data is None:
+        lines += ["", *_wrap("", "The rows of data behind each case are told with --data DIR, what gather wrote.")]
     return "\n".join(lines)
 
 
@@ -113,7 +113,7 @@ def _others(one: Mapping[str, Any]) -> str:
 
 def _part(
     part: Mapping[str, Any],
-    cells: Sequence[Mapping[str, Any]],
+    cases: Sequence[Mapping[str, Any]],
     one: Mapping[str, Any],
     labels: Mapping[str, str],
     sources: Sources,
@@ -126,15 +126,15 @@ def _part(
     lines += _wrap("  threshold: ", f"{threshold_text(part['threshold'], part['unit'])}. {part['threshold_why']}")
     if part["sensitivity"]:
         lines += _wrap("  also tried: ", thresholds_text(part["sensitivity"], part["unit"]))
-    if part["cases"]:
-        lines += _wrap("  why these cases: ", part["cases"])
+    if part["cases_why"]:
+        lines += _wrap("  why these cases: ", part["cases_why"])
     lines += ["", *_quantity(part)]
     if part["checked"] is not None:
         lines += _wrap("  model checked by: ", part["checked"] or "nothing; it decides nothing alone")
     if part.get("arithmetic"):
         lines += ["", *_arithmetic(part["arithmetic"])]
-    if cells:
-        lines += ["", *_cells(part, cells, labels, sources)]
+    if cases:
+        lines += ["", *_cases(part, cases, labels, sources)]
     if part.get("entries"):
         lines += ["", *_entries(part["entries"], sources)]
     for one_of in part.get("others") or []:
@@ -164,13 +164,13 @@ def _scope(value: Any) -> str:
 
 
 def _arithmetic(work: Mapping[str, Any]) -> list[str]:
-    """The formulas, and of the cell that stands for all what went in and what came out."""
+    """The formulas, and of the case that stands for all what went in and what came out."""
     lines = ["Arithmetic"]
     for formula in work["formulas"]:
         lines += _wrap("  ", f"{formula['text']}  [{formula['unit']}]{', rounded up' if formula['rounded_up'] else ''}")
     if "inputs" not in work:
         return lines
-    told = ", for ".join(filter(None, (work["formula"], work["cell"])))
+    told = ", for ".join(filter(None, (work["formula"], work["case"])))
     lines += _wrap("  here: ", told, hang=6)
     for one in work["inputs"]:
         value = interval(one["value"], one["low"] or one["value"], one["high"] or one["value"], one["unit"])
@@ -186,31 +186,31 @@ def _arithmetic(work: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _cells(
-    part: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], labels: Mapping[str, str], sources: Sources
+def _cases(
+    part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]], labels: Mapping[str, str], sources: Sources
 ) -> list[str]:
-    """Every cell with its interval and outcome, and the summary's rows that it was made of."""
-    shown = list(cells) if sources.most is None else list(cells[:CELLS])
-    lines = [f"Cells ({count(len(cells), 'cell')})"]
-    numbers = [parse_ranges(cell.get("behind") or "") for cell in shown]
+    """Every case with its interval and outcome, and the summary's rows that it was made of."""
+    shown = list(cases) if sources.most is None else list(cases[:CELLS])
+    lines = [f"Cases ({count(len(cases), 'case')})"]
+    numbers = [parse_ranges(case.get("behind") or "") for case in shown]
     told = [behind if sources.most is None else behind[: sources.most] for behind in numbers]
     rows = read_rows(sources.data, {row for some in told for row in some}) if sources.data else {}
-    for cell, behind, some in zip(shown, numbers, told, strict=True):
-        value = interval(cell["estimate"], cell["low"], cell["high"], part["unit"])
-        where = ", ".join(filter(None, (place_of(cell, labels), cell["label"])))
-        counts = f"; {count(cell['n_rounds'], 'round')}, {count(cell['n_samples'], 'sample')}"
+    for case, behind, some in zip(shown, numbers, told, strict=True):
+        value = interval(case["estimate"], case["low"], case["high"], part["unit"])
+        where = ", ".join(filter(None, (place_of(case, labels), case["label"])))
+        counts = f"; {count(case['n_rounds'], 'round')}, {count(case['n_samples'], 'sample')}"
         lines += _wrap(
-            f"  {cell['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if cell['n_rounds'] else ''}"
+            f"  {case['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if case['n_rounds'] else ''}"
         )
         if behind:
             lines += _behind(part, len(behind), len(some), sources)
         for row in some if rows else ():
-            if cell["node"] and rows[row]["node"] not in nodes_of_cell(cell):
+            if case["node"] and rows[row]["node"] not in nodes_of_case(case):
                 raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
             lines += _samples(sources.data, rows[row])
-    if len(shown) < len(cells):
-        lines += _wrap("  ", f"and {count(len(cells) - len(shown), 'cell')} more: --rows all tells all")
+    if len(shown) < len(cases):
+        lines += _wrap("  ", f"and {count(len(cases) - len(shown), 'case')} more: --rows all tells all")
     return lines
 
 
@@ -223,7 +223,7 @@ def _samples(data: Path | None, row: Mapping[str, Any]) -> list[str]:
 
 
 def _behind(part: Mapping[str, Any], number_: int, told: int, sources: Sources) -> list[str]:
-    """How many rows are behind a cell, and how it is known."""
+    """How many rows are behind a case, and how it is known."""
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
     some = f"; the first {told}, for all of them --rows all" if sources.data and told < number_ else ""
     return _wrap("    ", f"made of {count(number_, 'row')} of the summary{followed}{some}")

@@ -15,7 +15,7 @@ import pandas as pd
 from report.data.gathered import read_summary
 from report.data.ranges import parse_ranges
 from report.data.reference import REFERENCE, read_reference
-from report.formatting import nodes_of_cell
+from report.formatting import nodes_of_case
 from report.model import Verdict
 from report.pages.failures import read_failures
 from report.quantities import Quantity, quantities
@@ -57,23 +57,23 @@ class Study:
         return read_reference(self.reference)
 
     def parts(self) -> Iterator[tuple[str, Record, Record, list[Record]]]:
-        """Each part that was judged: where, its verdict, the part, its cells."""
+        """Each part that was judged: where, its verdict, the part, its cases."""
         for verdict in self.document["verdicts"]:
             for part in verdict["parts"]:
                 if Verdict(part["outcome"]).judged:
                     where = f"claim {verdict['id']}" + (f", {part['name']}" if part["name"] else "")
-                    yield where, verdict, part, [one for one in verdict["cells"] if one["part"] == part["name"]]
+                    yield where, verdict, part, [one for one in verdict["cases"] if one["part"] == part["name"]]
 
-    def cells(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
-        """Each cell: where, its part, the part's quantity, the cell."""
-        for where, _, part, cells in self.parts():
-            for cell in cells:
-                at = f"{where}, {cell['label']}" if cell["label"] else where
-                yield at, part, quantities()[part["quantity"]], cell
+    def cases(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
+        """Each case: where, its part, the part's quantity, the case."""
+        for where, _, part, cases in self.parts():
+            for case in cases:
+                at = f"{where}, {case['label']}" if case["label"] else where
+                yield at, part, quantities()[part["quantity"]], case
 
-    def rows_behind(self, cell: Record) -> pd.DataFrame:
-        """The rows of the summary from which a cell was made, by their number; one that is missing is empty."""
-        numbers = parse_ranges(cell["behind"])
+    def rows_behind(self, case: Record) -> pd.DataFrame:
+        """The rows of the summary from which a case was made, by their number; one that is missing is empty."""
+        numbers = parse_ranges(case["behind"])
         return self.summary.reindex(numbers) if len(numbers) else self.summary.iloc[:0]
 
 
@@ -106,8 +106,8 @@ def run(verdicts: Path, data: Path, reference: Path, report: Path | None = None)
         print("\n".join(found))
         print(f"{len(found)} fault(s) in {verdicts}", file=sys.stderr)
         return 1
-    cells = sum(len(cells) for *_, cells in study.parts())
-    print(f"{len(CHECKS)} checks, {len(study.document['verdicts'])} verdicts, {cells} cells: no fault in {verdicts}")
+    cases = sum(len(cases) for *_, cases in study.parts())
+    print(f"{len(CHECKS)} checks, {len(study.document['verdicts'])} verdicts, {cases} cases: no fault in {verdicts}")
     return 0
 
 
@@ -129,78 +129,78 @@ def rule_version(study: Study) -> Found:
                 yield where, f"decided without {key}", _AGAIN
 
 
-@check("interval", "Every cell has an interval that holds its estimate, or says why none is known.")
+@check("interval", "Every case has an interval that holds its estimate, or says why none is known.")
 def intervals(study: Study) -> Found:
-    for at, _, quantity, cell in study.cells():
-        rows = study.rows_behind(cell)
-        estimate, low, high = (cell[name] for name in _ENDS)
+    for at, _, quantity, case in study.cases():
+        rows = study.rows_behind(case)
+        estimate, low, high = (case[name] for name in _ENDS)
         # One round, or rounds that are all equal, give no interval; what a disturbed measurement gave says so.
-        lost = rows["low"].notna().all() and not any(why in cell["label"] for why in ("cannot exceed", "too close"))
+        lost = rows["low"].notna().all() and not any(why in case["label"] for why in ("cannot exceed", "too close"))
         timed = rows["unit"].isin(_TIMED) & (rows["low"] != rows["high"])
         if estimate is None:
-            if not cell["label"]:
+            if not case["label"]:
                 yield at, "neither an estimate nor a word why there is none", "Give the estimate a detail"
         elif low is None or high is None:
             if lost:
                 yield at, "no interval, though all behind it have one", "Let the quantity carry them, or say why not"
-            if cell["outcome"] != "undecided":
-                yield at, f"{cell['outcome']} without an interval", "What has no interval decides nothing"
+            if case["outcome"] != "undecided":
+                yield at, f"{case['outcome']} without an interval", "What has no interval decides nothing"
         elif not low <= estimate <= high:
             yield at, f"the estimate {estimate:g} is not within [{low:g}, {high:g}]", "Mend the quantity"
         elif low == high and quantity.tier == "measured" and timed.any():
             yield at, f"{estimate:g} is exact, though it was timed", "Let the quantity carry the interval"
 
 
-@check("counts", "Every measured cell says how many rounds and samples it is from.")
+@check("counts", "Every measured case says how many rounds and samples it is from.")
 def counts(study: Study) -> Found:
-    for at, _, quantity, cell in study.cells():
-        if quantity.experiments and cell["node"] and not (cell["n_rounds"] and cell["n_samples"]):
+    for at, _, quantity, case in study.cases():
+        if quantity.experiments and case["node"] and not (case["n_rounds"] and case["n_samples"]):
             yield at, "no number of rounds or of samples", "Let the quantity count its inputs"
 
 
 @check("unit", "Every number has a unit: 1 if it is none, and for a published figure that of its entry.")
 def unit(study: Study) -> Found:
-    for at, part, _, cell in study.cells():
-        entry = study.entries.get(str(cell["labels"].get("entry")))
+    for at, part, _, case in study.cases():
+        entry = study.entries.get(str(case["labels"].get("entry")))
         if not part["unit"]:
             yield at, "no unit", "Give the quantity one, or entries of one unit"
         elif entry is not None and part["rule"] not in _TRANSFORMS and str(entry["unit"]) != part["unit"]:
             yield at, f"in {part['unit']}, while its entry is in {entry['unit']}", _AGAIN
 
 
-@check("rows", "Every measured cell rests on rows of the summary that are there, gave a result, and are of its node.")
+@check("rows", "Every measured case rests on rows of the summary that are there, gave a result, and are of its node.")
 def rows(study: Study) -> Found:
-    for at, _, quantity, cell in study.cells():
-        behind = study.rows_behind(cell)
+    for at, _, quantity, case in study.cases():
+        behind = study.rows_behind(case)
         lost = behind.index[behind["status"] != "ok"]
         if not len(behind):
             if quantity.experiments and quantity.tier == "measured":
                 yield at, "no row of the summary is behind it", "Let the quantity carry its source rows"
         elif len(lost):
             yield at, f"row {lost[0]} is not in the summary, or gave no result", _AGAIN
-        elif without := set(nodes_of_cell(cell)) - set(behind["node"]):
+        elif without := set(nodes_of_case(case)) - set(behind["node"]):
             yield at, f"no row behind it is of {min(without)}", _AGAIN
 
 
-@check("reading", "A cell that is one row of the summary, without arithmetic, says what the row says.")
+@check("reading", "A case that is one row of the summary, without arithmetic, says what the row says.")
 def reading(study: Study) -> Found:
-    for at, part, quantity, cell in study.cells():
+    for at, part, quantity, case in study.cases():
         plain = quantity.tier == "measured" and part["rule"] not in _TRANSFORMS and part["scale"] == 1
         if not plain or part["from_samples"]:
             continue
-        behind = study.rows_behind(cell)
+        behind = study.rows_behind(case)
         if len(behind) != 1:
             continue
         row = behind.iloc[0]
         if row["unit"] not in ("1", part["unit"]):
             continue
         # What was counted in a single round is exact, though a single round gives no interval.
-        counted = row["n_rounds"] == 1 and cell["low"] == cell["high"]
+        counted = row["n_rounds"] == 1 and case["low"] == case["high"]
         for name in ("estimate",) if counted else _ENDS:
             # What cannot be negative is cut at nothing.
-            cut = name == "low" and cell["low"] == 0 and row["low"] < 0
-            if not cut and not _near(cell[name], row[name]):
-                yield at, f"{name} {cell[name]} is not row {behind.index[0]}'s {row[name]}", _AGAIN
+            cut = name == "low" and case["low"] == 0 and row["low"] < 0
+            if not cut and not _near(case[name], row[name]):
+                yield at, f"{name} {case[name]} is not row {behind.index[0]}'s {row[name]}", _AGAIN
 
 
 @check("entries", "Every published figure is an entry of the reference, verified, and belongs to what it decides.")
@@ -217,18 +217,18 @@ def entries(study: Study) -> Found:
                 yield where, f"names the entry {name}, which decides nothing here", _AGAIN
         if tier == "measured" and named:
             yield where, f"measured, and rests on {', '.join(named)}", "Make its tier derived"
-    for at, part, quantity, cell in study.cells():
+    for at, part, quantity, case in study.cases():
         if quantity.tier == "documented" and part["rule"] not in _TRANSFORMS:
-            entry = study.entries.get(str(cell["labels"].get("entry")))
+            entry = study.entries.get(str(case["labels"].get("entry")))
             listed = entry.get("distribution") or [entry["value"]] if entry else []
-            if not any(_near(cell["estimate"], float(one) * part["scale"]) for one in listed):
-                yield at, f"{cell['estimate']} is not what its entry says", _AGAIN
+            if not any(_near(case["estimate"], float(one) * part["scale"]) for one in listed):
+                yield at, f"{case['estimate']} is not what its entry says", _AGAIN
 
 
-@check("key-number", "The number of a verdict is one of its parts', and that of a part one of its cells'.")
+@check("key-number", "The number of a verdict is one of its parts', and that of a part one of its cases'.")
 def key_number(study: Study) -> Found:
-    for where, verdict, part, cells in study.parts():
-        for at, whole, pieces in ((where, part, cells), (f"claim {verdict['id']}", verdict, verdict["parts"])):
+    for where, verdict, part, cases in study.parts():
+        for at, whole, pieces in ((where, part, cases), (f"claim {verdict['id']}", verdict, verdict["parts"])):
             same = any(all(whole[name] == one[name] for name in _ENDS) for one in pieces)
             if whole["estimate"] is not None and not same:
                 yield at, f"its number {whole['estimate']:g} is none of what it is made of", _AGAIN

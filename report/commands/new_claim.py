@@ -20,12 +20,12 @@ from report.judging.claims import CLOSED, full_schema, read_claims
 from report.quantities import Quantity, quantities
 
 RULES = {
-    "at_least": "every cell reaches the threshold",
-    "at_most": "no cell exceeds the threshold",
-    "within": "every cell lies in a range: a threshold of two numbers",
-    "ratio": "one cell over another that differs in a label; options over, of, to",
+    "at_least": "every case reaches the threshold",
+    "at_most": "no case exceeds the threshold",
+    "within": "every case lies in a range: a threshold of two numbers",
+    "ratio": "one case over another that differs in a label; options over, of, to",
     "trend": "the power with which it grows along a numeric label; option along",
-    "exists": "one cell that reaches the threshold is enough",
+    "exists": "one case that reaches the threshold is enough",
     "crossover": "the value of a numeric label at which two sides change places; options over, of, to, along",
     "for_share_of": "so large a share of what a label tells apart (models) reaches the threshold; options share, of",
 }
@@ -186,7 +186,7 @@ def _others(value: Any) -> list[Any]:
 
 
 def _labels(quantity: Quantity, given: bool) -> Iterable[str]:
-    yield "# A scope names the cells that the claim speaks of; without one it is all that were measured. Labels:\n"
+    yield "# A scope names the cases that the claim speaks of; without one it is all that were measured. Labels:\n"
     for label in quantity.labels:
         closed = ", ".join(CLOSED.get(label, []))
         also = _ALSO.get(label, "" if closed else "a value, or a list of them, as measured")

@@ -22,7 +22,7 @@ from report.data.summary import POINT, summarise
 from report.estimates import Estimates, concat, device_kind
 from report.formatting import apart_from_kind, host_label, machines_and_runs
 
-# Columns of the summary from which cells are made, besides the point's own and the value.
+# Columns of the summary from which cases are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
 # Counters average over up to a second, and a point's first readings still hold its preparation.
 SETTLED = 0.5
@@ -94,20 +94,20 @@ class Dataset:
         return {key: np.sort(ok[places]) for key, places in found.items()}
 
     def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Estimates:
-        """Cells of one experiment's points that are ok; the point's parameters become labels.
+        """Cases of one experiment's points that are ok; the point's parameters become labels.
 
         value: estimate (in the metric's unit), or flop_per_s or bytes_per_s.
         """
         places = self._places.get((experiment, metric), np.empty(0, dtype=np.intp))
         self.used.rows.update([(experiment, metric)])
         places = places[self.table[value].take(places).notna().to_numpy()]
-        # Column by column: the table has many more than cells need.
+        # Column by column: the table has many more than cases need.
         names = dict.fromkeys([*POINT, *_OF_CELLS, value])
         rows = pd.DataFrame({name: self.table[name].take(places) for name in names})
-        return _cells(rows, value, list(zip(rows.index)))
+        return _cases(rows, value, list(zip(rows.index)))
 
     def without_launches(self, experiment: str, value: str = "estimate") -> Estimates:
-        """Cells as of `summary` by the time that the device alone takes: in a graph, where a call is short on a GPU.
+        """Cases as of `summary` by the time that the device alone takes: in a graph, where a call is short on a GPU.
 
         The time of such a call by itself is the host's, which launches it.
         """
@@ -131,10 +131,10 @@ class Dataset:
         return categorical(self.nodes.samples(*experiments, columns=columns))
 
     def of_samples(self, samples: pd.DataFrame) -> Estimates:
-        """Cells of samples that were computed from an experiment's own, one metric of it; rounds are their unit."""
+        """Cases of samples that were computed from an experiment's own, one metric of it; rounds are their unit."""
         made = summarise(samples)
         made = made[made["status"] == "ok"]
-        return _cells(made, "estimate", self.source_rows(made))
+        return _cases(made, "estimate", self.source_rows(made))
 
     def source_rows(self, made: pd.DataFrame) -> list[tuple[int, ...]]:
         """Numbers of the summary's rows of each of these points, whatever their metric."""
@@ -149,7 +149,7 @@ class Dataset:
         return [numbers[place] for place in at["at"].fill_null(len(rows)).to_list()]
 
     def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Estimates:
-        """Cells of what a counter showed beside an experiment's samples, in the unit of that column of the samples.
+        """Cases of what a counter showed beside an experiment's samples, in the unit of that column of the samples.
 
         column: clock_mhz, memory_clock_mhz, temperature_c, power_w or utilisation. A round's value
         is the median over its samples past the share `settled` of them; rounds are the unit of the
@@ -166,7 +166,7 @@ class Dataset:
         return self.of_samples(read.assign(metric=column, value=read[column], unit=unit))
 
     def percentile(self, experiment: str, share: float, least: int, metric: str = "time") -> Estimates:
-        """Cells of a percentile of an experiment's samples, by nearest rank: that of every round.
+        """Cases of a percentile of an experiment's samples, by nearest rank: that of every round.
 
         Rounds with fewer than `least` samples say nothing of it; rounds are the unit of the
         interval, as for times.
@@ -311,7 +311,7 @@ def once(make: Callable[Concatenate[Dataset, P], T]) -> Callable[Concatenate[Dat
     return made
 
 
-def _cells(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
+def _cases(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
     """Rows of the summary as estimates, off the log scale if they are shares. source_rows: of each, their numbers."""
     if not len(rows):
         return Estimates.empty()

@@ -179,7 +179,7 @@ def whole_dictionary() -> pd.DataFrame:
     summary = pd.DataFrame(
         [
             {"table": "summary", "column": name, "unit": _UNITS.get(name, ""), "meaning": meaning}
-            for name, meaning in {"row": "Number of the row, from 0: what a verdict's cells name", **COLUMNS}.items()
+            for name, meaning in {"row": "Number of the row, from 0: what a verdict's cases name", **COLUMNS}.items()
         ]
     )
     columns = ["table", "column", "type", "unit", "may_be_empty", "meaning"]

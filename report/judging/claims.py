@@ -45,8 +45,8 @@ CLOSED = {
 class Part:
     """One quantity, one rule, one threshold.
 
-    cases: why these are the cases, where they are a list that was chosen. machine: a kind of machine (`machines.KINDS`)
-    that alone decides.
+    cases_why: why these are the cases, where they are a list that was chosen. machine: a kind of machine
+    (`machines.KINDS`) that alone decides.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Part:
     scale_why: str = ""
     sensitivity: tuple[Threshold, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
-    cases: str = ""
+    cases_why: str = ""
     machine: str = ""
     awaits: dict[str, str] | None = None
 
@@ -297,7 +297,7 @@ def _part(raw: dict[str, Any]) -> Part:
         **_scoped(raw),
         sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
-        cases=raw.get("cases", ""),
+        cases_why=raw.get("cases", ""),
         machine=raw.get("machine", ""),
         awaits=raw.get("awaits"),
     )

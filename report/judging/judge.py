@@ -21,14 +21,14 @@ from report.data.dataset import Dataset
 from report.data.nodes import Node
 from report.data.reference import source
 from report.findings import finding_and_part
-from report.formatting import nodes_of_cell
+from report.formatting import nodes_of_case
 from report.judging.claims import ARTICLES, Claim, read_claims
 from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterparts import counterparts
 from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
 from report.judging.instances import row_name
 from report.judging.published_use import of_sources, of_verdicts, users
-from report.judging.records import cell_records, ends_of, part_record
+from report.judging.records import case_records, ends_of, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
@@ -88,7 +88,7 @@ def judge(
         "replaced": instead,
         "counterparts": beside_ours,
     }
-    write_json(out, document, in_lines="cells")
+    write_json(out, document, in_lines="cases")
     write_json(out.with_suffix(".schema.json"), verdicts.schema())
     _write_csv(out.with_suffix(".csv"), judged)
     write_tables(document, out)
@@ -128,7 +128,7 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
             finding="",
             finding_part="",
             **of_part,
-            cells=[cell for one in found for cell in cell_records(one, cache)],
+            cases=[case for one in found for case in case_records(one, cache)],
             parts=parts,
             by_threshold=sliders(
                 found,
@@ -175,9 +175,9 @@ def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
     """
     if record["decided_on"] != HERE:
         return ""
-    measured = (cell for cell in record["cells"] if cell.get("node") or cell["behind"])
-    decisive = (cell for cell in measured if cell["outcome"] != Side.UNDECIDED)
-    nodes = {node for cell in decisive for node in nodes_of_cell(cell) or [""]}
+    measured = (case for case in record["cases"] if case.get("node") or case["behind"])
+    decisive = (case for case in measured if case["outcome"] != Side.UNDECIDED)
+    nodes = {node for case in decisive for node in nodes_of_case(case) or [""]}
     return min(nodes) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
 
 

@@ -36,8 +36,8 @@ def users(
 def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, str]]:
     """The id of each claim with the key of each published record of its evidence."""
     for verdict in verdicts:
-        for cell in verdict["cells"]:
-            yield from ((str(verdict["id"]), key) for key in str(cell["labels"].get("records") or "").split())
+        for case in verdict["cases"]:
+            yield from ((str(verdict["id"]), key) for key in str(case["labels"].get("records") or "").split())
         for part in verdict["parts"]:
             yield from ((str(verdict["id"]), key) for one in part["others"] for key in one["records"])
 

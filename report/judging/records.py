@@ -72,7 +72,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         unchecked=found.unchecked,
         checked=found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
         check=check_record(found, cache),
-        cases=part.cases,
+        cases_why=part.cases_why,
         n_cases=len(result.sides) if result else 0,
         share=share_record(result.share) if result and result.share else None,
         missing=missing_record(found.missing),
@@ -86,7 +86,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
 def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
     """What others measured of a part: how strong, what came out, from least to most, and at other thresholds.
 
-    decides: whether the part is decided on it; its cells are then the part's. records: keys of the published records
+    decides: whether the part is decided on it; its cases are then the part's. records: keys of the published records
     that were compared. beside: how many times what others found is found here, each by its nearest to the threshold;
     None where only one is known.
     """
@@ -182,7 +182,7 @@ def _entries(found: PartResult, cache: QuantityCache) -> list[str]:
     return sorted({*named, *cache.entries(found.quantity)})
 
 
-def cell_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
+def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
     """The compared estimates of a part, each with its labels and its side.
 
     A case of several machines of a kind has besides `instances` (ids), `machines` (in words), `instance_low` and
@@ -228,7 +228,7 @@ def cell_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
     return records
 
 
-# Of more compared cells the one that stands for all speaks alone.
+# Of more compared cases the one that stands for all speaks alone.
 _MOST = 50
 
 
@@ -245,11 +245,11 @@ def arithmetic(
     given. The record:
 
     formulas: each with text, unit and symbols (meaning and unit).
-    cell, formula, inputs, result: of the cell that stands for all.
-    sensitivity: each input that has a range at either end of it, all others as they are: the cell's result, the
-    part's outcome and the verdict. What cells share moves in all of them.
-    also: the same of one more cell for every other formula that compared cells were worked out by.
-    beside: other results of the same inputs, by what they are and by cell.
+    case, formula, inputs, result: of the case that stands for all.
+    sensitivity: each input that has a range at either end of it, all others as they are: the case's result, the
+    part's outcome and the verdict. What cases share moves in all of them.
+    also: the same of one more case for every other formula that compared cases were worked out by.
+    beside: other results of the same inputs, by what they are and by case.
     """
     if quantity is None or not quantity.formulas:
         return None
@@ -286,7 +286,7 @@ def _worked(
 ) -> dict[str, Any]:
     work = estimates.works[row]
     return {
-        "cell": row_name(estimates, row),
+        "case": row_name(estimates, row),
         "formula": work.formula.text,
         "inputs": [_input(symbol, one, work) for symbol, one in work.inputs.items()],
         "result": {"symbol": work.formula.result, "unit": work.formula.unit, **_values(estimates, row)},
@@ -324,7 +324,7 @@ def _values(estimates: Estimates, row: int) -> dict[str, float | None]:
 def _rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
     """Each estimate in words, its labels and its values."""
     for row, (labels, detail) in enumerate(zip(estimates.all_label_values(), estimates["detail"], strict=True)):
-        yield {"cell": case_name(labels, str(detail)), "labels": labels, **_values(estimates, row)}
+        yield {"case": case_name(labels, str(detail)), "labels": labels, **_values(estimates, row)}
 
 
 def _sensitivity(

@@ -36,9 +36,9 @@ _TOLD = {
 
 
 def compare(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
-    """Every pair with its figures and the measured cells beside each, as `verdicts.json` has them.
+    """Every pair with its figures and the measured cases beside each, as `verdicts.json` has them.
 
-    evidence: the quantities as far as they are computed already. A figure without cells says what it waits for.
+    evidence: the quantities as far as they are computed already. A figure without cases says what it waits for.
     deviation: of what is measured from what is published, as a share, its interval that of the measurement.
     Nothing if there is no such file. Raises StudyError for a mistake in it.
     """
@@ -122,7 +122,7 @@ def _sockets(node: Node) -> int:
 
 
 class _Compared:
-    """One pair's figures, and the largest measured cell of each device."""
+    """One pair's figures, and the largest measured case of each device."""
 
     def __init__(self, pair: Pair, machines: _Machines, evidence: QuantityCache) -> None:
         self.pair, self.machines, self.evidence = pair, machines, evidence
@@ -141,7 +141,7 @@ class _Compared:
 
     def _figure(self, figure: Figure) -> dict[str, Any]:
         places = self.machines.of(figure)
-        cells = [self._cell(figure, place) for place in places if (place[0].id, place[1]["id"]) in self.at]
+        cases = [self._case(figure, place) for place in places if (place[0].id, place[1]["id"]) in self.at]
         waits = self._waits(places) if places else self.machines.called(figure)
         return {
             "device": figure.device,
@@ -152,9 +152,9 @@ class _Compared:
             "high": figure.high,
             "status": "verified" if figure.verified else UNVERIFIED,
             "worked_out": figure.worked_out,
-            "waits": "" if cells else waits,
-            **(_published(figure, self.evidence.data) if cells else {}),
-            "cells": cells,
+            "waits": "" if cases else waits,
+            **(_published(figure, self.evidence.data) if cases else {}),
+            "cases": cases,
         }
 
     def _waits(self, places: Sequence[Place]) -> str:
@@ -163,7 +163,7 @@ class _Compared:
         where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else count(len(nodes), "node")
         return self.lacking or f"{several(list(self.pair.quantity.experiments))} on {where}"
 
-    def _cell(self, figure: Figure, at: Place) -> dict[str, Any]:
+    def _case(self, figure: Figure, at: Place) -> dict[str, Any]:
         node, device = at
         row, pair = self.at[node.id, device["id"]], self.pair
         by = {"divide": 1 / _sockets(node), "multiply": float(_sockets(node))}.get(pair.sockets, 1.0) * pair.scale
@@ -188,14 +188,14 @@ class _Compared:
         }
 
 
-def _largest(cells: Estimates) -> Estimates:
-    """Of each device of a kind of nodes the cell with the largest estimate, with all its labels."""
-    known = cells.frame[cells.frame["estimate"].astype(float).notna()] if len(cells) else cells.frame
+def _largest(cases: Estimates) -> Estimates:
+    """Of each device of a kind of nodes the case with the largest estimate, with all its labels."""
+    known = cases.frame[cases.frame["estimate"].astype(float).notna()] if len(cases) else cases.frame
     if not len(known):
         return Estimates.empty()
     order = known.assign(size=known["estimate"].astype(float), kind=known["node"].map(kind_of_node))
     order = order.sort_values("size", ascending=False, kind="stable")
-    return cells.at(sorted(order.drop_duplicates(["kind", "device"]).index))
+    return cases.at(sorted(order.drop_duplicates(["kind", "device"]).index))
 
 
 def _published(figure: Figure, data: Dataset) -> dict[str, Any]:
@@ -226,18 +226,18 @@ def _outcome(
 
 
 def _shown(name: str, at: Place, evidence: QuantityCache) -> bool:
-    """Whether a quantity has cells on a device."""
+    """Whether a quantity has cases on a device."""
     try:
-        cells = evidence.estimates(quantities()[name])
+        cases = evidence.estimates(quantities()[name])
     except MissingSourceError:
         return False
-    return len(cells) > 0 and bool(((cells.frame["node"] == at[0].id) & (cells.frame["device"] == at[1]["id"])).any())
+    return len(cases) > 0 and bool(((cases.frame["node"] == at[0].id) & (cases.frame["device"] == at[1]["id"])).any())
 
 
 def sentence(pairs: Sequence[Record]) -> str:
     """What the comparison came to: how many figures have a measured counterpart, and how they compare."""
     figures = [figure for pair in pairs for figure in pair["figures"]]
-    outcomes = [cell["outcome"] for figure in figures for cell in figure["cells"]]
+    outcomes = [case["outcome"] for figure in figures for case in figure["cases"]]
     waiting = sum(bool(figure["waits"]) for figure in figures)
     told = []
     if outcomes:

@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Pair:
-    """A quantity, the cells of it that published figures speak of, and those figures."""
+    """A quantity, the cases of it that published figures speak of, and those figures."""
 
     id: str
     title: str

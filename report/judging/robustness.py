@@ -358,7 +358,7 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     together = [((1, 1.0), one) for one in (*inputs, *changed_together(tried, verdict))]
     able = [part for part in tried if part.robustness and part.robustness.decides]
     sensitive = bool(together) or any(part.robustness.fragile for part in able if part.robustness)
-    word = SENSITIVE if sensitive else LISTED if any(part.cases for part in tried) else ROBUST
+    word = SENSITIVE if sensitive else LISTED if any(part.cases_why for part in tried) else ROBUST
     nothing = Turn(kind="nothing", part=able[0].name if len(parts) == 1 and able else None)
     _, turn = min([*ranked, *together], key=lambda one: one[0], default=(None, nothing))
     return None if verdict == Verdict.UNDECIDED else word, turn

@@ -56,7 +56,7 @@ def _worked(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "formula": spelt(record["formula"]),
         "result": f"{result['symbol']} = {_value(result, unit)}",
-        "cell": str(record["cell"]),
+        "case": str(record["case"]),
         "inputs": [_input(one) for one in record["inputs"]],
         "turns": [
             {
@@ -101,15 +101,15 @@ def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -
     return [
         {
             "what": formatting.capital(str(one["name"])),
-            "cell": _cell(one, machines if several else {}),
+            "case": _case(one, machines if several else {}),
             "result": _value(one, one["unit"]),
         }
         for one in records
     ]
 
 
-def _cell(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
+def _case(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
     """What a result is of: the server, where it is of one, else all its labels; and the machine it was measured on."""
     labels = record["labels"]
-    of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["cell"])
+    of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
     return "; ".join(filter(None, [of, machines.get(str(labels.get("node")))]))

@@ -40,29 +40,29 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         return None
     unit = str(parts[0]["unit"] or "1")
     names = {str(part.get("name") or "") for part in parts}
-    cells = [cell for cell in verdict["cells"] if str(cell.get("part") or "") in names and _has_number(cell)]
+    cases = [case for case in verdict["cases"] if str(case.get("part") or "") in names and _has_number(case)]
     declared = Threshold.of(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
-    shown = _spread(cells, declared)
-    scale, unit_name = formatting.prefix(max(abs(float(cell["estimate"])) for cell in shown), unit)
-    alike = len(cells) > 2 and len({f"{float(cell['estimate']):.4g}" for cell in cells}) == 1
+    shown = _spread(cases, declared)
+    scale, unit_name = formatting.prefix(max(abs(float(case["estimate"])) for case in shown), unit)
+    alike = len(cases) > 2 and len({f"{float(case['estimate']):.4g}" for case in cases}) == 1
     shown = shown[:1] if alike else shown
     labels = (
-        [f"all {len(cells)} cases"]
+        [f"all {len(cases)} cases"]
         if alike
         else short_labels(shown, machines, {str(part.get("name")): part for part in parts})
     )
     rows = [
         {
             "label": label,
-            **scaled(cell, scale),
-            "text": plain(float(cell["estimate"]), unit)
-            + (f", {charts.ONE_ROUND}" if one_round(cell) else "")
-            + words.disturbed(cell.get("disturbed")),
-            "one_round": one_round(cell),
-            "side": str(cell.get("outcome") or ""),
-            "tier": _tier(verdict, cell),
+            **scaled(case, scale),
+            "text": plain(float(case["estimate"]), unit)
+            + (f", {charts.ONE_ROUND}" if one_round(case) else "")
+            + words.disturbed(case.get("disturbed")),
+            "one_round": one_round(case),
+            "side": str(case.get("outcome") or ""),
+            "tier": _tier(verdict, case),
         }
-        for label, cell in zip(labels, shown, strict=True)
+        for label, case in zip(labels, shown, strict=True)
     ]
     axis = _axis(parts[0], unit_name)
     limit = formatting.threshold_text(parts[0]["threshold"], unit) if declared else ""
@@ -70,15 +70,15 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     told = alt_text(rows)
     return charts.Chart(
         str(verdict["id"]),
-        title_of(cells, declared, limit),
+        title_of(cases, declared, limit),
         charts.estimates(rows, axis, [one / scale for one in declared], line),
-        _note(rows, 1 if alike else len(cells)),
+        _note(rows, 1 if alike else len(cases)),
         f"{axis}. {told}. {formatting.capital(line)}.",
     )
 
 
-def _has_number(cell: Mapping[str, Any]) -> bool:
-    value = cell.get("estimate")
+def _has_number(case: Mapping[str, Any]) -> bool:
+    value = case.get("estimate")
     return value is not None and bool(np.isfinite(value))
 
 
@@ -86,11 +86,11 @@ def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The parts that the figure shows: the one the claim hangs on, and those on its axis with its threshold."""
     parts = verdict["parts"] or []
 
-    def cases(part: Mapping[str, Any]) -> int:
+    def number_of_cases(part: Mapping[str, Any]) -> int:
         name = str(part.get("name") or "")
-        return sum(str(cell.get("part") or "") == name and _has_number(cell) for cell in verdict["cells"])
+        return sum(str(case.get("part") or "") == name and _has_number(case) for case in verdict["cases"])
 
-    able = [part for part in parts if part.get("unit") != YES_NO and cases(part)]
+    able = [part for part in parts if part.get("unit") != YES_NO and number_of_cases(part)]
     if not able:
         return []
     told = verdict.get("estimate")
@@ -99,25 +99,25 @@ def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return (
             str(part.get("name") or "") != verdict.get("finding_part"),
             part["outcome"] != verdict["verdict"],
-            cases(part) < 2,
+            number_of_cases(part) < 2,
             told is None or part.get("estimate") != told,
             parts.index(part),
         )
 
     first = min(able, key=rank)
     same = [part for part in able if all(part.get(key) == first.get(key) for key in ("unit", "threshold", "rule"))]
-    few = all(cases(part) <= 2 for part in same)
+    few = all(number_of_cases(part) <= 2 for part in same)
     return same if few else [first]
 
 
-def _spread(cells: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
+def _spread(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
     """At most eight cases, the greatest first: both ends, those nearest to the line, and others evenly between."""
-    order = sorted(cells, key=lambda cell: -float(cell["estimate"]))
+    order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:
         return order
     kept = {0, len(order) - 1}
     for line in declared:
-        above = [place for place, cell in enumerate(order) if cell["estimate"] >= line]
+        above = [place for place, case in enumerate(order) if case["estimate"] >= line]
         kept |= {above[-1]} if above else set()
         kept |= {len(above)} if len(above) < len(order) else set()
     for place in np.linspace(0, len(order) - 1, MOST_ROWS).round().astype(int):
@@ -130,36 +130,36 @@ def _spread(cells: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> li
 
 
 def short_labels(
-    cells: Sequence[Mapping[str, Any]], machines: Mapping[str, str], parts: Mapping[str, Mapping[str, Any]]
+    cases: Sequence[Mapping[str, Any]], machines: Mapping[str, str], parts: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Names of cases by what varies among them alone, as few words as tell them apart."""
     if len(parts) > 1:
-        names = [formatting.capital(str(cell.get("part") or "")) for cell in cells]
-        if len(set(names)) == len(cells):
+        names = [formatting.capital(str(case.get("part") or "")) for case in cases]
+        if len(set(names)) == len(cases):
             return names
-    varies = [name for name in _LABELS if len({str(label_of(cell, name)) for cell in cells}) > 1]
+    varies = [name for name in _LABELS if len({str(label_of(case, name)) for case in cases}) > 1]
     if "model" in varies or "run" in varies:
         varies = [name for name in varies if name != "parameters"]
     if "gpu" in varies and "machine" in varies:
         varies.remove("machine")
     kept: list[str] = []
-    labels = [""] * len(cells)
+    labels = [""] * len(cases)
     for name in varies:
-        if len(kept) == _MOST_LABELS or len(set(labels)) == len(cells):
+        if len(kept) == _MOST_LABELS or len(set(labels)) == len(cases):
             break
-        if kept and len({(one, str(label_of(cell, name))) for one, cell in zip(labels, cells, strict=True)}) == len(
+        if kept and len({(one, str(label_of(case, name))) for one, case in zip(labels, cases, strict=True)}) == len(
             set(labels)
         ):
             continue
         kept.append(name)
-        labels = [", ".join(_said(one, cell) for one in kept if _said(one, cell)) for cell in cells]
-    if len({cell.get("node") for cell in cells if cell.get("node")}) > 1 and len(set(labels)) < len(cells):
-        labels = [f"{label}, {formatting.place_of(cell, machines)}".strip(", ")
-                  for label, cell in zip(labels, cells, strict=True)]  # fmt: skip
+        labels = [", ".join(_said(one, case) for one in kept if _said(one, case)) for case in cases]
+    if len({case.get("node") for case in cases if case.get("node")}) > 1 and len(set(labels)) < len(cases):
+        labels = [f"{label}, {formatting.place_of(case, machines)}".strip(", ")
+                  for label, case in zip(labels, cases, strict=True)]  # fmt: skip
     alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
     for label in alike:
         places = [at for at, one in enumerate(labels) if one == label]
-        full = [str(cells[at].get("label") or "") for at in places]
+        full = [str(cases[at].get("label") or "") for at in places]
         for at, whole, other in zip(places, full, _apart(full), strict=True):
             labels[at] = _joined(label, other) or _first_words(whole) or "the whole"
     return _numbered(labels)
@@ -189,8 +189,8 @@ def _apart(labels: Sequence[str]) -> list[str]:
     return [", ".join(sorted(one, key=lambda piece: shared[piece])[:2]) for one in kept]
 
 
-def _said(name: str, cell: Mapping[str, Any]) -> str:
-    value = label_of(cell, name)
+def _said(name: str, case: Mapping[str, Any]) -> str:
+    value = label_of(case, name)
     if value is None:
         return ""
     text = formatting.label_value(name, _as_number(value))
@@ -214,9 +214,9 @@ def _first_words(text: str, room: int = _ROOM) -> str:
     return text[:room].rsplit(" ", 1)[0].rstrip(",;:(") + " …"
 
 
-def _tier(verdict: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
+def _tier(verdict: Mapping[str, Any], case: Mapping[str, Any]) -> str:
     tiers = {str(one.get("name") or ""): one.get("tier") for one in verdict["parts"]}
-    tier = tiers.get(str(cell.get("part") or "")) or verdict.get("evidence_tier")
+    tier = tiers.get(str(case.get("part") or "")) or verdict.get("evidence_tier")
     return _TIERS.get(str(tier), "measured")
 
 
@@ -246,13 +246,13 @@ def quantity_name(quantity: str) -> str:
     return " ".join(spelt.get(word, word) for word in name.split("_"))
 
 
-def title_of(cells: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
+def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
     """The message: how many cases lie on which side of the line."""
-    count, n = len(cells), formatting.count
+    count, n = len(cases), formatting.count
     line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:
         return f"{n(count, 'case')}, from the greatest to the least"
-    values = [float(cell["estimate"]) for cell in cells]
+    values = [float(case["estimate"]) for case in cases]
     if len(declared) == 1:
         above = sum(value > declared[0] for value in values)
         equal = sum(value == declared[0] for value in values)

@@ -8,7 +8,7 @@ from typing import Any
 from contract.node import kind_of_node, number_of_machines
 from report import formatting, wording
 from report.findings import number as plain
-from report.formatting import capital, count, few, nodes_of_cell, place_of, several
+from report.formatting import capital, count, few, nodes_of_case, place_of, several
 from report.pages import words
 from report.pages.arithmetic import awaited, worked_parts
 from report.pages.claim_figure import claim_chart, one_axis, quantity_name
@@ -81,26 +81,26 @@ def claim_context(
 
 def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     """How far the verdict can be trusted, in sentences."""
-    cells = [cell for cell in verdict["cells"] if cell.get("estimate") is not None]
+    cases = [case for case in verdict["cases"] if case.get("estimate") is not None]
     kinds: dict[str, Mapping[str, Any]] = {}
-    for cell in sorted(cells, key=lambda cell: -len(cell.get("instances", ()))):
-        if cell.get("node"):
-            kinds.setdefault(kind_of_node(str(cell["node"])), cell)
-    rounds = [int(cell["n_rounds"]) for cell in cells if cell.get("n_rounds")]
+    for case in sorted(cases, key=lambda case: -len(case.get("instances", ()))):
+        if case.get("node"):
+            kinds.setdefault(kind_of_node(str(case["node"])), case)
+    rounds = [int(case["n_rounds"]) for case in cases if case.get("n_rounds")]
     if kinds:
-        where = few([place_of(cell, machines) for cell in kinds.values()], "machine")
+        where = few([place_of(case, machines) for case in kinds.values()], "machine")
         spread = "" if not rounds else f", each in {_rounds(rounds)}"
-        yield f"{count(len(cells), 'case')} on {where}{spread}."
+        yield f"{count(len(cases), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
         yield wording.hanging(machines.get(node, node))
-    if alike := [cell["instances"] for cell in cells if cell.get("instances")]:
+    if alike := [case["instances"] for case in cases if case.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
         if any(number_of_machines(nodes) < len(nodes) for nodes in alike):
             yield "A machine counts once, however often it was measured."
-    sources = {str(cell["labels"]["source"]) for cell in cells if cell["labels"].get("source")}
+    sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
-        yield f"{count(len(cells), 'case')} from {count(len(named), 'published source')}."
+        yield f"{count(len(cases), 'case')} from {count(len(named), 'published source')}."
     ways = one_axis(verdict)
     if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
         numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in ways]
@@ -231,43 +231,43 @@ def _others(part: Mapping[str, Any]) -> Any:
 def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
     """Every case on the machines that are shown, with its number, a table for each part."""
     parts = verdict["parts"] or []
-    nodes = {cell.get("node") for cell in verdict["cells"] if cell.get("node")}
-    several_nodes = len(nodes) > 1 or any(cell.get("instances") for cell in verdict["cells"])
+    nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
+    several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
     for part in parts:
         unit = str(part["unit"] or "1")
-        cells = [cell for cell in verdict["cells"] if str(cell.get("part") or "") == str(part["name"] or "")]
-        cells = [cell for cell in cells if cell.get("estimate") is not None]
-        if not cells:
+        cases = [case for case in verdict["cases"] if str(case.get("part") or "") == str(part["name"] or "")]
+        cases = [case for case in cases if case.get("estimate") is not None]
+        if not cases:
             continue
-        told = sorted(on_shown(cells, shown), key=lambda cell: -float(cell["estimate"]))[:_MOST_CASES]
+        told = sorted(on_shown(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
         rows = [
             {
-                "what": str(cell["label"] or "the whole"),
-                "where": _where(cell, machines, unit) if several_nodes else "",
-                "number": formatting.with_unit(cell["estimate"], unit) + words.disturbed(cell.get("disturbed")),
-                "around": words.between(cell.get("low"), cell.get("high"), unit) or words.NOTHING,
-                "rounds": f"{cell['n_rounds']:,} ({cell['n_samples']:,})" if cell.get("n_rounds") else words.NOTHING,
-                "behind": _behind(str(cell.get("behind") or words.NOTHING)),
-                "side": {"supports": "for", "challenges": "against"}.get(str(cell.get("outcome")), "cannot tell"),
+                "what": str(case["label"] or "the whole"),
+                "where": _where(case, machines, unit) if several_nodes else "",
+                "number": formatting.with_unit(case["estimate"], unit) + words.disturbed(case.get("disturbed")),
+                "around": words.between(case.get("low"), case.get("high"), unit) or words.NOTHING,
+                "rounds": f"{case['n_rounds']:,} ({case['n_samples']:,})" if case.get("n_rounds") else words.NOTHING,
+                "behind": _behind(str(case.get("behind") or words.NOTHING)),
+                "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "cannot tell"),
             }
-            for cell in told
+            for case in told
         ]
         yield {
             "title": capital(str(part["name"])) if len(parts) > 1 else "",
             "rows": rows,
-            "more": len(cells) - len(told),
+            "more": len(cases) - len(told),
             "where": several_nodes,
             "behind": any(row["behind"] != words.NOTHING for row in rows),
-            "disturbed": any(cell.get("disturbed") for cell in told),
+            "disturbed": any(case.get("disturbed") for case in told),
             "rounds": any(row["rounds"] != words.NOTHING for row in rows),
         }
 
 
-def _where(cell: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
+def _where(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """The machine of a case; of several of one kind how many they are, and from where to where they range."""
-    spread = words.between(cell.get("instance_low"), cell.get("instance_high"), unit)
-    apart = "machine" if number_of_machines(nodes_of_cell(cell)) > 1 else "run"
-    return place_of(cell, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
+    spread = words.between(case.get("instance_low"), case.get("instance_high"), unit)
+    apart = "machine" if number_of_machines(nodes_of_case(case)) > 1 else "run"
+    return place_of(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 
 def _behind(rows: str) -> str:
@@ -278,7 +278,7 @@ def _behind(rows: str) -> str:
 
 def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Published sources and documents behind the verdict, by title, each with its key in the bibliography."""
-    used = {str(cell["labels"]["source"]) for cell in verdict["cells"] if cell["labels"].get("source")}
+    used = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
     named = {one for source in used for one in source.split(" and ")}
     rows = [
         {"key": key_of_published(str(one["id"])), "title": str(one["title"])}

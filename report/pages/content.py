@@ -337,12 +337,12 @@ def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
     for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:
-            for cell in on_shown(figure["cells"], evidence.shown):
+            for case in on_shown(figure["cases"], evidence.shown):
                 if figure["value"] is not None:
                     yield {
                         "title": f"{pair['title']}: {figure['called']}",
                         "published": formatting.with_unit(float(figure["value"]), unit),
-                        "here": f"{formatting.with_unit(cell['estimate'], unit)} ({cell['label']})",
+                        "here": f"{formatting.with_unit(case['estimate'], unit)} ({case['label']})",
                         "differs": str(pair["differs"]),
                     }
 

@@ -49,7 +49,7 @@ class View:
         rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
         return rows[rows["device"] == device].copy() if device else rows.copy()
 
-    def cells(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
+    def cases(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
         """The same as estimates, which carry their intervals through arithmetic; labels as wanted."""
         return _only(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
@@ -145,9 +145,9 @@ def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
     return _only(known.estimates(data), wanted) if known else Estimates.empty()
 
 
-def _only(cells: Estimates, wanted: Mapping[str, Any]) -> Estimates:
+def _only(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
     """Those with these labels; none where not all of the labels are known."""
-    return cells.only(**wanted) if len(cells) and set(wanted) <= set(cells.labels) else Estimates.empty()
+    return cases.only(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 
 
 def _with_parameters(table: pd.DataFrame) -> pd.DataFrame:

@@ -88,15 +88,15 @@ def annotate(chart: Chart) -> Chart:
     return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 
-def records(cells: Estimates) -> list[dict[str, Any]]:
+def records(cases: Estimates) -> list[dict[str, Any]]:
     """Estimates as dicts: their labels, estimate, low, high, n_rounds, detail."""
-    return dicts(cells.frame)
+    return dicts(cases.frame)
 
 
-def stated(cell: Mapping[str, Any], unit: str) -> str:
+def stated(case: Mapping[str, Any], unit: str) -> str:
     """A number of a table with its interval: '412 GFLOP/s (405 to 420)', or '412 GFLOP/s (one round)'."""
-    if one_round(cell):
-        return f"{formatting.with_unit(cell['estimate'], unit)} ({ONE_ROUND})"
-    around = between(cell.get("low"), cell.get("high"), unit)
-    name = formatting.prefix(float(cell["estimate"]), unit)[1]
-    return formatting.with_unit(cell["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")
+    if one_round(case):
+        return f"{formatting.with_unit(case['estimate'], unit)} ({ONE_ROUND})"
+    around = between(case.get("low"), case.get("high"), unit)
+    name = formatting.prefix(float(case["estimate"]), unit)[1]
+    return formatting.with_unit(case["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")

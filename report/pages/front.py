@@ -88,8 +88,8 @@ def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     known = known_gains(evidence)
     if known is None:
         return
-    view, cells = known
-    sure = sure_gains(cells)
+    view, cases = known
+    sure = sure_gains(cases)
     models = [str(one["model"]) for one in sure]
     equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
     for name, gains in (("gain", sure), ("equal", equal)):
@@ -97,7 +97,7 @@ def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
             told = span([float(one["estimate"]) for one in gains], two_digits)
             yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
-    yield "ladder networks", Fact(count(len(cells), "network"))
+    yield "ladder networks", Fact(count(len(cases), "network"))
 
 
 def charts(evidence: Evidence) -> list[Chart]:

@@ -1,6 +1,6 @@
 """Numbers in headings and sentences: only those that can be true and that the measurement tells apart.
 
-A `Sentence` has places for numbers, `sentence("… reaches {best} of the peak", best=shares(cells))`. A number that
+A `Sentence` has places for numbers, `sentence("… reaches {best} of the peak", best=shares(cases))`. A number that
 exceeds what is possible, or whose interval is too wide, is left out of its place; a sentence with an empty place is
 not told. Sentences of several machines that differ in their numbers alone merge into one with the ranges over machines.
 """
@@ -30,7 +30,7 @@ ALL = "100%"
 _ONE = re.compile(r"1(?:\.0+)?")
 _PLACE = re.compile(r"\{(\w+)\}")
 
-Cell = Mapping[str, Any]
+Case = Mapping[str, Any]
 Words = Callable[[float], str]
 
 
@@ -231,24 +231,24 @@ def _times(excess: float) -> str:
     return "more than" if two_digits(excess) == "1" else f"{two_digits(excess)} times"
 
 
-def as_number(cell: Cell, most: float = math.inf) -> Number:
-    """The number of a cell: estimate, low and high; an interval that is missing or not a number is unknown."""
-    low, high = (_known(cell.get(end)) for end in ("low", "high"))
-    value = _known(cell.get("estimate"))
+def as_number(case: Case, most: float = math.inf) -> Number:
+    """The number of a case: estimate, low and high; an interval that is missing or not a number is unknown."""
+    low, high = (_known(case.get(end)) for end in ("low", "high"))
+    value = _known(case.get("estimate"))
     return Number(math.nan if value is None else value, low, high, most)
 
 
-def as_share(cell: Cell, about: str = "", whole: str = "all that there is") -> Number:
-    """The number of a cell that is a share of a whole: no more than all of it is possible."""
-    return replace(as_number(cell, 1.0), about=about, whole=whole)
+def as_share(case: Case, about: str = "", whole: str = "all that there is") -> Number:
+    """The number of a case that is a share of a whole: no more than all of it is possible."""
+    return replace(as_number(case, 1.0), about=about, whole=whole)
 
 
 def _known(value: object) -> float | None:
     return None if value is None or math.isnan(float(value)) else float(value)  # type: ignore[arg-type]
 
 
-def quotient(top: Cell, base: Cell) -> Number:
-    """A ratio of two cells that were measured apart; its interval by adding their errors on the log scale."""
+def quotient(top: Case, base: Case) -> Number:
+    """A ratio of two cases that were measured apart; its interval by adding their errors on the log scale."""
     one, other = as_number(top), as_number(base)
     if not (one.value > 0 and other.value > 0):
         return Number(math.nan)
@@ -271,18 +271,18 @@ def percent(share: float) -> str:
     return f"{formatting.number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0') if share >= 5e-5 else '0'}%"
 
 
-def shares(cells: Iterable[Cell | Number], **how: Any) -> Place:
+def shares(cases: Iterable[Case | Number], **how: Any) -> Place:
     """A place for shares of a whole, from 0 to 1."""
-    return Place((tuple(one if isinstance(one, Number) else as_share(one) for one in cells),), percent, **how)
+    return Place((tuple(one if isinstance(one, Number) else as_share(one) for one in cases),), percent, **how)
 
 
-def ratios(cells: Iterable[Cell | Number], after: str, words: Words = two_digits, **how: Any) -> Place:
+def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits, **how: Any) -> Place:
     """A place for ratios, as '2.7 times as fast'. after: 'as fast'."""
-    return Place((tuple(one if isinstance(one, Number) else as_number(one) for one in cells),), words, after, **how)
+    return Place((tuple(one if isinstance(one, Number) else as_number(one) for one in cases),), words, after, **how)
 
 
-def amounts(cells: Iterable[Cell | Number], words: Words | str = two_digits, **how: Any) -> Place:
+def amounts(cases: Iterable[Case | Number], words: Words | str = two_digits, **how: Any) -> Place:
     """A place for numbers above 0. words: of one number, or a unit."""
     unit = words if isinstance(words, str) else ""
     say: Words = (lambda value: formatting.with_unit(value, unit, 2)) if isinstance(words, str) else words
-    return Place((tuple(one if isinstance(one, Number) else as_number(one) for one in cells),), say, **how)
+    return Place((tuple(one if isinstance(one, Number) else as_number(one) for one in cases),), say, **how)

@@ -18,7 +18,7 @@ from report.pages.rows import dicts, library, points
 from report.pages.words import BARS, NOTHING
 from report.quantities.language import SERVER
 
-Cell = Mapping[str, Any]
+Case = Mapping[str, Any]
 # Columns of the table: their heads, the quantities, and the units.
 COLUMNS = {
     "First token, median": ("first_token_s", "s"),
@@ -33,7 +33,7 @@ COLUMNS = {
 def language_users(view: View, place: int) -> Iterable[Exhibit]:
     """The time to the first token over the users, and the rate at which each user's answer streams."""
     found = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
-    cells = {name: {(*_server(one), one["users"]): one for one in found[name]} for name in found}
+    cases = {name: {(*_server(one), one["users"]): one for one in found[name]} for name in found}
     if not found["first_token_s"]:
         return
     note = f"● measured on {view.name}. {BARS}."
@@ -44,8 +44,8 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
     )  # fmt: skip
     table = [
         [*_words(one), exactly(one["users"]),
-         *(stated(cells[name][key], unit) if key in cells[name] else NOTHING for name, unit in COLUMNS.values())]
-        for key, one in cells["first_token_s"].items()
+         *(stated(cases[name][key], unit) if key in cases[name] else NOTHING for name, unit in COLUMNS.values())]
+        for key, one in cases["first_token_s"].items()
     ]  # fmt: skip
     yield Exhibit(
         _chart(f"language-users-first-{place}", heading, first, "time to the first token, s", "s", note),
@@ -69,27 +69,27 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _server(cell: Cell) -> tuple[Any, ...]:
-    return tuple(cell[name] for name in SERVER)
+def _server(case: Case) -> tuple[Any, ...]:
+    return tuple(case[name] for name in SERVER)
 
 
-def _words(cell: Cell) -> list[str]:
+def _words(case: Case) -> list[str]:
     """Model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
-    server = library(str(cell["backend"]))
-    cores = "" if not cell["cores"] or on_gpu(str(cell["device"])) else f", {count(int(cell['cores']), 'core')}"
-    return [f"{title(str(cell['model']))}, {cell['format']}", f"{server}{cores}{on_gpu(str(cell['device']))}"]
+    server = library(str(case["backend"]))
+    cores = "" if not case["cores"] or on_gpu(str(case["device"])) else f", {count(int(case['cores']), 'core')}"
+    return [f"{title(str(case['model']))}, {case['format']}", f"{server}{cores}{on_gpu(str(case['device']))}"]
 
 
-def _ends(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Of each server the cell of one user, and that of the most users that any has had."""
-    most = max(int(one["users"]) for one in cells)
-    return [one for one in cells if one["users"] == 1], [one for one in cells if one["users"] == most > 1]
+def _ends(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
+    """Of each server the case of one user, and that of the most users that any has had."""
+    most = max(int(one["users"]) for one in cases)
+    return [one for one in cases if one["users"] == 1], [one for one in cases if one["users"] == most > 1]
 
 
-def _by_users(one: str, many: str, otherwise: str, cells: Sequence[Cell], unit: str) -> Sentence:
+def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
     """A heading about one user and the most users, of those that were measured."""
-    alone, crowd = _ends(cells)
-    users = count(max(int(cell["users"]) for cell in cells), "user")
+    alone, crowd = _ends(cases)
+    users = count(max(int(case["users"]) for case in cases), "user")
     many = many.replace("{users}", users)
     if alone and crowd:
         return sentence(f"{one}, {many}", otherwise, alone=amounts(alone, unit), crowd=amounts(crowd, unit))
@@ -99,19 +99,19 @@ def _by_users(one: str, many: str, otherwise: str, cells: Sequence[Cell], unit: 
     return sentence(f"{begin} {many}", otherwise, crowd=amounts(crowd, unit))
 
 
-def _fastest(cells: Sequence[Cell]) -> list[Cell]:
+def _fastest(cases: Sequence[Case]) -> list[Case]:
     """The highest rate of each server."""
-    best: dict[tuple[Any, ...], Cell] = {}
-    for one in cells:
+    best: dict[tuple[Any, ...], Case] = {}
+    for one in cases:
         if _server(one) not in best or one["estimate"] > best[_server(one)]["estimate"]:
             best[_server(one)] = one
     return list(best.values())
 
 
-def _chart(name: str, heading: Sentence, cells: Sequence[Cell], axis: str, unit: str, note: str) -> Chart:
+def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
     """A line for each server over the users."""
-    groups: dict[str, list[Cell]] = {}
-    for one in cells:
+    groups: dict[str, list[Case]] = {}
+    for one in cases:
         groups.setdefault(", ".join(_words(one)), []).append(one)
     table = pd.DataFrame(
         [{**point, "server": server} for server, some in groups.items() for point in points(some, "users")]
@@ -122,9 +122,9 @@ def _chart(name: str, heading: Sentence, cells: Sequence[Cell], axis: str, unit:
     return Chart(name, str(heading), lines(table, "x", "y", "server", axis=("users at a time", axis)), note, alt)
 
 
-def _work(cells: Sequence[Cell]) -> str:
+def _work(cases: Sequence[Case]) -> str:
     """A sentence about what users ask for."""
-    asked = sorted({(int(one["prompt_tokens"]), int(one["new_tokens"])) for one in cells})
+    asked = sorted({(int(one["prompt_tokens"]), int(one["new_tokens"])) for one in cases})
     work = several([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
     return (
         f"Each user sends {work} as they stream, and asks again as soon as the answer is whole; no prompt comes twice. "

@@ -12,14 +12,14 @@ from report.pages.heading import Sentence
 from report.pages.rows import alt_text, row
 from report.pages.words import BARS
 
-# A row's label, its cell, and what else the table says of it.
-Case = tuple[str, Mapping[str, Any], Sequence[str]]
+# A row's label, its case, and what else the table says of it.
+Listed = tuple[str, Mapping[str, Any], Sequence[str]]
 
 
 def listed(
     name: str,
     heading: Sentence | str,
-    cases: Sequence[Case],
+    entries: Sequence[Listed],
     unit: str,
     axis: str,
     note: str,
@@ -38,12 +38,13 @@ def listed(
     groups: the heading of each case; none is drawn where all are alike.
     """
     title = str(heading)
-    shown = groups if len(set(groups)) > 1 else [""] * len(cases)
+    shown = groups if len(set(groups)) > 1 else [""] * len(entries)
     rows = [
-        row(label, cell, unit, by, tier=tier, group=group) for (label, cell, _), group in zip(cases, shown, strict=True)
+        row(label, case, unit, by, tier=tier, group=group)
+        for (label, case, _), group in zip(entries, shown, strict=True)
     ]
     bars = f" {BARS}." if tier == "measured" else ""
-    table = [[label, *more, stated(cell, unit)] for label, cell, more in cases]
+    table = [[label, *more, stated(case, unit)] for label, case, more in entries]
     return Exhibit(
         Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
         says, Table(head, table, "l" * (len(head) - 1) + "r", axis), claims,
@@ -56,17 +57,17 @@ def span(values: Sequence[float], words: Any) -> str:
     return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
 
 
-def most_threads(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def most_threads(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of each device with the most threads that it was measured with."""
     most: dict[str, int] = {}
-    for cell in cells:
-        most[str(cell["device"])] = max(most.get(str(cell["device"]), 0), int(cell["threads"]))
-    return [cell for cell in cells if int(cell["threads"]) == most[str(cell["device"])]]
+    for case in cases:
+        most[str(case["device"])] = max(most.get(str(case["device"]), 0), int(case["threads"]))
+    return [case for case in cases if int(case["threads"]) == most[str(case["device"])]]
 
 
-def has_gpu(cells: Sequence[Mapping[str, Any]]) -> bool:
+def has_gpu(cases: Sequence[Mapping[str, Any]]) -> bool:
     """Whether any of them is of a GPU."""
-    return any(device_kind(str(cell["device"])) == "gpu" for cell in cells)
+    return any(device_kind(str(case["device"])) == "gpu" for case in cases)
 
 
 def on_gpu(device: str) -> str:

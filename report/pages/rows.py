@@ -23,30 +23,30 @@ _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuP
           "transformers-graph": "Transformers, one graph"}  # fmt: skip
 
 
-def scaled(cell: Mapping[str, Any], by: float) -> dict[str, float | None]:
-    """A cell's estimate and both ends over `by`; None where an end is not known, as after a single round."""
-    return {name: None if pd.isna(cell[name]) else float(cell[name]) / by for name in _ENDS}
+def scaled(case: Mapping[str, Any], by: float) -> dict[str, float | None]:
+    """A case's estimate and both ends over `by`; None where an end is not known, as after a single round."""
+    return {name: None if pd.isna(case[name]) else float(case[name]) / by for name in _ENDS}
 
 
-def percent(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """A share as a cell whose unit is %."""
-    return {**cell, **scaled(cell, 0.01)}
+def percent(case: Mapping[str, Any]) -> dict[str, Any]:
+    """A share as a case whose unit is %."""
+    return {**case, **scaled(case, 0.01)}
 
 
-def one_round(cell: Mapping[str, Any]) -> bool:
-    """A cell is from a single round, which gives no interval."""
-    return cell.get("n_rounds") == 1 and bool(pd.isna(cell["low"]))
+def one_round(case: Mapping[str, Any]) -> bool:
+    """A case is from a single round, which gives no interval."""
+    return case.get("n_rounds") == 1 and bool(pd.isna(case["low"]))
 
 
-def row(label: str, cell: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any) -> dict[str, Any]:
+def row(label: str, case: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any) -> dict[str, Any]:
     """A row of `charts.estimates`: in units of `by` along the axis, in words (`text`) at its end."""
-    text = (text or with_unit(float(cell["estimate"]), unit)) + (f", {ONE_ROUND}" if one_round(cell) else "")
-    return {"label": label, **scaled(cell, by), "text": text, "one_round": one_round(cell), **more}
+    text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if one_round(case) else "")
+    return {"label": label, **scaled(case, by), "text": text, "one_round": one_round(case), **more}
 
 
-def points(cells: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0) -> list[dict[str, Any]]:
+def points(cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0) -> list[dict[str, Any]]:
     """Points of `charts.lines`, from the smallest x on: x, y, both ends, and one_round."""
-    found = [{"x": float(cell[along]) / x_by, "one_round": one_round(cell), **scaled(cell, by)} for cell in cells]
+    found = [{"x": float(case[along]) / x_by, "one_round": one_round(case), **scaled(case, by)} for case in cases]
     return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
 
 
@@ -65,9 +65,9 @@ def name_of(place: int, device: str) -> str:
     return f"{place}" if device == "cpu" else f"{place}-{device.replace(':', '')}"
 
 
-def job(cell: Mapping[str, Any]) -> str:
+def job(case: Mapping[str, Any]) -> str:
     """A model and its batch: 'resnet18, batch 1,024'."""
-    return f"{cell['model']}, batch {int(cell['batch']):,}"
+    return f"{case['model']}, batch {int(case['batch']):,}"
 
 
 def as_percent(share: float) -> str:

@@ -64,19 +64,19 @@ def _ends(rows: pl.DataFrame) -> set[str]:
 
 
 def on_shown(
-    cells: Iterable[Mapping[str, Any]],
+    cases: Iterable[Mapping[str, Any]],
     nodes: Collection[str] | None,
-    node: Callable[[Mapping[str, Any]], Any] = lambda cell: cell.get("node"),
+    node: Callable[[Mapping[str, Any]], Any] = lambda case: case.get("node"),
 ) -> list[Mapping[str, Any]]:
-    """Cells of these nodes, or of several of one kind with one of these among them, and those of no node; all, if
-    `nodes` is None. node: of a cell.
+    """Cases of these nodes, or of several of one kind with one of these among them, and those of no node; all, if
+    `nodes` is None. node: of a case.
     """
 
-    def here(cell: Mapping[str, Any]) -> bool:
-        of = cell.get("instances") or [node(cell)]
+    def here(case: Mapping[str, Any]) -> bool:
+        of = case.get("instances") or [node(case)]
         return nodes is None or not of[0] or any(one in nodes for one in of)
 
-    return [cell for cell in cells if here(cell)]
+    return [case for case in cases if here(case)]
 
 
 def told(here: int, nodes: Sequence[str], known: bool) -> str:

@@ -85,7 +85,7 @@ class Statements:
         if name and part is None:
             return False
         outcome = part["outcome"] if part is not None else verdict["verdict"]
-        sides = {cell.get("outcome") for cell in findings.cells_of(verdict, name)}
+        sides = {case.get("outcome") for case in findings.cases_of(verdict, name)}
         return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
 
     def told(self, says: str) -> Markdown | None:

@@ -1,4 +1,4 @@
-"""Verdicts as typed tables: one row a claim, and one row per compared cell."""
+"""Verdicts as typed tables: one row a claim, and one row per compared case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 from contract.files import atomic
 from contract.node import number_of_machines
 from report import statistics, wording
-from report.formatting import nodes_of_cell
+from report.formatting import nodes_of_case
 
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
 _TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
@@ -32,14 +32,14 @@ CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "rule": (_TEXT, False, "The rule or rules, in words"),
     "quantity": (_TEXT, True, "The quantity of the first part that is decided; the next six columns are of that part"),
     "unit": (_TEXT, True, "Unit of estimate, low, high and threshold; 1 for ratios and shares"),
-    "estimate": (_NUMBER, True, "Estimate of the cell that stands for all"),
+    "estimate": (_NUMBER, True, "Estimate of the case that stands for all"),
     "low": (_NUMBER, True, f"Lower end of its {100 * statistics.LEVEL:g}% interval"),
     "high": (_NUMBER, True, f"Upper end of its {100 * statistics.LEVEL:g}% interval"),
     "threshold": (_NUMBERS, True, "The threshold: one number, or both ends of a range"),
     "threshold_why": (_TEXT, True, "Why that one"),
-    "cells": (_COUNT, False, "Cells that were compared, over all parts"),
-    "cells_supporting": (_COUNT, False, "Cells that support the claim"),
-    "cells_challenging": (_COUNT, False, "Cells that challenge it"),
+    "cases": (_COUNT, False, "Cases that were compared, over all parts"),
+    "cases_supporting": (_COUNT, False, "Cases that support the claim"),
+    "cases_challenging": (_COUNT, False, "Cases that challenge it"),
     "turn": (_TEXT, True, "The nearest change that turns the verdict, in words"),
     "see_also": (_TEXTS, False, "Claims worth seeing beside it"),
     "sources": (_TEXTS, False, "Addresses of the published sources that it leans on"),
@@ -62,8 +62,8 @@ CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
         False,
         "Machines of one kind that it is of, each once, `node` the first; 0 for published figures",
     ),
-    "label": (_TEXT, False, "The cell in words"),
-    "labels": (_TEXT, False, "The cell's other labels: a JSON object with sorted keys"),
+    "label": (_TEXT, False, "The case in words"),
+    "labels": (_TEXT, False, "The case's other labels: a JSON object with sorted keys"),
     "estimate": (_NUMBER, True, "Estimate, after the rule's own arithmetic (ratio, slope, crossing) and scale"),
     "low": (_NUMBER, True, f"Lower end of its {100 * statistics.LEVEL:g}% interval"),
     "high": (_NUMBER, True, f"Upper end of its {100 * statistics.LEVEL:g}% interval"),
@@ -85,45 +85,45 @@ _TOGETHER = 20_000
 
 
 def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
-    """Write both tables beside `out` (verdicts.json) as verdicts.parquet and verdict_cells.parquet; give their paths.
+    """Write both tables beside `out` (verdicts.json) as verdicts.parquet and verdict_cases.parquet; give their paths.
 
     document: the verdicts. Raises OSError if the place cannot be written.
     """
     verdicts = document["verdicts"]
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
-    claims, cells = out.with_suffix(".parquet"), out.with_name("verdict_cells.parquet")
+    claims, cases = out.with_suffix(".parquet"), out.with_name("verdict_cases.parquet")
     _write(claims, CLAIMS, map(_claim, verdicts), about)
-    _write(cells, CELLS, (row for one in verdicts for row in _cells(one)), about)
-    return claims, cells
+    _write(cases, CELLS, (row for one in verdicts for row in _cases(one)), about)
+    return claims, cases
 
 
 def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
-    outcomes = [cell["outcome"] for cell in one["cells"]]
+    outcomes = [case["outcome"] for case in one["cases"]]
     threshold = one["threshold"]
     return {
         **{name: one.get(name) for name in CLAIMS},
         "threshold": [threshold] if isinstance(threshold, (int, float)) else threshold,
-        "cells": len(outcomes),
-        "cells_supporting": outcomes.count("supports"),
-        "cells_challenging": outcomes.count("challenges"),
+        "cases": len(outcomes),
+        "cases_supporting": outcomes.count("supports"),
+        "cases_challenging": outcomes.count("challenges"),
         "rule": wording.rules(one["parts"]),
         "turn": wording.turn(one),
         "sources": [source["url"] for source in one["sources"]],
     }
 
 
-def _cells(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     parts = {part["name"]: part for part in one["parts"]}
     encoder = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
-    for cell in one["cells"]:
-        part = parts[cell["part"]]
+    for case in one["cases"]:
+        part = parts[case["part"]]
         yield {
-            **{name: cell.get(name) for name in CELLS},
-            "machines": number_of_machines(nodes_of_cell(cell)),
+            **{name: case.get(name) for name in CELLS},
+            "machines": number_of_machines(nodes_of_case(case)),
             "claim": one["id"],
             "quantity": part["quantity"],
             "unit": part["unit"],
-            "labels": encoder.encode(cell["labels"]),
+            "labels": encoder.encode(case["labels"]),
         }
 
 

@@ -1,4 +1,4 @@
-"""Quantities: named functions from tidy data to cells, which claims refer to by name.
+"""Quantities: named functions from tidy data to cases, which claims refer to by name.
 
 A new quantity is one decorated function in any module of this folder.
 """
@@ -17,7 +17,7 @@ from report.estimates import Estimates
 
 MODULES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 TIERS = ("measured", "derived", "published", "documented")
-# What a verdict's cell is told by besides its labels: no label may be called so.
+# What a verdict's case is told by besides its labels: no label may be called so.
 RESERVED = frozenset(
     {"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind", "disturbed"}
 )
@@ -30,7 +30,7 @@ class Quantity:
     kinds: the kinds of devices that it cannot do without; empty if any will do.
     labels: what a claim's scope may name. ceiling: what no value can exceed; one that does,
     interval included, shows that a measurement was disturbed and decides nothing.
-    formulas: by which its cells are worked out, where they are `DerivedEstimates`. checked: of a derived one, the
+    formulas: by which its cases are worked out, where they are `DerivedEstimates`. checked: of a derived one, the
     quantity that shows how well its model held against what was measured; ARITHMETIC where figures are merely put
     together; '' where it was not checked, and decides nothing alone. reads: experiments that it reads where they are
     there.

@@ -70,7 +70,7 @@ def dispatch_coverage(data: Dataset) -> Estimates:
     """Share of the installed PyTorch's operators that have a kernel of their own for a kind of device (label key).
 
     names: all, or public, without those that begin with an underscore. A build has
-    kernels only for devices that it was made for: keys of others give no cell.
+    kernels only for devices that it was made for: keys of others give no case.
     """
     shares = []
     for names, prefix in (("all", ""), ("public", "public_")):

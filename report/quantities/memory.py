@@ -114,7 +114,7 @@ def half_rate_size(data: Dataset) -> Estimates:
 
     As for crossovers, low is the last size that surely stays below (the whole interval of its share of the best
     rate), high the first one past it that surely does not, either unknown if there is none; the estimate is
-    interpolated on logarithms. No cell where the smallest copy reaches it.
+    interpolated on logarithms. No case where the smallest copy reaches it.
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
     rows = []

@@ -1,6 +1,6 @@
 """What work costs by the hour of hired machines, and what cards give for their price: dated prices, one file.
 
-All prices are inputs of data/reference/prices.yaml, which a reader may replace; each cell's `detail` names the
+All prices are inputs of data/reference/prices.yaml, which a reader may replace; each case's `detail` names the
 machines, the place and the date.
 """
 

@@ -1,4 +1,4 @@
-"""Published figures as cells: documented evidence, never mixed with measured."""
+"""Published figures as cases: documented evidence, never mixed with measured."""
 
 from __future__ import annotations
 

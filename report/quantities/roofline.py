@@ -61,7 +61,7 @@ def intensity_over_balance(data: Dataset) -> Estimates:
 def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """For each step the share of `measure` (time, bytes, flop) in operators up to an intensity.
 
-    By rising `limit` (FLOP/B), the columns of cells, each of shape (limits,); keys: the step's labels as sorted items.
+    By rising `limit` (FLOP/B), the columns of cases, each of shape (limits,); keys: the step's labels as sorted items.
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [

@@ -18,7 +18,7 @@ _on_cpu, _on_gpu = partial(quantity, device="cpu"), partial(quantity, device="gp
 
 
 def efficiency(rates: Estimates) -> Estimates:
-    """Rate with several threads over (threads x rate with one); a node that measured one thread only has no cell."""
+    """Rate with several threads over (threads x rate with one); a node that measured one thread only has no case."""
     rates = rates.only(device="cpu")
     shared = rates.at(rates["threads"] > 1)
     return shared.scaled_by(1 / shared.numbers("threads")) / rates.only(threads=1).without("threads")

@@ -58,7 +58,7 @@ def drift(run: pd.DataFrame) -> dict[str, float]:
 def throughput_drift(data: Dataset) -> Estimates:
     """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; a gain is negative.
 
-    One cell for each run. Both tenths are of one process, so what differs between processes
+    One case for each run. Both tenths are of one process, so what differs between processes
     drops out, and the interval is that of the run's own scatter: another room or day may differ.
     """
     rows = []

@@ -62,7 +62,7 @@ def rounds(data: Dataset) -> pd.DataFrame:
 
 
 def of_rounds(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
-    """One value a round as cells, with rounds as the unit of the intervals."""
+    """One value a round as cases, with rounds as the unit of the intervals."""
     known = table.assign(value=values)[values.notna()]
     samples = data.samples(EXPERIMENT)
     first = samples[samples["metric"] == "job_time"].drop(columns="value")

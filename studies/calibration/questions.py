@@ -1,4 +1,4 @@
-"""Questions whose right answer is known: cells, a rule and a threshold on which the truth lies exactly."""
+"""Questions whose right answer is known: cases, a rule and a threshold on which the truth lies exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Question:
 
     truth: true times in s, of shape (devices, points) or what broadcasts to it. threshold: where the truth lies, moved
     by an argument to where the truth supports the claim by so much (in logarithms; in exponents for a trend). whole:
-    one trial is a node with all its points; else every compared cell is one. far: whether it can be asked from afar.
+    one trial is a node with all its points; else every compared case is one. far: whether it can be asked from afar.
     """
 
     says: str
@@ -30,7 +30,7 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[str, ...] = ("cpu",)
     truth: Callable[[Machines], Floats] = lambda machines: np.ones(1)
-    cells: Callable[[Estimates], Estimates] = lambda cells: cells
+    cases: Callable[[Estimates], Estimates] = lambda cases: cases
     whole: bool = False
     far: bool = True
 
@@ -77,5 +77,5 @@ QUESTIONS = {
     "half": Question(
         "half of the points, at least", "for_share_of", options=_HALF, truth=_four_above, whole=True
     ),
-    "best": Question("the best of equal points, at least", "at_least", cells=lambda cells: cells.best(by=["node"])),
+    "best": Question("the best of equal points, at least", "at_least", cases=lambda cases: cases.best(by=["node"])),
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """Puts questions to simulated machines by the engine's own path, and counts what it answers.
 
-samples -> summarise -> Data -> Cells -> decide. Nothing of the engine is repeated here.
+samples -> summarise -> Data -> Cases -> decide. Nothing of the engine is repeated here.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ def run(setting: Setting, seed: Sequence[int]) -> Seen:
     widths: list[float] = []
     random = np.random.default_rng(seed)
     for machines in _portions(setting):
-        cells = _cells(setting, machines, random)
-        counts, compared = _ask(setting.question, cells, 0.0)
+        cases = _cases(setting, machines, random)
+        counts, compared = _ask(setting.question, cases, 0.0)
         at.of_node += counts
         widths += compared
     # Of the last portion: shares of what is decided rightly need no such number of trials.
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else np.nan
     for many, found in off.items():
-        found.of_node += _ask(setting.question, cells, many * width if np.isfinite(width) else 1.0)[0]
+        found.of_node += _ask(setting.question, cases, many * width if np.isfinite(width) else 1.0)[0]
     return Seen(at, off, width)
 
 
@@ -109,17 +109,17 @@ def _portions(setting: Setting) -> Iterator[Machines]:
         left -= most
 
 
-def _cells(setting: Setting, machines: Machines, random: np.random.Generator) -> Estimates:
+def _cases(setting: Setting, machines: Machines, random: np.random.Generator) -> Estimates:
     truth = np.broadcast_to(setting.question.truth(machines), (len(machines.devices), machines.points))
     values = truth[..., None, None] * disturbance(setting.noise, machines, random)
     data = Dataset(Nodes([], []), {}, summarise(samples(values, machines)))
-    return setting.question.cells(data.summary(EXPERIMENT))
+    return setting.question.cases(data.summary(EXPERIMENT))
 
 
-def _ask(question: Question, cells: Estimates, off: float) -> tuple[list[Counter[str]], list[float]]:
+def _ask(question: Question, cases: Estimates, off: float) -> tuple[list[Counter[str]], list[float]]:
     """Answers per node, and the widths of the intervals that were compared."""
-    places: Any = cells.frame.groupby("node", sort=True).indices
-    sets = [cells.at(places[node]) for node in sorted(places)] if question.whole else [cells]
+    places: Any = cases.frame.groupby("node", sort=True).indices
+    sets = [cases.at(places[node]) for node in sorted(places)] if question.whole else [cases]
     answers: dict[str, Counter[str]] = {str(node): Counter() for node in sorted(places)}
     widths: list[float] = []
     # The boundary is words for people, and takes longer than the deciding.

@@ -29,7 +29,7 @@ class Again:
     part: str
     measure: Callable[[], list[float]]
     means: str
-    # What tells the cell that is measured again from the others; without it, the cell that stands for the part.
+    # What tells the case that is measured again from the others; without it, the case that stands for the part.
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         part = next((part for part in verdicts[one.claim]["parts"] if part["name"] == one.part), None)
         if part is None:
             raise StudyError(f"{given.verdicts}: claim {one.claim} has no part {one.part!r}")
-        rows.append(row(one, part, _cell(one, part, verdicts[one.claim]["cells"]), one.measure()))
+        rows.append(row(one, part, _case(one, part, verdicts[one.claim]["cases"]), one.measure()))
         print(told(rows[-1]), flush=True)
     if given.out:
         node = {str(row.pop("node")) for row in rows}
@@ -76,31 +76,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(one["agrees"] for one in rows) else 1
 
 
-def _cell(one: Again, part: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The cell that is measured again. Raises StudyError if there is none, or if there are several."""
-    mine = [cell for cell in cells if cell["part"] == one.part and cell["estimate"] is not None]
+def _case(one: Again, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The case that is measured again. Raises StudyError if there is none, or if there are several."""
+    mine = [case for case in cases if case["part"] == one.part and case["estimate"] is not None]
     if one.labels:
-        mine = [cell for cell in mine if all(str(cell.get(name)) == value for name, value in one.labels.items())]
+        mine = [case for case in mine if all(str(case.get(name)) == value for name, value in one.labels.items())]
     else:
-        mine = [cell for cell in mine if cell["estimate"] == part["estimate"]]
+        mine = [case for case in mine if case["estimate"] == part["estimate"]]
     if len(mine) != 1:
-        raise StudyError(f"{one.claim}, {one.part!r}: {len(mine)} cells are what is measured again, one is needed")
+        raise StudyError(f"{one.claim}, {one.part!r}: {len(mine)} cases are what is measured again, one is needed")
     return mine[0]
 
 
-def row(one: Again, part: Mapping[str, Any], cell: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
+def row(one: Again, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
     """Both results side by side. agrees: whether the middle of the second lies on the first's side of the threshold."""
     middle, (low, high) = statistics.median(values), _interval(values)
-    first, threshold = cell["estimate"], part["threshold"]
+    first, threshold = case["estimate"], part["threshold"]
     return {
-        "node": cell["node"],
+        "node": case["node"],
         "claim": one.claim,
         "part": one.part,
-        "labels": cell["label"],
+        "labels": case["label"],
         "means": one.means,
         "unit": part["unit"],
         "threshold": threshold,
-        "first": {name: cell[name] for name in ("estimate", "low", "high")},
+        "first": {name: case[name] for name in ("estimate", "low", "high")},
         "second": {"median": middle, "low": low, "high": high, "values": list(values)},
         "agrees": (first >= threshold) == (middle >= threshold),
     }

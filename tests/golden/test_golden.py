@@ -53,10 +53,10 @@ def on(verdict: dict[str, Any]) -> dict[str, Any]:
     """What a verdict rests on: its parts with their shares and thresholds, and its cases by what is said of them."""
     parts = [{name: part[name] for name in ("name", "outcome", "share", "sensitivity")} for part in verdict["parts"]]
     # The fastest CPU of more machines is less surely the fastest: its interval alone is wider.
-    cells = [cell for cell in verdict["cells"] if cell["labels"].get("baseline") != "fleet"]
-    said = Counter(f"{cell['part']}: {cell['outcome']}, {kind_of_node(cell['node'] or '')}" for cell in cells)
-    moved = verdict["by_threshold"] if len(cells) == len(verdict["cells"]) else []
-    return {"verdict": verdict["verdict"], "parts": parts, "cells": said, "number": len(verdict["cells"]), "at": moved}
+    cases = [case for case in verdict["cases"] if case["labels"].get("baseline") != "fleet"]
+    said = Counter(f"{case['part']}: {case['outcome']}, {kind_of_node(case['node'] or '')}" for case in cases)
+    moved = verdict["by_threshold"] if len(cases) == len(verdict["cases"]) else []
+    return {"verdict": verdict["verdict"], "parts": parts, "cases": said, "number": len(verdict["cases"]), "at": moved}
 
 
 def test_a_twin_of_every_machine_changes_no_verdict_and_no_number_of_cases(tmp_path: Path) -> None:

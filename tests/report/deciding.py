@@ -21,13 +21,13 @@ from report.model import Threshold
 NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 
 
-def cells(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
+def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
     """Estimates in the middle of intervals that stand as given; labels: one value for each."""
     rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
     return exact([{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)])
 
 
-def log_cells(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
+def log_cases(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
     """Measured estimates on the log scale with this standard error."""
     frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
     return Estimates.from_estimates(frame)
@@ -70,7 +70,8 @@ def part_record(**given: Any) -> verdicts.Part:
         "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [],
         "from_samples": False, "followed": True, "outcome": "supported", "tier": "measured",
         "missing": None, "waits": None, "others": [],
-        "unchecked": False, "checked": None, "check": None, "cases": "", "n_cases": 1, "share": None, "boundary": None,
+        "unchecked": False, "checked": None, "check": None, "cases_why": "", "n_cases": 1,
+        "share": None, "boundary": None,
         "estimate": None, "low": None, "high": None, "robustness": None, "arithmetic": None,
     }  # fmt: skip
     return verdicts.Part(**{**empty, **given})

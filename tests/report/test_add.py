@@ -312,7 +312,7 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
 
 
 @pytest.mark.parametrize(
-    ("cells", "decided_on", "hangs"),
+    ("cases", "decided_on", "hangs"),
     [
         ([CELL], "here", "a"),
         ([CELL, {**CELL, "outcome": "challenges"}], "here", "a"),
@@ -328,8 +328,8 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
         ([], "here", ""),
     ],
 )
-def test_what_hangs_on_one_node(cells: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
-    assert hangs_on({"cells": cells, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"}) == hangs
+def test_what_hangs_on_one_node(cases: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
+    assert hangs_on({"cases": cases, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"}) == hangs
 
 
 def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first(monkeypatch: pytest.MonkeyPatch) -> None:

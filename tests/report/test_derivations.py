@@ -32,7 +32,7 @@ def known(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
     return Dataset(data(synthetic, synthetic("node-a").clock()).nodes, {one["id"]: one for one in entries})
 
 
-def cells(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
+def cases(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
     row = {"estimate": value, "se": se, "df": df, "n_rounds": 3, "n_samples": 15, "source_rows": (4, 7), "detail": ""}
     return Estimates.of([{**labels, **row}], log=True)
 
@@ -97,21 +97,21 @@ def test_entries_beside_bound_the_sensitivity_alone(synthetic: Factory) -> None:
     assert price.entries == ("a.usd", "b.usd") and found.used.entries == {"a.usd", "b.usd"}
 
 
-def test_an_interval_is_that_of_a_quotient_of_cells() -> None:
-    above, below = cells(8e9, unit="FLOP"), cells(2.0, se=0.03, df=5.0)
+def test_an_interval_is_that_of_a_quotient_of_cases() -> None:
+    above, below = cases(8e9, unit="FLOP"), cases(2.0, se=0.03, df=5.0)
     made = derive([Work({}, RATE, {"F": measured(above, 0, "FLOP", ""), "t": measured(below, 0, "s", "")})])
     wanted = only(above.without("unit") / below)
     for name in ("estimate", "low", "high", "se", "df"):
         assert only(made)[name] == pytest.approx(wanted[name], rel=1e-6), name
     assert made.log and only(made)["source_rows"] == (4, 7) and only(made)["n_samples"] == 30
-    unknown = measured(cells(2.0, math.nan, 0.0), 0, "s", "")
+    unknown = measured(cases(2.0, math.nan, 0.0), 0, "s", "")
     row = only(derive([Work({}, RATE, {"F": assumed(1.0, "FLOP", "w"), "t": unknown})]))
     assert row["estimate"] == pytest.approx(0.5) and np.isnan(row["low"]) and np.isnan(row["high"])
 
 
-def test_what_cells_share_moves_in_all_of_them_and_what_is_their_own_does_not() -> None:
+def test_what_cases_share_moves_in_all_of_them_and_what_is_their_own_does_not() -> None:
     shared = assumed(10.0, "FLOP", "w", 5.0, 20.0)
-    made = derive([Work({"model": name}, RATE, {"F": shared, "t": measured(cells(seconds), 0, "s", "")})
+    made = derive([Work({"model": name}, RATE, {"F": shared, "t": measured(cases(seconds), 0, "s", "")})
                    for name, seconds in (("a", 1.0), ("b", 2.0))])  # fmt: skip
     assert list(made.moved(1, "F", "high")["estimate"]) == pytest.approx([20, 10])
     own = list(made.moved(1, "t", "low")["estimate"])

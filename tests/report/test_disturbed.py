@@ -48,13 +48,13 @@ def test_the_summary_counts_the_rounds_in_which_threads_lacked_cores(study: Path
 
 def test_cases_that_rest_on_it_say_so_and_others_do_not(study: Path) -> None:
     document = read_json(study / "verdicts.json")
-    cells = [cell for one in document["verdicts"] for cell in one["cells"] if cell.get("node")]
+    cases = [case for one in document["verdicts"] for case in one["cases"] if case.get("node")]
     assert read_dataset(study / "data").disturbed == {1}
     # Multiply-adds a cycle are a product over a clock, which was not disturbed.
-    assert {cell["disturbed"] for cell in cells if cell["behind"] == "0-1"} == {0.5}
+    assert {case["disturbed"] for case in cases if case["behind"] == "0-1"} == {0.5}
     seen: set[str] = set()
     for verdict in document["verdicts"]:
-        if any("disturbed" in cell for cell in verdict["cells"]):
+        if any("disturbed" in case for case in verdict["cases"]):
             context = claim_context(verdict, document, {})
             assert any("disturbed)" in row["number"] for table in context["tables"] for row in table["rows"])
             assert any(table["disturbed"] for table in context["tables"])

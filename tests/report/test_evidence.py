@@ -64,12 +64,12 @@ def test_a_percentile_is_that_of_every_round_by_nearest_rank(synthetic: Factory,
     node.point("inference", 1.0, params={"model": "mlp", "batch": 1}, samples=37, spread=0.3)
     node.point("inference", 2.0, params={"model": "cnn", "batch": 1}, samples=5)
     found = data(synthetic, node)
-    cells = found.percentile("inference", share, least=10)
-    assert list(cells.frame["model"]) == ["mlp"]
+    cases = found.percentile("inference", share, least=10)
+    assert list(cases.frame["model"]) == ["mlp"]
     rows = found.samples("inference")
     rows = rows[rows["params"].astype(str).str.contains("mlp")]
     by_round = [np.quantile(one, share, method="inverted_cdf") for _, one in rows.groupby("round")["value"]]
-    assert cells.frame["estimate"].iloc[0] == pytest.approx(np.exp(np.mean(np.log(by_round))))
+    assert cases.frame["estimate"].iloc[0] == pytest.approx(np.exp(np.mean(np.log(by_round))))
     assert not len(found.percentile("inference", share, least=100))
     assert not len(found.percentile("clock", share, least=1))
 

@@ -33,7 +33,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
     text = explain(document, "n03", Sources(small_study / "data"))
     flat = " ".join(text.split())
     one = find(document, "N03")
-    (part,), (cell,) = one["parts"], one["cells"]
+    (part,), (case,) = one["parts"], one["cases"]
     for said in (
         "N03: CHALLENGED",
         one["article_title"],
@@ -51,12 +51,12 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
         f"see also: {', '.join(one['see_also'])}",
     ):
         assert " ".join(said.split()) in flat, said
-    # The numbers of the rows are those that the cell names, and those of the data.
-    numbers = parse_ranges(cell["behind"])
+    # The numbers of the rows are those that the case names, and those of the data.
+    numbers = parse_ranges(case["behind"])
     assert all(f"row {number}" in flat for number in numbers)
     rows = read_dataset(small_study / "data").table.loc[numbers].set_index("experiment")
     by_hand = rows["flop"]["gemm"] / rows["estimate"]["gemm"] / 2 / rows["estimate"]["clock"]
-    assert cell["estimate"] == pytest.approx(by_hand)
+    assert case["estimate"] == pytest.approx(by_hand)
 
 
 def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any]) -> None:
@@ -64,13 +64,13 @@ def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any
     text = explain(document, "N03")
     assert "made of 2 rows of the summary, all that the quantity read of this node" in " ".join(text.split())
     assert "row " not in text.replace("rows", "")
-    assert text.splitlines()[-1] == "The rows of data behind each cell are told with --data DIR, what gather wrote."
+    assert text.splitlines()[-1] == "The rows of data behind each case are told with --data DIR, what gather wrote."
 
 
 def test_many_rows_are_cut_and_told_whole_when_asked(small_study: Path, document: dict[str, Any]) -> None:
-    (cell,) = find(document, "N03")["cells"]
+    (case,) = find(document, "N03")["cases"]
     some = read_dataset(small_study / "data").table.index.tolist()
-    cell["behind"] = format_ranges(some)
+    case["behind"] = format_ranges(some)
     cut = explain(document, "N03", Sources(small_study / "data", most=3))
     assert f"made of {len(some)} rows of the summary; the first 3" in cut and cut.count("    row ") == 3 < len(some)
     assert explain(document, "N03", Sources(small_study / "data", most=None)).count("    row ") == len(some)

@@ -75,7 +75,7 @@ def kept(which: str) -> dict[str, Any]:
 
 def verdict(**more: Any) -> dict[str, Any]:
     """A claim of two parts: one of three cases in hours, and a share."""
-    cells = [
+    cases = [
         {"part": "time", "labels": {"run": name, "parameters": size}, "estimate": value, "low": value / 1.5,
          "high": value * 1.5, "outcome": side}
         for name, size, value, side in (
@@ -88,7 +88,7 @@ def verdict(**more: Any) -> dict[str, Any]:
         {"name": "share", "unit": "B", "threshold": 1.2e10, "estimate": None, "share": share},
     ]
     number = {"estimate": 48.5, "low": 48.5 / 1.5, "high": 48.5 * 1.5, "unit": "h", "threshold": 24.0}
-    return {"verdict": "depends", "untestable": "", "cells": cells, "parts": parts, **number, **more}
+    return {"verdict": "depends", "untestable": "", "cases": cases, "parts": parts, **number, **more}
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_a_question_is_counted_once_with_what_its_decided_claims_say(verdicts: l
     assert (other["claims"], other["verdict"]) == (["N01"], "supported")
 
 
-def machines(*cells: dict[str, Any], unit: str = "MAC/cycle") -> dict[str, Any]:
+def machines(*cases: dict[str, Any], unit: str = "MAC/cycle") -> dict[str, Any]:
     """A claim of one part whose case several machines measured; told is the first."""
-    cells = tuple(
-        {"part": "", "node": f"node-{at}", "labels": {"dtype": "float32"}, "outcome": "challenges", **cell}
-        for at, cell in enumerate(cells)
+    cases = tuple(
+        {"part": "", "node": f"node-{at}", "labels": {"dtype": "float32"}, "outcome": "challenges", **case}
+        for at, case in enumerate(cases)
     )
-    told = {name: cells[0][name] for name in findings.NUMBER}
-    return {"cells": cells, "parts": [{"name": "", "unit": unit, "threshold": 8.0, **told}], **told, "unit": unit}
+    told = {name: cases[0][name] for name in findings.NUMBER}
+    return {"cases": cases, "parts": [{"name": "", "unit": unit, "threshold": 8.0, **told}], **told, "unit": unit}
 
 
 def case(value: float, spread: float = 1.1, **more: Any) -> dict[str, Any]:

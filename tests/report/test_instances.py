@@ -25,7 +25,7 @@ from report.judging.shares import clopper_pearson
 from report.pages.claims import _case_tables, _sure
 
 from .conftest import Factory
-from .deciding import NO_DATA, cells, log_cells, part
+from .deciding import NO_DATA, cases, log_cases, part
 from .test_judge import PER_CYCLE, Court
 
 MODELS = ("a", "b", "c")
@@ -48,7 +48,7 @@ def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
     """What a machine found of three models on both devices at three batch sizes."""
     labels = [(model, device, batch) for model in MODELS for device in ("cpu", "cuda:0") for batch in BATCHES]
     model, device, batch = zip(*labels, strict=True)
-    found = log_cells(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
+    found = log_cases(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
     return found.label(source_rows=[(row,) for row in range(len(found))])
 
 
@@ -93,7 +93,7 @@ def test_a_machine_counts_once_however_often_it_was_measured(
 def test_many_runs_of_one_machine_are_no_surer_than_they_are_wide() -> None:
     ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
     nodes = ["kind.aaaaaa", *(f"kind.aaaaaa.{run}" for run in range(2, 31))]
-    found = rules.decide(part("at_least", 4), cells(*ends, node=nodes))
+    found = rules.decide(part("at_least", 4), cases(*ends, node=nodes))
     assert found.sides == ["undecided"]
     assert tuple(found.estimates.numbers(name).item() for name in ("low", "high")) == (1.0, 6.0)
 
@@ -111,25 +111,25 @@ def test_the_order_of_machines_changes_nothing(data: st.DataObject, rule: str, b
 def test_a_few_machines_decide_nothing_that_one_of_them_denies(some: list[tuple[float, float]], bound: float) -> None:
     ends = [(least, least + width) for least, width in some]
     nodes = [f"kind.{number:06}" for number in range(len(ends))]
-    (side,) = rules.decide(part("at_least", bound), cells(*ends, node=nodes)).sides
-    own = {rules.decide(part("at_least", bound), cells(one, node=["kind"])).sides[0] for one in ends}
+    (side,) = rules.decide(part("at_least", bound), cases(*ends, node=nodes)).sides
+    own = {rules.decide(part("at_least", bound), cases(one, node=["kind"])).sides[0] for one in ends}
     assert side == (own.pop() if len(own) == 1 else "undecided")
 
 
 def test_among_many_machines_a_stray_one_does_not_decide() -> None:
     ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
     nodes = [f"kind.{number:06}" for number in range(30)]
-    found = rules.decide(part("at_least", 4), cells(*ends, node=nodes))
+    found = rules.decide(part("at_least", 4), cases(*ends, node=nodes))
     assert (found.outcome, found.sides) == ("supported", ["supports"])
     assert ranges_of(found.estimates) == {0: (1.5, 5.5)}
     half = [(5.0, 6.0)] * 15 + [(1.0, 2.0)] * 15
-    assert rules.decide(part("at_least", 4), cells(*half, node=nodes)).outcome == "undecided"
+    assert rules.decide(part("at_least", 4), cases(*half, node=nodes)).outcome == "undecided"
 
 
 def test_a_model_on_which_machines_disagree_may_count_or_not() -> None:
     """One of the two is surely above the threshold, the other surely below; the second model is above on both."""
     nodes = ["kind.aaaaaa", "kind.bbbbbb"] * 2
-    some = log_cells([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
+    some = log_cases([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
     share = rules.decide(part("for_share_of", 4, RULES["for_share_of"]), some).share
     assert share is not None
     both = [clopper_pearson(least, most, 2)[at] for at, (least, most) in enumerate([(1, 1), (2, 2)])]
@@ -145,7 +145,7 @@ def test_two_that_never_change_places_do_so_on_no_machine(others: list[float], o
     speeds = [9.0, 9.0, 9.0, 1.0, 1.0, 1.0], [*others, 1.0, 1.0, 1.0]
     device, batch = ["cuda:0"] * 3 + ["cpu"] * 3, [*BATCHES] * 2
     some = [
-        log_cells(one, node=node, device=device, batch=batch)
+        log_cases(one, node=node, device=device, batch=batch)
         for one, node in zip(speeds, ("kind.aaaaaa", "kind.bbbbbb"), strict=True)
     ]
     assert rules.decide(part("crossover", 64, RULES["crossover"]), concat(some)).outcome == outcome
@@ -159,7 +159,7 @@ def test_the_interval_covers_the_median_machine(n: int) -> None:
     seen = differ * np.exp(0.01 * random.standard_t(10, (runs, n)))
     nodes = np.tile([f"kind.{number:06}" for number in range(n)], runs)
     run = np.repeat(np.arange(runs), n)
-    found = pooled(log_cells(seen.ravel(), 0.01, node=nodes, run=run))
+    found = pooled(log_cases(seen.ravel(), 0.01, node=nodes, run=run))
     held = (found.numbers("low") <= 1) & (found.numbers("high") >= 1)
     # Three machines of which all are above the median, one time in four, cannot tell it at 99%.
     nominal = min(0.99, 1 - 2 * 0.5**n)
@@ -169,36 +169,36 @@ def test_the_interval_covers_the_median_machine(n: int) -> None:
 
 def test_a_machine_without_an_interval_narrows_nothing() -> None:
     nan = float("nan")
-    some = cells((4.0, 6.0), (nan, nan), node=["kind.aaaaaa", "kind.bbbbbb"]).label(estimate=[5.0, 5.2])
+    some = cases((4.0, 6.0), (nan, nan), node=["kind.aaaaaa", "kind.bbbbbb"]).label(estimate=[5.0, 5.2])
     found = pooled(some)
     assert np.isnan(found.numbers("low")).all() and np.isnan(found.numbers("high")).all()
-    many = cells(*[(4.0, 6.0)] * 29, (nan, nan), node=[f"kind.{number:06}" for number in range(30)])
+    many = cases(*[(4.0, 6.0)] * 29, (nan, nan), node=[f"kind.{number:06}" for number in range(30)])
     assert pooled(many).rows("estimate", "low", "high") == [(5.0, 4.0, 6.0)]
 
 
 def test_the_median_is_that_of_logarithms_and_of_an_even_number_the_middle() -> None:
     nodes = ["kind.aaaaaa", "kind.bbbbbb"]
-    assert pooled(log_cells([1.0, 4.0], node=nodes)).rows("estimate") == [(pytest.approx(2.0),)]
-    assert pooled(cells((0.2, 0.2), (0.6, 0.6), node=nodes)).rows("estimate") == [(pytest.approx(0.4),)]
+    assert pooled(log_cases([1.0, 4.0], node=nodes)).rows("estimate") == [(pytest.approx(2.0),)]
+    assert pooled(cases((0.2, 0.2), (0.6, 0.6), node=nodes)).rows("estimate") == [(pytest.approx(0.4),)]
 
 
 def test_the_interval_at_another_level_comes_from_the_machines_own() -> None:
-    found = pooled(log_cells([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
-    single = [log_cells([value], [se]).ends(0.999) for value, se in ((1.0, 0.01), (1.1, 0.02))]
+    found = pooled(log_cases([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
+    single = [log_cases([value], [se]).ends(0.999) for value, se in ((1.0, 0.01), (1.1, 0.02))]
     low, high = found.ends(0.999)
     assert (low[0], high[0]) == (min(one[0][0] for one in single), max(one[1][0] for one in single))
     assert low[0] < found.numbers("low")[0]
 
 
 def test_one_machine_of_each_kind_is_left_as_it_is() -> None:
-    some = log_cells([1.0, 2.0, 3.0], node=["one.aaaaaa", "two.aaaaaa", None])
+    some = log_cases([1.0, 2.0, 3.0], node=["one.aaaaaa", "two.aaaaaa", None])
     assert pooled(some) is some
-    apart = log_cells([1.0, 2.0], node=["one.aaaaaa", "one.bbbbbb"], model=["a", "b"])
+    apart = log_cases([1.0, 2.0], node=["one.aaaaaa", "one.bbbbbb"], model=["a", "b"])
     assert pooled(apart) is apart
 
 
 def test_published_figures_among_machines_stay_apart() -> None:
-    some = log_cells([1.0, 2.0, 3.0, 4.0], node=["one.aaaaaa", "one.bbbbbb", None, None])
+    some = log_cases([1.0, 2.0, 3.0, 4.0], node=["one.aaaaaa", "one.bbbbbb", None, None])
     found = pooled(some)
     assert isinstance(found, Pooled)
     assert nodes_of(found) == [["one.aaaaaa", "one.bbbbbb"], [], []]
@@ -225,7 +225,7 @@ def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
     nodes = [measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30), ("other", 9))]
     document = court.judge(*nodes)
     (verdict,) = document["verdicts"]
-    twins, single = verdict["cells"]
+    twins, single = verdict["cases"]
     assert twins["instances"] == ["kind.aaaaaa", "kind.bbbbbb"]
     assert twins["node"] == "kind.aaaaaa"
     assert "2 machines" in twins["machines"]
@@ -245,8 +245,8 @@ def test_a_case_of_several_runs_of_one_machine_says_so(synthetic: Factory, court
         *(measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.aaaaaa.2", 30)))
     )
     (verdict,) = document["verdicts"]
-    (cell,) = verdict["cells"]
-    assert "2 runs of one machine" in cell["machines"]
+    (case,) = verdict["cases"]
+    assert "2 runs of one machine" in case["machines"]
     names = {node["id"]: node["label"] for node in document["nodes"]}
     (table,) = _case_tables(verdict, names, None)
     assert table["rows"][0]["where"].endswith("MAC/cycle from run to run)")

@@ -81,14 +81,14 @@ def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Co
     assert one["verdict"] == "challenged" and one["evidence_tier"] == "measured"
     assert one["estimate"] == pytest.approx(27.9 * 128, rel=0.05)
     assert 1000 == one["threshold"] < one["low"] < one["estimate"] < one["high"]
-    (cell,) = one["cells"]
-    assert (cell["outcome"], cell["node"], cell["device"], cell["labels"]["dtype"]) == (
+    (case,) = one["cases"]
+    assert (case["outcome"], case["node"], case["device"], case["labels"]["dtype"]) == (
         "challenges",
         "node-a",
         "cpu",
         "float32",
     )
-    assert cell["n_rounds"] == 3 and cell["estimate"] == one["estimate"]
+    assert case["n_rounds"] == 3 and case["estimate"] == one["estimate"]
     rule = "supported if at most 1,000 MAC/cycle in every case, after multiplying by 128 (the server)"
     assert wording.rules(one["parts"]) == rule
     swept = {trial["threshold"]: trial["verdict"] for trial in one["parts"][0]["robustness"]["trials"][:4]}
@@ -129,7 +129,7 @@ def test_parts_that_differ_are_told(court: Court, synthetic: Factory) -> None:
     ]  # fmt: skip
     # No part came out as the whole did: the first with a number tells it.
     assert one["estimate"] == one["parts"][0]["estimate"]
-    assert {cell["part"] for cell in one["cells"]} == {"one core", "all cores"}
+    assert {case["part"] for case in one["cases"]} == {"one core", "all cores"}
     assert all(part["robustness"]["decides"] for part in one["parts"]), "either alone may turn it"
 
 
@@ -195,7 +195,7 @@ def test_what_is_missing_is_named(
     missing = one["parts"][0]["missing"]
     assert wording.missing(missing) == says
     assert missing | {"verdict": one["verdict"], **fields} == missing
-    assert one["cells"] == [] and one["estimate"] is None and one["evidence_tier"] == "none"
+    assert one["cases"] == [] and one["estimate"] is None and one["evidence_tier"] == "none"
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,12 @@ class Broken:
             self.study.__dict__[key] = copy.deepcopy(getattr(study, key))
 
     def of(self, quantity: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """The first verdict with a decided part of this quantity, that part and its first cell."""
+        """The first verdict with a decided part of this quantity, that part and its first case."""
         for verdict in self.study.document["verdicts"]:
             for part in verdict["parts"]:
-                cells = [cell for cell in verdict["cells"] if cell["part"] == part["name"]]
-                if part["quantity"] == quantity and part["rule"] != "ratio" and cells:
-                    return verdict, part, cells[0]
+                cases = [case for case in verdict["cases"] if case["part"] == part["name"]]
+                if part["quantity"] == quantity and part["rule"] != "ratio" and cases:
+                    return verdict, part, cases[0]
         raise AssertionError(f"no verdict rests on {quantity}")
 
     def faults(self, check: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ def test_verdicts_as_they_are_judged_have_no_fault(
         told = capsys.readouterr().out
         assert status == 0, told
         assert f"{len(CHECKS)} checks" in told
-        assert sum(len(cells) for *_, cells in one.parts()) > 15
+        assert sum(len(cases) for *_, cases in one.parts()) > 15
 
 
 def test_a_fault_is_one_line_and_the_exit_code_is_1(

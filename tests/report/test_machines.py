@@ -141,7 +141,7 @@ def judged(out: Path, *folders: Path) -> dict[str, Any]:
     return judge(found, out / "verdicts.json", claims, allow_synthetic=True)
 
 
-def test_a_machine_of_a_published_kind_joins_its_cells_and_takes_no_verdict_away(tmp_path: Path) -> None:
+def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away(tmp_path: Path) -> None:
     """Beside the published rounds one round of the same machine, and a friend's machine."""
     alone, mine = taken(tmp_path / "published", NAME, 5), taken(tmp_path / "mine", NAME, 1, "again", 1.04)
     friend = taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
@@ -150,15 +150,15 @@ def test_a_machine_of_a_published_kind_joins_its_cells_and_takes_no_verdict_away
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
     assert {*decided.values()} == {"challenged", "supported"} and decided.items() <= verdicts[1].items()
 
-    def cells(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
-        every = [(verdict["id"], cell) for verdict in document["verdicts"] for cell in verdict["cells"]]
-        return {(claim, cell["part"], cell["label"]): cell for claim, cell in every if cell["node"]}
+    def cases(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+        every = [(verdict["id"], case) for verdict in document["verdicts"] for case in verdict["cases"]]
+        return {(claim, case["part"], case["label"]): case for claim, case in every if case["node"]}
 
     marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
     told = [(node["id"], node["label"]) for node in after["nodes"]]
     assert told == [(name, f"AMD EPYC, 2 cores ({mark})") for name, mark in marks]
-    assert cells(before).keys() == cells(after).keys()
-    for own, joined in ((own, cells(after)[key]) for key, own in cells(before).items()):
+    assert cases(before).keys() == cases(after).keys()
+    for own, joined in ((own, cases(after)[key]) for key, own in cases(before).items()):
         assert (joined["node"], "instances" in own) == (NAME, False)
         # One round has no interval: it decides nothing where another of its kind does.
         assert {NAME, f"{NAME}.0a1b2c"} <= {*joined["instances"]}

@@ -141,22 +141,22 @@ def test_each_claims_page_carries_its_own_review(document: dict[str, Any], url: 
 
 
 def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_path: Path) -> None:
-    claims, cells = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
+    claims, cases = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
     assert list(claims["id"]) == [one["id"] for one in document["verdicts"]]
     told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
     for name in ("verdict", "finding", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
         assert row[name] == told[name], name
     assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == wording.turn(told)
-    counts = {one["id"]: len(one["cells"]) for one in document["verdicts"] if one["cells"]}
-    assert cells.groupby("claim").size().to_dict() == counts
-    (one,) = cells[cells["claim"] == "N03"].to_dict("records")
-    (cell,) = verdict(document, "N03")["cells"]
+    counts = {one["id"]: len(one["cases"]) for one in document["verdicts"] if one["cases"]}
+    assert cases.groupby("claim").size().to_dict() == counts
+    (one,) = cases[cases["claim"] == "N03"].to_dict("records")
+    (case,) = verdict(document, "N03")["cases"]
     for name in ("node", "device", "label", "estimate", "low", "high", "n_rounds", "outcome"):
-        assert one[name] == cell[name], name
+        assert one[name] == case[name], name
     labels = json.loads(one["labels"])
-    assert labels["dtype"] == cell["labels"]["dtype"] == "float32" and not set(labels) & set(cells.columns)
+    assert labels["dtype"] == case["labels"]["dtype"] == "float32" and not set(labels) & set(cases.columns)
     # Even where nothing was compared: the types do not come from the values.
-    none = [{**one, "cells": []} for one in document["verdicts"]]
+    none = [{**one, "cases": []} for one in document["verdicts"]]
     for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):
         schema = parquet.read_schema(path)
         assert str(schema.field("estimate").type) == "double"

@@ -301,7 +301,7 @@ def test_direct_evidence_decides_a_claim_that_waits_by_its_own_rule(bench: Bench
     assert part["waits"]["experiments"] == ["training"] and part["robustness"] is None and "rejudge" not in part
     trials = [trial for trial in part["others"][0]["trials"] if "side" not in trial]
     assert [(trial["threshold"], trial["outcome"]) for trial in trials] == [(2, "supported"), (50, "challenged")]
-    assert one["cells"][0]["labels"]["records"] == "one/r1 one/r2"
+    assert one["cases"][0]["labels"]["records"] == "one/r1 one/r2"
     assert document["decided"] == {HERE: 0, OTHERS: 1, "open": 0, "not testable": 0}
     assert document["published"][0]["used_by"] == ["W01"] and document["published"][0]["named"] == 2
 
@@ -310,7 +310,7 @@ def test_a_figure_that_is_not_clear_and_stands_alone_says_so(bench: Bench) -> No
     claim = {**WAITS, "published": {"evidence": [EVIDENCE], "findings": TOLD}}
     others = [{**GPU, "gpu": name, "value": value} for name, value in (("A100", 90.0), ("H200", 120.0), ("L4", 60.0))]
     (one,) = bench.judge(claim, one=[GPU, CPU, *others])["verdicts"]
-    sides = {cell["estimate"]: cell["outcome"] for cell in one["cells"]}
+    sides = {case["estimate"]: case["outcome"] for case in one["cases"]}
     assert sides == {10: "supports", 9: "supports", 12: "supports", 6: "undecided"}
 
 

@@ -18,19 +18,19 @@ from report.judging.robustness import changed_together, claim_robustness, margin
 from report.model import Threshold
 from report.verdicts import Part, Robustness, Trial
 
-from .deciding import NO_DATA, cells, decide, part, part_record
+from .deciding import NO_DATA, cases, decide, part, part_record
 
 NODES = ("node-a", "node-b", "node-c")
 RULES = ("at_least", "at_most", "within", "exists")
 
 interval = st.tuples(st.floats(0.5, 20), st.floats(0.5, 20)).map(lambda pair: (min(pair), max(pair)))
 # An estimate without an interval decides nothing, whatever the threshold.
-cell = st.tuples(st.one_of(interval, st.just((math.nan, math.nan))), st.sampled_from(NODES))
-some_cells = st.lists(cell, min_size=1, max_size=7)
+case = st.tuples(st.one_of(interval, st.just((math.nan, math.nan))), st.sampled_from(NODES))
+some_cases = st.lists(case, min_size=1, max_size=7)
 
 
 def of_nodes(*some: tuple[tuple[float, float], str]) -> Estimates:
-    return cells(*(ends for ends, _ in some), node=[node for _, node in some], place=list(range(len(some))))
+    return cases(*(ends for ends, _ in some), node=[node for _, node in some], place=list(range(len(some))))
 
 
 def tried(
@@ -75,11 +75,11 @@ def told(*parts: Part, verdict: str = "") -> tuple[str | None, str | None]:
     return robust, wording.turn(to_builtins({"parts": parts, "robust": robust, "turn": turn}))
 
 
-@given(some_cells, st.floats(0.5, 20), st.sampled_from(RULES))
+@given(some_cases, st.floats(0.5, 20), st.sampled_from(RULES))
 def test_what_turns_without_one_case_or_machine_is_what_deciding_anew_says(
-    given_cells: list[Any], threshold: float, rule: str
+    given_cases: list[Any], threshold: float, rule: str
 ) -> None:
-    some = of_nodes(*given_cells)
+    some = of_nodes(*given_cases)
     bound = [threshold, threshold * 1.5] if rule == "within" else threshold
     one = tried(some, rule, bound)
     everything = range(len(some)) if len(some) > 1 else ()
@@ -98,11 +98,11 @@ def test_what_turns_without_one_case_or_machine_is_what_deciding_anew_says(
         assert said == ({expected} if expected != one.outcome else set())
 
 
-@given(some_cells, st.floats(0.5, 20), st.sampled_from(("at_least", "at_most", "exists")))
+@given(some_cases, st.floats(0.5, 20), st.sampled_from(("at_least", "at_most", "exists")))
 def test_a_threshold_turns_the_verdict_where_it_is_said_to_and_nowhere_nearer(
-    given_cells: list[Any], threshold: float, rule: str
+    given_cases: list[Any], threshold: float, rule: str
 ) -> None:
-    some = of_nodes(*given_cells)
+    some = of_nodes(*given_cases)
     least, most = 0.1, 30.0
     one = tried(some, rule, threshold, [least, most])
     found = {trial.side: trial for trial in turning(one)}
@@ -126,12 +126,12 @@ def test_a_threshold_turns_the_verdict_where_it_is_said_to_and_nowhere_nearer(
 
 
 @given(
-    some_cells, st.lists(st.floats(0.5, 20), min_size=1, max_size=5), st.sampled_from(("at_least", "at_most", "exists"))
+    some_cases, st.lists(st.floats(0.5, 20), min_size=1, max_size=5), st.sampled_from(("at_least", "at_most", "exists"))
 )
 def test_the_sweep_over_the_declared_range_is_what_deciding_anew_says(
-    given_cells: list[Any], values: list[float], rule: str
+    given_cases: list[Any], values: list[float], rule: str
 ) -> None:
-    some = of_nodes(*given_cells)
+    some = of_nodes(*given_cases)
     expected = [(value, anew(some, rule, value)) for value in sorted(set(values)) if value != values[0]]
     assert swept(tried(some, rule, values[0], values)) == expected
 
@@ -150,17 +150,17 @@ def test_the_sweep_over_the_declared_range_is_what_deciding_anew_says(
 def test_the_margin_is_told_in_widths_of_the_interval_that_decides(
     some: list[tuple[float, float]], widths: float
 ) -> None:
-    found = margin(decide("at_least", cells(*some), 4.0), Threshold(4.0))
+    found = margin(decide("at_least", cases(*some), 4.0), Threshold(4.0))
     assert found == pytest.approx(widths, nan_ok=True)
 
 
 @pytest.mark.parametrize(("low", "word", "factor"), [(14.0, "robust", "3.50"), (5.0, "sensitive", "1.25")])
 def test_a_clear_result_is_robust_and_one_near_its_threshold_is_sensitive(low: float, word: str, factor: str) -> None:
-    one = tried(cells((low, low * 1.1)), "at_least", 4.0, [1.0, 100.0])
+    one = tried(cases((low, low * 1.1)), "at_least", 4.0, [1.0, 100.0])
     moved = f"With a threshold above {low:g} in place of 4 ({factor} times as much)"
     assert told(one) == (word, f"{moved}, the verdict would be undecided.")
     listed = "on a chosen list" if word == "robust" else word
-    assert told(structs.replace(one, cases="they were at hand"))[0] == listed
+    assert told(structs.replace(one, cases_why="they were at hand"))[0] == listed
 
 
 @pytest.mark.parametrize(
@@ -178,23 +178,23 @@ def test_a_clear_result_is_robust_and_one_near_its_threshold_is_sensitive(low: f
 def test_fragile_is_what_is_close_or_turns_within_the_declared_range_and_twice_the_threshold(
     some: tuple[float, float], sensitivity: list[float], fragile: bool
 ) -> None:
-    assert tried(cells(some), "at_least", 4.0, sensitivity).robustness.fragile is fragile
+    assert tried(cases(some), "at_least", 4.0, sensitivity).robustness.fragile is fragile
 
 
 def test_the_threshold_itself_ends_the_declared_range_where_nothing_beyond_it_is_declared() -> None:
     """From 50 to 75 and the threshold of 100: at 91 it turns, which is within them."""
-    one = tried(cells((90.0, 91.0)), "at_least", 100.0, [50.0, 75.0])
+    one = tried(cases((90.0, 91.0)), "at_least", 100.0, [50.0, 75.0])
     assert one.outcome == "challenged"
     assert swept(one) == [(50, "supported"), (75, "supported")]
     (trial,) = turning(one)
     assert (trial.threshold, trial.side, trial.outcome) == (91, "to", "undecided")
     assert one.robustness.fragile and told(one)[0] == "sensitive"
     # Without a declared range it is not varied.
-    assert not trials(tried(cells((90.0, 91.0)), "at_least", 100.0), "threshold")
+    assert not trials(tried(cases((90.0, 91.0)), "at_least", 100.0), "threshold")
 
 
 def test_declared_ranges_are_tried_whole() -> None:
-    one = tried(cells((20.0, 21.0)), "within", [10, 60], [[10, 60], [30, 90], [5, 100]])
+    one = tried(cases((20.0, 21.0)), "within", [10, 60], [[10, 60], [30, 90], [5, 100]])
     assert swept(one) == [([5, 100], "supported"), ([30, 90], "challenged")]
     assert [(trial.threshold, trial.factor) for trial in turning(one)] == [([30, 90], 3.0)]
     said = "With a range of 30 to 90 in place of 10 to 60, the verdict would be challenged."
@@ -229,7 +229,7 @@ def test_many_cases_that_would_turn_it_are_counted() -> None:
 
 def test_a_share_that_hangs_on_one_model_is_sensitive_and_says_so() -> None:
     """Eight of eight models are half of all for certain; seven of seven are not."""
-    some = cells(*[(40.0, 41.0)] * 8, model=[f"m{at}" for at in range(8)])
+    some = cases(*[(40.0, 41.0)] * 8, model=[f"m{at}" for at in range(8)])
     one = tried(some, "for_share_of", 4.0, [3.0, 5.0], options={"share": 0.5, "of": "model"})
     assert one.outcome == "supported"
     assert {(trial.of, trial.what, trial.outcome) for trial in trials(one, "without")} == {
@@ -239,11 +239,11 @@ def test_a_share_that_hangs_on_one_model_is_sensitive_and_says_so() -> None:
 
 
 def test_what_is_not_varied_or_not_decided_is_neither_robust_nor_sensitive() -> None:
-    one = tried(cells((1.0, 1.0)), "exists", 1.0)
+    one = tried(cases((1.0, 1.0)), "exists", 1.0)
     assert one.robustness is not None
     word, said = told(structs.replace(one, robustness=structs.replace(one.robustness, fact=True)))
     assert word == "not varied" and "exact figures" in str(said)
-    word, said = told(tried(cells((3.0, 5.0)), "at_least", 4.0))
+    word, said = told(tried(cases((3.0, 5.0)), "at_least", 4.0))
     assert word is None and said, "undecided: what would decide it is told"
 
 

@@ -23,7 +23,7 @@ from report.judging.records import boundary_record
 from report.model import Threshold, combined
 from report.verdicts import number_of
 
-from .deciding import cells, decide, log_cells, part_record
+from .deciding import cases, decide, log_cases, part_record
 
 interval = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)).map(lambda pair: (min(pair), max(pair)))
 some_intervals = st.lists(interval, min_size=1, max_size=8)
@@ -69,7 +69,7 @@ def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: 
 
 @given(some_intervals, threshold)
 def test_a_claim_and_its_opposite_are_never_both_supported(some: list[tuple[float, float]], bound: float) -> None:
-    both = {decide(rule, cells(*some), bound).outcome for rule in ("at_least", "at_most")}
+    both = {decide(rule, cases(*some), bound).outcome for rule in ("at_least", "at_most")}
     # What ends on the threshold itself may meet both.
     if bound not in {end for ends in some for end in ends}:
         assert both not in ({"supported"}, {"challenged"})
@@ -78,7 +78,7 @@ def test_a_claim_and_its_opposite_are_never_both_supported(some: list[tuple[floa
 @given(some_intervals, st.floats(0.1, 50), st.floats(1, 2))
 def test_a_harder_threshold_never_helps(some: list[tuple[float, float]], bound: float, factor: float) -> None:
     order = ["challenged", "undecided", "supported"]
-    easy, hard = (decide("exists", cells(*some), bound * by).outcome for by in (1, factor))
+    easy, hard = (decide("exists", cases(*some), bound * by).outcome for by in (1, factor))
     assert order.index(hard) <= order.index(easy)
 
 
@@ -86,7 +86,7 @@ def test_a_harder_threshold_never_helps(some: list[tuple[float, float]], bound: 
 def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]], bound: float, random: Any) -> None:
     mixed = random.sample(some, len(some))
     for rule in ("at_least", "exists"):
-        one, other = (decide(rule, cells(*given), bound).outcome for given in (some, mixed))
+        one, other = (decide(rule, cases(*given), bound).outcome for given in (some, mixed))
         assert one == other
 
 
@@ -121,7 +121,7 @@ def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]],
 def test_one_outcome_of_all(
     rule: str, some: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
 ) -> None:
-    assert decide(rule, cells(*some), bound, options=options).outcome == outcome
+    assert decide(rule, cases(*some), bound, options=options).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -141,15 +141,15 @@ def test_one_outcome_of_all(
 def test_the_estimate_that_stands_for_all_is_the_weakest_link(
     rule: str, some: list[tuple[float, float]], bound: Any, options: dict[str, Any], stands: int
 ) -> None:
-    told = cells(*some, model=list(range(len(some))))
+    told = cases(*some, model=list(range(len(some))))
     assert decide(rule, told, bound, options=options).representative == stands
 
 
 @pytest.mark.parametrize(("rule", "estimates"), [("at_least", [5.0, 4.1, 6.0]), ("exists", [5.0, 9.0, 4.5])])
 def test_an_estimate_without_an_interval_stands_for_none_that_has_one(rule: str, estimates: list[float]) -> None:
-    assert decide(rule, log_cells(estimates), 4).representative == 1
-    assert decide(rule, log_cells(estimates, se=[0.01, math.nan, 0.01]), 4).representative == 0
-    assert decide(rule, log_cells(estimates, se=math.nan), 4).representative == 1
+    assert decide(rule, log_cases(estimates), 4).representative == 1
+    assert decide(rule, log_cases(estimates, se=[0.01, math.nan, 0.01]), 4).representative == 0
+    assert decide(rule, log_cases(estimates, se=math.nan), 4).representative == 1
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_ends_at_another_level_are_students() -> None:
     share = one(False, estimate=0.9, low=0.85, high=1.0)
     assert np.ravel(share.ends(0.999)) == pytest.approx((0.9 - 0.05 * grown, 1.0))
     # Published figures stand as given, and an unknown interval stays unknown.
-    assert np.ravel(cells((1.0, 3.0)).ends(0.999)).tolist() == [1.0, 3.0]
+    assert np.ravel(cases((1.0, 3.0)).ends(0.999)).tolist() == [1.0, 3.0]
     assert np.isnan(one(low=np.nan, high=np.nan, df=0.0).ends(0.999)).all()
 
 
@@ -222,7 +222,7 @@ def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
 def test_all_threads_are_each_node_s_own_most() -> None:
     """A server with more cores takes nothing from a smaller one; a GPU has no threads of the CPU's."""
     where = {"node": ["small"] * 2 + ["large"] * 4, "device": ["cpu"] * 5 + ["cuda:0"], "threads": [1, 2, 1, 2, 8, 0]}
-    some = cells(*[(1, 2)] * 6, **where)
+    some = cases(*[(1, 2)] * 6, **where)
     found = select(some, {"threads": "all"})
     assert found.rows("node", "device", "threads") == [("small", "cpu", 2), ("large", "cpu", 8), ("large", "cuda:0", 0)]
     assert select(some, {"threads": "all", "device": "cpu"}).rows("threads") == [(2,), (8,)]
@@ -242,14 +242,14 @@ def test_a_single_round_goes_where_a_machine_of_its_kind_has_an_interval_for_the
 ) -> None:
     for order in (slice(None), slice(None, None, -1)):
         intervals = [(1.0, 2.0), (math.nan, math.nan)][order]
-        found = select(cells(*intervals, node=nodes[order], dtype=dtypes[order]), {})
+        found = select(cases(*intervals, node=nodes[order], dtype=dtypes[order]), {})
         assert sorted(found["node"]) == left
     # Where none is sure, all stay.
-    assert len(select(cells(*[(math.nan, math.nan)] * 2, node=nodes, dtype=dtypes), {})) == 2
+    assert len(select(cases(*[(math.nan, math.nan)] * 2, node=nodes, dtype=dtypes), {})) == 2
 
 
 def test_the_best_library_enters_only_where_it_is_asked_for() -> None:
-    some = cells(*[(1, 2)] * 3, backend=["torch", "best", "best"], shape=["512", "512", "best"], threads=[1, 1, 2])
+    some = cases(*[(1, 2)] * 3, backend=["torch", "best", "best"], shape=["512", "512", "best"], threads=[1, 1, 2])
     assert select(some, {}).rows("backend", "shape") == [("torch", "512")]
     assert select(some, {"backend": "best"}).rows("backend", "shape") == [("best", "best")]
     assert select(some, {"threads": [1, 4]}).rows("backend") == [("torch",)]
@@ -283,13 +283,13 @@ def where_it_holds(found: rules.RuleResult) -> str:
 )  # fmt: skip
 def test_what_separates_the_sides_is_named(some: str, labels: dict[str, Sequence[Any]], where: str) -> None:
     names = {"x1": "Old CPU", "x2": "New CPU"}
-    found = decide("at_least", cells(*(ENDS[one] for one in some), **labels), 4, node_labels=names)
+    found = decide("at_least", cases(*(ENDS[one] for one in some), **labels), 4, node_labels=names)
     assert where_it_holds(found) == where
 
 
 def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
     where = {"node": ["a"] * 4 + ["b"], "device": ["cuda:0", "cpu"] * 2 + ["cuda:0"], "threads": [0, 2, 0, 2, 0]}
-    some = log_cells([10, 2, 30, 3, 7], **where, op=["copy", "copy", "add", "add", "add"])
+    some = log_cases([10, 2, 30, 3, 7], **where, op=["copy", "copy", "add", "add", "add"])
     found = decide("ratio", some, 4, options={"over": "device", "of": "gpu", "to": "cpu"})
     assert found.estimates.rows("op", "estimate") == [("copy", pytest.approx(5)), ("add", pytest.approx(10))]
     assert found.outcome == "supported"
@@ -298,7 +298,7 @@ def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
     assert sorted(1 / inverse.estimates["high"]) == pytest.approx(sorted(found.estimates["low"]))
     # Of exact figures it is exact.
     over = {"over": "entry", "of": "a", "to": "b"}
-    figures = decide("ratio", cells((8, 8), (4, 4), entry=["a", "b"]), 1, options=over)
+    figures = decide("ratio", cases((8, 8), (4, 4), entry=["a", "b"]), 1, options=over)
     assert figures.estimates.rows("low", "high") == [(2, 2)]
 
 
@@ -309,16 +309,16 @@ def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
 )  # fmt: skip
 def test_an_unknown_label_is_a_mistake(rule: str, options: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="Did you mean 'device'"):
-        decide(rule, log_cells([1.0], device=["cpu"]), 1, options=options)
+        decide(rule, log_cases([1.0], device=["cpu"]), 1, options=options)
 
 
 def test_a_trend_is_the_exponent_of_a_power_law() -> None:
     batch, along = np.array([1, 4, 16, 64, 256]), {"along": "batch"}
-    found = decide("trend", log_cells(3 * batch**0.5, batch=batch), 0.4, options=along)
+    found = decide("trend", log_cases(3 * batch**0.5, batch=batch), 0.4, options=along)
     assert found.estimates.rows("estimate") == [(pytest.approx(0.5),)] and found.outcome == "supported"
-    bent = log_cells([1, 2, 1, 2, 1], batch=batch)
+    bent = log_cases([1, 2, 1, 2, 1], batch=batch)
     assert decide("trend", bent, 0.1, options=along).outcome == "undecided"
-    assert not len(decide("trend", log_cells([1.0], batch=[1]), 0.1, options=along).estimates)
+    assert not len(decide("trend", log_cases([1.0], batch=[1]), 0.1, options=along).estimates)
 
 
 def test_slope_intervals_cover_the_true_exponent() -> None:
@@ -326,7 +326,7 @@ def test_slope_intervals_cover_the_true_exponent() -> None:
     hits = []
     for _ in range(600):
         noisy = x**0.3 * np.exp(random.normal(0, 0.02, len(x)))
-        found = decide("trend", log_cells(noisy, 0.02, batch=x), 0, options={"along": "batch"}).estimates
+        found = decide("trend", log_cases(noisy, 0.02, batch=x), 0, options={"along": "batch"}).estimates
         hits += [low <= 0.3 <= high for low, high in found.rows("low", "high")]
     assert 0.97 <= np.mean(hits) <= 1.0
 
@@ -335,7 +335,7 @@ def crossing(cpu: Sequence[float], gpu: Sequence[float], bound: float = 1) -> ru
     """The sizes 1, 10, 100, … from which on the CPU is ahead of the GPU, against a threshold."""
     n = len(cpu)
     where = {"node": ["a"] * 2 * n, "device": ["cpu"] * n + ["cuda:0"] * n, "threads": [2] * n + [0] * n}
-    some = log_cells([*cpu, *gpu], **where, size=[10**i for i in range(n)] * 2)
+    some = log_cases([*cpu, *gpu], **where, size=[10**i for i in range(n)] * 2)
     return decide("crossover", some, bound, options={"over": "device", "of": "cpu", "to": "gpu", "along": "size"})
 
 
@@ -357,6 +357,6 @@ def test_series_that_never_cross_challenge_a_crossover() -> None:
 
 
 def test_a_crossover_of_which_one_series_is_not_measured_yet_has_no_estimates() -> None:
-    only = log_cells([1.0, 2.0], node=["a"] * 2, device=["cuda:0"] * 2, size=[1, 10])
+    only = log_cases([1.0, 2.0], node=["a"] * 2, device=["cuda:0"] * 2, size=[1, 10])
     options = {"over": "device", "of": "cpu", "to": "gpu", "along": "size"}
     assert not len(decide("crossover", only, 1, options=options).estimates)

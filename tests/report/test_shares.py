@@ -18,7 +18,7 @@ from studies import shares
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
-    """Cells of models, exact or with a standard error of the logarithm."""
+    """Cases of models, exact or with a standard error of the logarithm."""
     rows = [{"model": name, "estimate": one, "detail": ""} for name, some in values.items() for one in some]
     if not se:
         return Population(exact(rows), "model", compare)
@@ -42,7 +42,7 @@ def test_counts_between_whole_ones_lie_between_their_intervals(n: int, one: floa
     assert clopper_pearson(np.floor(least), np.ceil(most), n)[1] >= high - 1e-12
 
 
-def test_each_model_counts_once_however_many_cells_it_has() -> None:
+def test_each_model_counts_once_however_many_cases_it_has() -> None:
     one_odd = population({"odd": [1.0] * 50, "a": [9.0], "b": [9.0], "c": [9.0]})
     assert one_odd.at(5).estimate == pytest.approx(0.75) and one_odd.at(5).units == 4
     half = population({"a": [1.0, 9.0], "b": [9.0, 9.0]})

@@ -27,7 +27,7 @@ from report.judging.robustness import part_slider, sliders
 from report.model import Missing, Threshold, Verdict, combined
 from tests.golden.__main__ import every_figure
 
-from .deciding import cells, log_cells, part
+from .deciding import cases, log_cases, part
 
 Slider = Mapping[str, Any]
 
@@ -171,7 +171,7 @@ def made_up(draw: st.DrawFn) -> Estimates:
     labels: dict[str, Any] = {"place": [str(number) for number in range(len(drawn))]}
     if draw(st.booleans()):
         labels["family"] = [draw(st.sampled_from(["one", "two", "one and three"])) for _ in drawn]
-    return cells(*drawn, **labels)
+    return cases(*drawn, **labels)
 
 
 @settings(max_examples=300)
@@ -206,7 +206,7 @@ def test_pieces_are_what_the_rule_says_and_no_more_of_them_than_needed(
 def test_a_share_turns_where_the_rule_turns_it(
     values: list[float], se: float, compare: str, wanted: float, threshold: float
 ) -> None:
-    estimates = log_cells(values, se=se, model=[str(number) for number in range(len(values))])
+    estimates = log_cases(values, se=se, model=[str(number) for number in range(len(values))])
     options = {"of": "model", "compare": compare, "share": wanted}
     one = part("for_share_of", 2.0, options, sensitivity=[0.5, 10.0])
     slider = part_slider(result(one, estimates), lambda outcome: outcome)
@@ -231,7 +231,7 @@ def test_ranges_are_choices_among_those_that_are_declared(estimates: Estimates, 
 
 
 def test_too_many_turns_leave_the_declared_thresholds_as_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cells((3.0, 4.0)))
+    found = result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cases((3.0, 4.0)))
     slider = part_slider(found, lambda outcome: outcome)
     assert slider is not None and [piece[1] for piece in slider["pieces"]] == ["supported", "undecided", "challenged"]
     monkeypatch.setattr(robustness, "MOST_PIECES", 2)
@@ -241,7 +241,7 @@ def test_too_many_turns_leave_the_declared_thresholds_as_choices(monkeypatch: py
 
 
 def test_where_published_figures_leave_it_open_a_part_waits_for_measurements_again() -> None:
-    found = result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cells((3.0, 4.0)))
+    found = result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cases((3.0, 4.0)))
     slider = part_slider(replace(found, waits=Missing(Verdict.AWAITING_HARDWARE)), lambda outcome: outcome)
     assert slider is not None
     assert [piece[1] for piece in slider["pieces"]] == ["supported", "awaiting hardware", "challenged"]
@@ -250,8 +250,8 @@ def test_where_published_figures_leave_it_open_a_part_waits_for_measurements_aga
 @pytest.mark.parametrize(
     "found",
     [
-        result(part("at_least", 2.0), cells((3.0, 4.0))),
-        result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cells((3.0, 4.0)), unchecked=True),
+        result(part("at_least", 2.0), cases((3.0, 4.0))),
+        result(part("at_least", 2.0, sensitivity=[1.0, 9.0]), cases((3.0, 4.0)), unchecked=True),
         PartResult(part("at_least", 2.0, sensitivity=[1.0, 9.0]), Verdict.AWAITING_HARDWARE),
     ],
     ids=["one threshold", "a model that nothing checked", "nothing compared"],
@@ -262,7 +262,7 @@ def test_nothing_is_moved_where_no_other_threshold_would_say_anything(found: Par
 
 @pytest.mark.parametrize(("most", "log"), [(8.0, False), (9.0, True)])
 def test_a_range_of_magnitudes_is_moved_by_magnitudes(most: float, log: bool) -> None:
-    slider = part_slider(result(part("at_least", 2.0, sensitivity=[1.0, most]), cells((3.0, 4.0))), lambda one: one)
+    slider = part_slider(result(part("at_least", 2.0, sensitivity=[1.0, most]), cases((3.0, 4.0))), lambda one: one)
     assert slider is not None and slider["log"] == log
 
 

@@ -94,21 +94,21 @@ def figures(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Bench) -> None:
     node = bench.node("node-a", "NVIDIA Big", "NVIDIA Bigger")
-    # Of several cells the largest is compared.
+    # Of several cases the largest is compared.
     node.moves(2e12).moves(3.8e12, spread=0.02, op="copy").moves(1e12, "cuda:1")
     found = bench.compare(node)
     by = figures(found)
     assert set(by) == {"big", "small", "blank", "range"}, "the CPU's entry is not a GPU's"
-    (cell,) = by["big"]["cells"]
-    assert (cell["device"], cell["name"], cell["behind"]) == ("cuda:0", "NVIDIA Big", "0")
-    assert "copy" in cell["label"]
+    (case,) = by["big"]["cases"]
+    assert (case["device"], case["name"], case["behind"]) == ("cuda:0", "NVIDIA Big", "0")
+    assert "copy" in case["label"]
     # The interval is that of the measurement.
-    assert cell["low"] < cell["estimate"] < cell["high"]
+    assert case["low"] < case["estimate"] < case["high"]
     for name in ("estimate", "low", "high"):
-        assert cell["deviation"][name] == pytest.approx(cell[name] / 4e12 - 1)
-    assert (cell["outcome"], cell["explained"], by["big"]["waits"]) == (AGREES, "", "")
+        assert case["deviation"][name] == pytest.approx(case[name] / 4e12 - 1)
+    assert (case["outcome"], case["explained"], by["big"]["waits"]) == (AGREES, "", "")
     assert by["big"]["sources"][0]["title"] == "A datasheet"
-    assert (by["small"]["cells"], by["small"]["waits"]) == ([], "Small GPU")
+    assert (by["small"]["cases"], by["small"]["waits"]) == ([], "Small GPU")
     assert sentence(found) == (
         "1 measured value beside a published one: 1 within a tenth of it. 3 figures wait for a machine to be measured."
     )
@@ -130,10 +130,10 @@ def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Be
 )
 def test_more_than_a_tenth_is_to_be_explained(bench: Bench, card: str, rate: float, outcome: str) -> None:
     found = figures(bench.compare(bench.node("node-a", card).moves(rate)))[card.lower()]
-    (cell,) = found["cells"]
-    assert cell["outcome"] == outcome
+    (case,) = found["cases"]
+    assert case["outcome"] == outcome
     assert (found["status"] == UNVERIFIED) == (outcome == UNVERIFIED)
-    assert (cell["deviation"]["estimate"] is None) == (card == "Blank")
+    assert (case["deviation"]["estimate"] is None) == (card == "Blank")
 
 
 def test_an_explanation_counts_where_it_was_measured_and_for_what_it_explains(bench: Bench) -> None:
@@ -144,8 +144,8 @@ def test_an_explanation_counts_where_it_was_measured_and_for_what_it_explains(be
     for node in (shown, above):
         params = {"direction": "host_to_device", "size": 2**28, "host_memory": "pinned"}
         node.point("transfer", 1e-3, device="cuda:0", params=params, bytes=2**28)
-    cells = figures(bench.compare(bare, shown, above, pair={"explained": [why]}))["big"]["cells"]
-    assert {cell["node"]: (cell["outcome"], cell["explained"]) for cell in cells} == {
+    cases = figures(bench.compare(bare, shown, above, pair={"explained": [why]}))["big"]["cases"]
+    assert {case["node"]: (case["outcome"], case["explained"]) for case in cases} == {
         "node-a": (TO_EXPLAIN, ""),
         "node-c": (TO_EXPLAIN, ""),
         "node-b": (EXPLAINED, "The board is held back. Shown by transfer.rate."),
@@ -170,9 +170,9 @@ def test_one_of_several_over_one_of_several_others_on_the_right_host(bench: Benc
     assert figure["value"] == pytest.approx(100 / 10)
     assert (figure["low"], figure["high"]) == (pytest.approx(90 / 20), pytest.approx(110 / 5)), "ends crosswise"
     assert figure["worked_out"] == "800 / 8 over 20 / 2"
-    (cell,) = figure["cells"]
-    assert cell["node"] == "node-a", "the other host is not the one that the figure has"
-    assert cell["estimate"] == pytest.approx(5 * 2), "over one of two processors"
+    (case,) = figure["cases"]
+    assert case["node"] == "node-a", "the other host is not the one that the figure has"
+    assert case["estimate"] == pytest.approx(5 * 2), "over one of two processors"
 
 
 # ------------------------------------------------------------------ whose device is whose

@@ -1,4 +1,4 @@
-"""What is measured again is the cell that is meant, and lies beside the first result on its side or the other."""
+"""What is measured again is the case that is meant, and lies beside the first result on its side or the other."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from studies.replication import __main__ as command
 AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
 
 
-def cell(part: str, dtype: str, estimate: float) -> dict[str, Any]:
+def case(part: str, dtype: str, estimate: float) -> dict[str, Any]:
     ends = {"low": 0.8 * estimate, "high": 1.2 * estimate}
     return {"part": part, "node": "a", "label": dtype, "dtype": dtype, "estimate": estimate, **ends}
 
 
-CELLS = [cell("one core", "float32", 30.0), cell("one core", "float64", 15.0), cell("all cores", "float32", 30.0)]
+CELLS = [case("one core", "float32", 30.0), case("one core", "float64", 15.0), case("all cores", "float32", 30.0)]
 
 
 @pytest.fixture
 def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The table that the command writes of one result, with what is given of it and of the cells changed."""
+    """The table that the command writes of one result, with what is given of it and of the cases changed."""
 
-    def run(cells: list[dict[str, Any]] = CELLS, **changed: Any) -> dict[str, Any]:
+    def run(cases: list[dict[str, Any]] = CELLS, **changed: Any) -> dict[str, Any]:
         monkeypatch.setattr(command, "AGAIN", [dataclasses.replace(AGAIN, **changed)])
         part = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
         write_json(tmp_path / "verdicts.json", {"commit": "c", "verdicts": [
-            {"id": "N03", "parts": [part], "cells": cells}]})  # fmt: skip
+            {"id": "N03", "parts": [part], "cases": cases}]})  # fmt: skip
         code = command.main(["--verdicts", str(tmp_path / "verdicts.json"), "--out", str(tmp_path / "out.json")])
         (row,) = read_json(tmp_path / "out.json")["rows"]
         assert (code == 0) == row["agrees"]
@@ -49,7 +49,7 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False),
     ],
 )
-def test_the_cell_that_is_meant_is_measured_again(
+def test_the_case_that_is_meant_is_measured_again(
     again: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
 ) -> None:
     row = again(**changed)
@@ -61,11 +61,11 @@ def test_the_cell_that_is_meant_is_measured_again(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"labels": {"dtype": "int8"}}, "0 cells are what is measured again"),
-        ({"cells": [*CELLS, CELLS[0]]}, "2 cells are what is measured again"),
+        ({"labels": {"dtype": "int8"}}, "0 cases are what is measured again"),
+        ({"cases": [*CELLS, CELLS[0]]}, "2 cases are what is measured again"),
         ({"part": "none"}, "has no part 'none'"),
     ],
 )
-def test_what_is_no_single_cell_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
+def test_what_is_no_single_case_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
         again(**changed)

@@ -123,8 +123,8 @@ def test_this_machine_is_judged_beside_the_published_ones(study: Study) -> None:
     own = read(study, "node.json")["id"]
     assert {node["id"] for node in verdicts["nodes"]} == {own, other}
     assert {verdict["id"] for verdict in verdicts["verdicts"]} == CLAIMS
-    cells = [cell for verdict in verdicts["verdicts"] for cell in verdict["cells"]]
-    assert own in {cell["node"] for cell in cells}
+    cases = [case for verdict in verdicts["verdicts"] for case in verdict["cases"]]
+    assert own in {case["node"] for case in cases}
 
 
 def test_settings_reach_what_they_are_about(study: Study) -> None:

@@ -27,7 +27,7 @@ rule judge:
             labels={"file": "verdicts, one row a claim"},
         ),
         parquet=f"{RESULTS}/verdicts.parquet",
-        cells=f"{RESULTS}/verdict_cells.parquet",
+        cases=f"{RESULTS}/verdict_cases.parquet",
     log:
         f"{RESULTS}/logs/judge.log",
     localrule: True

@@ -17,7 +17,7 @@ from contract.files import read_json, write_json
 from contract.schema import check
 from report import wording
 from report.data.reference import stated
-from report.formatting import nodes_of_cell
+from report.formatting import nodes_of_case
 
 Record = Mapping[str, Any]
 SCHEMA: dict[str, Any] = read_json(Path(__file__).parents[2] / "schemas" / "editions.schema.json")
@@ -57,7 +57,7 @@ def _check(document: Any, kind: str, path: Path | str) -> None:
 
 def _claim(verdict: Record) -> dict[str, Any]:
     cells: dict[str, list[Record]] = {}
-    for cell in verdict["cells"]:
+    for cell in verdict.get("cases") or verdict.get("cells") or []:
         cells.setdefault(cell["part"], []).append(cell)
     return {
         **{name: verdict[name] for name in _CLAIM},
@@ -79,7 +79,7 @@ def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
         **{name: part[name] for name in _PART},
         "rule": _rule(part),
         "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
-        "nodes": sorted({node for cell in cells for node in nodes_of_cell(cell)}),
+        "nodes": sorted({node for cell in cells for node in nodes_of_case(cell)}),
         "figures": sorted(part["entries"]),
     }
 

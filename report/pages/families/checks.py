@@ -102,20 +102,20 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
 
 def _derived(evidence: Evidence) -> Iterable[Exhibit]:
     """Whole jobs against what is derived for them from the others, and against their parts."""
-    cells = sorted(records(evidence.quantity(CHECK)), key=lambda cell: cell["estimate"])
-    if evidence.data is None or not cells:
+    cases = sorted(records(evidence.quantity(CHECK)), key=lambda case: case["estimate"])
+    if evidence.data is None or not cases:
         return
-    kinds = len({cell["device"] for cell in cells}) > 1
-    rows = [{"label": f"{cell['job']}{', ' + cell['device'].upper() if kinds else ''}", "tier": "derived",
-             **{end: cell[end] for end in ("estimate", "low", "high")}, "text": f"×{number(cell['estimate'], 2)}"}
-            for cell in cells]  # fmt: skip
-    least, most = (f"×{two_digits(cells[at]['estimate'])}" for at in (0, -1))
-    sure = [cell for cell in cells if not pd.isna(cell["low"])]
-    inside = sum(cell["low"] <= 1 <= cell["high"] for cell in sure)
+    kinds = len({case["device"] for case in cases}) > 1
+    rows = [{"label": f"{case['job']}{', ' + case['device'].upper() if kinds else ''}", "tier": "derived",
+             **{end: case[end] for end in ("estimate", "low", "high")}, "text": f"×{number(case['estimate'], 2)}"}
+            for case in cases]  # fmt: skip
+    least, most = (f"×{two_digits(cases[at]['estimate'])}" for at in (0, -1))
+    sure = [case for case in cases if not pd.isna(case["low"])]
+    inside = sum(case["low"] <= 1 <= case["high"] for case in sure)
     of = f"{inside or 'none'} of {count(len(sure), 'whole job')}"
     title = [f"{of} took what is derived from the others, within the interval"] if sure else []
     title += [f"measured over derived, whole jobs are {several(list(dict.fromkeys([least, most])), 'to')}"]
-    parts = np.array([abs(cell["estimate"] - 1) for cell in records(over_measured(evidence.data).only(method="parts"))])
+    parts = np.array([abs(case["estimate"] - 1) for case in records(over_measured(evidence.data).only(method="parts"))])
     yield Exhibit(
         Chart(
             "checks-derived",
@@ -129,8 +129,8 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
             f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most."]
            if len(parts) else [])],
         Table(["Job", "Measured over derived", "Before correction"],
-              [[row["label"], stated(cell, "1"), str(cell["detail"]).partition(" times")[0]]
-               for row, cell in zip(rows, cells, strict=True)], "lrr", "Whole jobs, each derived from the others"),
+              [[row["label"], stated(case, "1"), str(case["detail"]).partition(" times")[0]]
+               for row, case in zip(rows, cases, strict=True)], "lrr", "Whole jobs, each derived from the others"),
     )  # fmt: skip
 
 

@@ -59,10 +59,10 @@ def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], l
 
 
 def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
-    rows = [[f"{cell['data']}, {cell['model']}", held, str(cell["detail"]),
-             stated(percent(cell), "points")]
-            for held, cells in (("passes over the images", passes), ("updates", updates))
-            for cell in cells]  # fmt: skip
+    rows = [[f"{case['data']}, {case['model']}", held, str(case["detail"]),
+             stated(percent(case), "points")]
+            for held, cases in (("passes over the images", passes), ("updates", updates))
+            for case in cases]  # fmt: skip
     return Table(["Data, model", "Equal", "Batches", "A doubling changes it by"], rows, "lllr",
                  f"{of} with the learning rate tuned")  # fmt: skip
 
@@ -80,10 +80,10 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     shown = shown.rename(columns={"learning_rate": "learning rate"})
     ends = {str(net): (dicts(mine)[0], dicts(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
-    worse = sum(cell["high"] < 0 for cell in passes)
+    worse = sum(case["high"] < 0 for case in passes)
     told = str(tuned["net"].mode()[0])
     first, last = ends[told]
-    held = sum(cell["high"] < 0 for cell in updates)
+    held = sum(case["high"] < 0 for case in updates)
     worse_in = (
         f"{capital(_of(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when trained in "
         "larger batches, even with the learning rate tuned"
@@ -114,9 +114,9 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _as_share(cell: Mapping[str, Any]) -> dict[str, float]:
-    """A cell in per cent as a share of 1."""
-    return {end: float(cell[end]) / 100 for end in ("estimate", "low", "high")}
+def _as_share(case: Mapping[str, Any]) -> dict[str, float]:
+    """A case in per cent as a share of 1."""
+    return {end: float(case[end]) / 100 for end in ("estimate", "low", "high")}
 
 
 def _of(many: int, total: int) -> str:
@@ -142,7 +142,7 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
     points = table.assign(**{end: 100 * table[end] for end in ends})
     points = points[(points["estimate"] > 0) & (points["learning_rate"] == "tuned")]
     points["low"] = points["low"].clip(lower=_NEXT_TO_NOTHING)
-    more, less = sum(cell["low"] > 0 for cell in passes), sum(cell["high"] < 0 for cell in passes)
+    more, less = sum(case["low"] > 0 for case in passes), sum(case["high"] < 0 for case in passes)
     yield Exhibit(
         Chart(
             f"convergence-spread-{name}",
@@ -192,8 +192,8 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """How far losses lie from the CPU's in float32, over how far they may."""
     keys = ["model", "dtype", "backend"]
-    apart = pd.DataFrame(records(view.cells("equivalence", "loss_deviation", device=device)))
-    allowed = pd.DataFrame(records(view.cells("equivalence", "loss_tolerance", device=device)))
+    apart = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
+    allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))
     if not len(apart) or not len(allowed):
         return
     both = apart.merge(allowed.groupby(keys)["estimate"].max().rename("allowed"), on=keys)

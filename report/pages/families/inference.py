@@ -14,7 +14,7 @@ from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.families.runtimes import order, weights
 from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
-from report.pages.listed import Case, has_gpu, listed, most_threads, on_gpu
+from report.pages.listed import Listed, has_gpu, listed, most_threads, on_gpu
 from report.pages.words import NOTHING
 from report.quantities.inference import LEAST_SAMPLES
 
@@ -27,24 +27,24 @@ LAYERS = {"convolution": "convolutions", "lstm": "LSTMs", "product": "products"}
 _CALL = ("device", "model", "phase", "context", "batch", "dtype", "backend", "threads")
 
 
-def _size(cell: Mapping[str, Any]) -> tuple[float, str]:
+def _size(case: Mapping[str, Any]) -> tuple[float, str]:
     """Orders models from the fewest weights to the most."""
-    return weights(cell) or 0.0, str(cell["model"])
+    return weights(case) or 0.0, str(case["model"])
 
 
-def _model(cell: Mapping[str, Any]) -> str:
-    return f"{title(str(cell['model']))}{on_gpu(str(cell['device']))}"
+def _model(case: Mapping[str, Any]) -> str:
+    return f"{title(str(case['model']))}{on_gpu(str(case['device']))}"
 
 
-def _weights(cell: Mapping[str, Any]) -> str:
-    counted = weights(cell)
+def _weights(case: Mapping[str, Any]) -> str:
+    counted = weights(case)
     return NOTHING if counted is None else number(counted)
 
 
-def _surely_within(cells: Iterable[Mapping[str, Any]]) -> list[str]:
+def _surely_within(cases: Iterable[Mapping[str, Any]]) -> list[str]:
     """The networks whose whole interval lies within each budget, each network under the smallest that it keeps."""
     names: dict[int, list[str]] = {}
-    for one in cells:
+    for one in cases:
         high = as_number(one).high
         budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
         if budget:
@@ -53,22 +53,22 @@ def _surely_within(cells: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"Surely answer {'; '.join(told)}."] if told else []
 
 
-def _groups(cells: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [group(str(one["model"])) for one in cells]
+def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [group(str(one["model"])) for one in cases]
 
 
 def _waits(view: View, name: str) -> Iterable[Exhibit]:
     """The 99th percentile of single requests, of each model at its quickest."""
-    cells = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=order)
-    if not cells:
+    cases = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=order)
+    if not cases:
         return
     most = max(BUDGETS)
     quickest: dict[str, dict[str, Any]] = {}
-    for cell in sorted(cells, key=lambda one: float(one["estimate"])):
-        quickest.setdefault(str(cell["model"]), cell)
+    for case in sorted(cases, key=lambda one: float(one["estimate"])):
+        quickest.setdefault(str(case["model"]), case)
     best = list(quickest.values())
     many = sum(1e3 * float(one["estimate"]) < most for one in best)
-    measured = {cell["model"] for cell in records(view.quantity("inference.latency_s", batch=1))}
+    measured = {case["model"] for case in records(view.quantity("inference.latency_s", batch=1))}
     untold = sorted(measured - set(quickest), key=lambda model: title(str(model)))
     answer = f"{many} of {len(best)} models answer 99% of single requests within {most} ms"
     told = f"{answer}; the slowest takes {{time}}"
@@ -90,53 +90,53 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
             f"No round made the {LEAST_SAMPLES} requests that a 99th percentile needs with "
             f"{several([title(str(model)) for model in untold])}: slow models make few in the same seconds."
         )
-    if has_gpu(cells):
-        cpu = {str(one["model"]): float(one["estimate"]) for one in cells if one["device"] == "cpu"}
-        pairs = [one for one in cells if one["device"] != "cpu" and one["model"] in cpu]
+    if has_gpu(cases):
+        cpu = {str(one["model"]): float(one["estimate"]) for one in cases if one["device"] == "cpu"}
+        pairs = [one for one in cases if one["device"] != "cpu" and one["model"] in cpu]
         sooner = sum(cpu[str(one["model"])] < float(one["estimate"]) for one in pairs)
         if pairs:
             says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
     yield listed(
         name,
         headline,
-        [(_model(one), one, [_weights(one), str(one["detail"])]) for one in cells],
+        [(_model(one), one, [_weights(one), str(one["detail"])]) for one in cases],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
         "fewest weights to the most.",
         ["Model", "Weights", "By", "99% are answered within"],
         1e-3, list(BUDGETS), "; ".join(f"{at} ms: {what}" for at, what in BUDGETS.items()), True,
-        says, ["G15", "W31"] if has_gpu(cells) else ["G15"], groups=_groups(cells),
+        says, ["G15", "W31"] if has_gpu(cases) else ["G15"], groups=_groups(cases),
     )  # fmt: skip
 
 
 def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     """What ONNX Runtime gains over PyTorch as it comes, and 8-bit numbers over that."""
-    cells = sorted(most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=order)
-    if not cells:
+    cases = sorted(most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=order)
+    if not cases:
         return
     small = most_threads(records(view.quantity("inference.int8_gain", batch=1)))
     eight = {(one["model"], one["device"]): one for one in small}
-    lows = [low for one in cells if (low := as_number(one).low) is not None]
+    lows = [low for one in cases if (low := as_number(one).low) is not None]
     surely = sum(low > 1 for low in lows)
     says = [f"For {surely or 'none'} of {count(len(lows), 'model')} the whole interval lies above 1."] if lows else []
     if eight:
         gained = ratios(eight.values(), "as fast")
         says += texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
-    cases = []
-    for one in cells:
+    entries = []
+    for one in cases:
         key = (one["model"], one["device"])
-        cases.append((_model(one), one, [stated(eight[key], "1") if key in eight else NOTHING]))
+        entries.append((_model(one), one, [stated(eight[key], "1") if key in eight else NOTHING]))
     yield listed(
         name,
         sentence(
             "ONNX Runtime answers single requests {gain} as PyTorch as it comes",
             "What ONNX Runtime gains over PyTorch as it comes cannot be told from this run",
-            gain=ratios(cells, "as fast"),
+            gain=ratios(cases, "as fast"),
         ),
-        cases, "1", "time with PyTorch over time with ONNX Runtime",
+        entries, "1", "time with PyTorch over time with ONNX Runtime",
         f"● measured on {view.name}, float32, all threads, one sample in a request.",
         ["Model", "8-bit over float32, both in ONNX Runtime", "ONNX Runtime over PyTorch"],
-        1.0, [1.0], "1: equally fast", True, says, ["G30"], groups=_groups(cells),
+        1.0, [1.0], "1: equally fast", True, says, ["G30"], groups=_groups(cases),
     )  # fmt: skip
 
 
@@ -187,11 +187,11 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def share_in_table(cell: Mapping[str, Any] | None) -> str:
+def share_in_table(case: Mapping[str, Any] | None) -> str:
     """A share in a table; one that cannot be is not told as a number."""
-    if cell is None:
+    if case is None:
         return NOTHING
-    return "more than all: disturbed" if as_share(cell).impossible else stated(cell, "1")
+    return "more than all: disturbed" if as_share(case).impossible else stated(case, "1")
 
 
 def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
@@ -209,28 +209,28 @@ def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
 
 def _libraries(view: View, name: str) -> Iterable[Exhibit]:
     """What the maker's library gains over PyTorch's own kernels, layer by layer."""
-    cells = records(view.quantity("libraries.gain"))
-    if not cells:
+    cases = records(view.quantity("libraries.gain"))
+    if not cases:
         return
-    cells.sort(key=lambda one: (one["device"] != "cpu", one["layer"], str(one["shape"]), one["batch"]))
-    formats = {str(one["dtype"]) for one in cells}
-    cases: list[Case] = []
-    for one in cells:
+    cases.sort(key=lambda one: (one["device"] != "cpu", one["layer"], str(one["shape"]), one["batch"]))
+    formats = {str(one["dtype"]) for one in cases}
+    entries: list[Listed] = []
+    for one in cases:
         both = ", both passes" if one["passes"] == "both" else ""
         dtype = f", {one['dtype']}" if len(formats) > 1 else ""
         shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
-        cases.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
-    layers = several([LAYERS[layer] for layer in LAYERS if any(one["layer"] == layer for one in cells)])
+        entries.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
+    layers = several([LAYERS[layer] for layer in LAYERS if any(one["layer"] == layer for one in cases)])
     instead = ", and for products the fastest kernel of this study" if "products" in layers else ""
-    whose = "the maker's library" if has_gpu(cells) else "oneDNN"
+    whose = "the maker's library" if has_gpu(cases) else "oneDNN"
     yield listed(
         name,
         sentence(
             f"Without {whose}, {layers} take {{gain}}",
             f"What {layers} take without {whose} cannot be told from this run",
-            gain=ratios(cells, "as long"),
+            gain=ratios(cases, "as long"),
         ),
-        cases, "1", "time without the library over time with it",
+        entries, "1", "time without the library over time with it",
         f"● measured on {view.name} in {several(sorted(formats))}.",
         ["Layer", "Time without over time with"], 1.0, [1.0], "1: no gain", None,
         [f"Without the library, PyTorch's own kernels compute{instead}."],

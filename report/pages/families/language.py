@@ -22,62 +22,62 @@ from report.pages.rows import library, name_of, one_round
 from report.pages.words import NOTHING
 from report.quantities.language import DECODE, EXPERIMENT, PROMPT
 
-Cell = dict[str, Any]
+Case = dict[str, Any]
 WRITTEN, ALLOWED = "written", "what memory allows"
 VERBS = {PROMPT: "reads", DECODE: "writes"}
 _POINT = ("model", "format", "tokens", "backend", "threads")
 _FILE = ("model", "tokens", "format")
 
 
-def _fastest(view: View, device: str, phase: str) -> list[Cell]:
+def _fastest(view: View, device: str, phase: str) -> list[Case]:
     """The fastest runtime and number of threads for each model, format and length, from the smallest rate on."""
-    cells = records(view.quantity("language.fastest", device=device, phase=phase))
-    return sorted((one for one in cells if one["format"] != "best"), key=lambda one: float(one["estimate"]))
+    cases = records(view.quantity("language.fastest", device=device, phase=phase))
+    return sorted((one for one in cases if one["format"] != "best"), key=lambda one: float(one["estimate"]))
 
 
-def _every(view: View, device: str, phase: str) -> list[Cell]:
+def _every(view: View, device: str, phase: str) -> list[Case]:
     """All points of one phase, by model and format, the fastest first."""
-    cells = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
-    return sorted(cells, key=lambda one: (*map(str, (one[name] for name in _FILE)), -float(one["estimate"])))
+    cases = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
+    return sorted(cases, key=lambda one: (*map(str, (one[name] for name in _FILE)), -float(one["estimate"])))
 
 
-def _case(cell: Mapping[str, Any]) -> str:
-    return f"{title(str(cell['model']))}, {cell['format']}"
+def _case(case: Mapping[str, Any]) -> str:
+    return f"{title(str(case['model']))}, {case['format']}"
 
 
-def _point_label(cell: Mapping[str, Any]) -> str:
+def _point_label(case: Mapping[str, Any]) -> str:
     """A file with its runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
-    threads = f", {count(int(cell['threads']), 'thread')}" if cell["threads"] else ""
-    return f"{_case(cell)}, {library(str(cell['backend']))}{threads}"
+    threads = f", {count(int(case['threads']), 'thread')}" if case["threads"] else ""
+    return f"{_case(case)}, {library(str(case['backend']))}{threads}"
 
 
-def _shares(view: View, device: str) -> dict[tuple[Any, ...], Cell]:
+def _shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
     """Shares of the memory's bandwidth that written tokens take, by point."""
-    cells = records(view.quantity("language.bandwidth_share", device=device))
-    return {tuple(one[name] for name in _POINT): one for one in cells}
+    cases = records(view.quantity("language.bandwidth_share", device=device))
+    return {tuple(one[name] for name in _POINT): one for one in cases}
 
 
 def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Tokens that are written a second in the fastest runtime, beside those for which memory could be read."""
-    cells = _fastest(view, device, DECODE)
-    if not cells:
+    cases = _fastest(view, device, DECODE)
+    if not cases:
         return
     used = _shares(view, device)
-    of = {id(one): used.get(tuple({**one, "backend": one["runtime"]}[name] for name in _POINT)) for one in cells}
+    of = {id(one): used.get(tuple({**one, "backend": one["runtime"]}[name] for name in _POINT)) for one in cases}
     drawn: list[dict[str, Any]] = []
-    for cell in cells:
-        alone = ", one round" if one_round(cell) else ""
-        drawn.append({"case": _case(cell) + alone, "rate": float(cell["estimate"]), "of": WRITTEN})
-        if (share := of[id(cell)]) and not as_share(share).impossible:
-            drawn.append({**drawn[-1], "rate": float(cell["estimate"]) / float(share["estimate"]), "of": ALLOWED})
-    measured = [as_share(share, f"writing with {_case(cell)}", "the memory's bandwidth")
-                for cell in cells if (share := of[id(cell)])]  # fmt: skip
+    for case in cases:
+        alone = ", one round" if one_round(case) else ""
+        drawn.append({"case": _case(case) + alone, "rate": float(case["estimate"]), "of": WRITTEN})
+        if (share := of[id(case)]) and not as_share(share).impossible:
+            drawn.append({**drawn[-1], "rate": float(case["estimate"]) / float(share["estimate"]), "of": ALLOWED})
+    measured = [as_share(share, f"writing with {_case(case)}", "the memory's bandwidth")
+                for case in cases if (share := of[id(case)])]  # fmt: skip
     where = "on the CPU" if device == "cpu" else "on the GPU"
     heading = sentence(
         f"Language models write {{rate}} tokens a second {where}"
         + (", {share} of what memory allows" if measured else ""),
         f"How fast language models write {where} cannot be told from this run",
-        rate=amounts(cells), **({"share": shares(measured)} if measured else {}),
+        rate=amounts(cases), **({"share": shares(measured)} if measured else {}),
     )  # fmt: skip
     points = _every(view, device, DECODE)
     lines = [[title(str(one["model"])), str(one["format"]), library(str(one["backend"])), _threads(one),
@@ -91,7 +91,7 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "allows: the measured bandwidth over the bytes of weights and cache that a token reads.",
             "; ".join(f"{one['case']}: {two_digits(one['rate'])} {one['of']}" for one in drawn),
         ),
-        [*texts(_formats(cells)), *_runtimes(cells), *texts(_cores(points)),
+        [*texts(_formats(cases)), *_runtimes(cases), *texts(_cores(points)),
          *unmeasured(view, device, EXPERIMENT, "point"),
          "The files have the public models' exact shapes, with random weights: those do not change the speed."],
         Table(["Model", "Format", "Runtime", "Threads", "Written", "Of the bandwidth", "Error"], lines, "lllrrrr",
@@ -100,23 +100,23 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _threads(cell: Mapping[str, Any]) -> str:
-    return str(int(cell["threads"])) if cell["threads"] else NOTHING
+def _threads(case: Mapping[str, Any]) -> str:
+    return str(int(case["threads"])) if case["threads"] else NOTHING
 
 
-def _error(view: View, device: str, cell: Mapping[str, Any]) -> str:
+def _error(view: View, device: str, case: Mapping[str, Any]) -> str:
     """The largest relative error of a point's logits, where they were checked."""
     points = view.of(EXPERIMENT, device=device)
     for column in (*_POINT, "phase"):
-        points = points[points[column] == cell[column]]
+        points = points[points[column] == case[column]]
     worst = points["error"].max()
     return NOTHING if pd.isna(worst) else number(float(worst), 2)
 
 
-def _formats(cells: Sequence[Cell]) -> list[Any]:
+def _formats(cases: Sequence[Case]) -> list[Any]:
     """The gain of the fastest format over the slowest of each model that has several."""
     gains = []
-    for _, group in groupby(sorted(cells, key=lambda one: str(one["model"])), key=lambda one: str(one["model"])):
+    for _, group in groupby(sorted(cases, key=lambda one: str(one["model"])), key=lambda one: str(one["model"])):
         rates = sorted(group, key=lambda one: float(one["estimate"]))
         if len({str(one["format"]) for one in rates}) > 1:
             text = (
@@ -126,14 +126,14 @@ def _formats(cells: Sequence[Cell]) -> list[Any]:
     return gains
 
 
-def _runtimes(cells: Sequence[Cell]) -> list[str]:
+def _runtimes(cases: Sequence[Case]) -> list[str]:
     """How often each runtime is the fastest."""
-    most = Counter(library(str(one["runtime"])) for one in cells).most_common()
+    most = Counter(library(str(one["runtime"])) for one in cases).most_common()
     told = [f"{name} for {count(files, 'file')}" for name, files in most]
     return [f"Fastest: {several(told)}."]
 
 
-def _cores(points: Sequence[Cell]) -> list[Any]:
+def _cores(points: Sequence[Case]) -> list[Any]:
     """The gain of the most threads over one, same file and runtime."""
     alone = {tuple(one[name] for name in _POINT[:-1]): one for one in points if int(one["threads"]) == 1}
     many = [one for one in most_threads(list(points)) if int(one["threads"]) > 1]
@@ -144,31 +144,31 @@ def _cores(points: Sequence[Cell]) -> list[Any]:
 
 def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Tokens of a prompt that are read a second in the fastest runtime."""
-    cells = _fastest(view, device, PROMPT)
-    if not cells:
+    cases = _fastest(view, device, PROMPT)
+    if not cases:
         return
     written = {tuple(one[name] for name in _FILE): one for one in _fastest(view, device, DECODE)}
-    pairs = [(one, written[key]) for one in cells if (key := tuple(one[name] for name in _FILE)) in written]
+    pairs = [(one, written[key]) for one in cases if (key := tuple(one[name] for name in _FILE)) in written]
     dearer = sentence("A written token takes {ratio} as one that is read.",
                       ratio=ratios([quotient(*pair) for pair in pairs], "as long"))  # fmt: skip
     rest = [one for one in _every(view, device, PROMPT)
-            if not any(_same(one, best) for best in cells)]  # fmt: skip
+            if not any(_same(one, best) for best in cases)]  # fmt: skip
     lines = [
-        *((_case(one), one, [library(str(one["runtime"])), _threads(one)]) for one in cells),
+        *((_case(one), one, [library(str(one["runtime"])), _threads(one)]) for one in cases),
         *((_point_label(one), one, [library(str(one["backend"])), _threads(one)]) for one in rest),
     ]
-    lengths = sorted({int(one["tokens"]) for one in cells})
+    lengths = sorted({int(one["tokens"]) for one in cases})
     yield listed(
         name,
         sentence(
             f"Prompts of {several([f'{one:,}' for one in lengths], 'or')} tokens are read at {{rate}} tokens a second",
             "How fast language models read a prompt cannot be told from this run",
-            rate=amounts(cells),
+            rate=amounts(cases),
         ),
         lines, "tokens/s", "tokens a second",
         f"● measured on {view.device_name(device)}: one prompt at a time. The fastest runtime for each file first.",
         ["Model and file", "Runtime", "Threads", "Read"], log=True,
-        groups=["The fastest runtime"] * len(cells) + ["Others"] * len(rest),
+        groups=["The fastest runtime"] * len(cases) + ["Others"] * len(rest),
         says=[*(texts([dearer]) if pairs else []),
               "The tokens of a prompt share each reading of the weights; a written token needs one of its own."],
     )  # fmt: skip
@@ -180,12 +180,12 @@ def _same(point: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
 
 def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     """A GPU over its host's CPU, each in its fastest format and runtime, and in the same format."""
-    cells = sorted(
+    cases = sorted(
         records(view.quantity("language.gpu_over_cpu")),
         key=lambda one: (str(one["phase"]) != DECODE, str(one["model"]), str(one["precision"])),
     )
-    best = [one for one in cells if one["precision"] == "best"]
-    if not cells:
+    best = [one for one in cases if one["precision"] == "best"]
+    if not cases:
         return
     phases = [phase for phase in (DECODE, PROMPT) if any(one["phase"] == phase for one in best)]
     gains = {phase: ratios([one for one in best if one["phase"] == phase], "as fast") for phase in phases}
@@ -198,14 +198,14 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             **gains,
         ),
         [(f"{title(str(one['model']))} {VERBS[str(one['phase'])]}, {_formats_of(one)}", one,
-          [f"{library(str(one['runtime']))} over {library(str(one['cpu_runtime']))}"]) for one in cells],
+          [f"{library(str(one['runtime']))} over {library(str(one['cpu_runtime']))}"]) for one in cases],
         "1", "tokens a second of the GPU over those of the CPU", f"● measured on {view.name}, one text at a time.",
         ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip
 
 
-def _formats_of(cell: Mapping[str, Any]) -> str:
-    return f"both in {cell['dtype']}" if cell["precision"] == "equal" else str(cell["detail"])
+def _formats_of(case: Mapping[str, Any]) -> str:
+    return f"both in {case['dtype']}" if case["precision"] == "equal" else str(case["detail"])
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:

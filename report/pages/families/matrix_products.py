@@ -62,15 +62,15 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
 
 def _ladder(view: View, name: str) -> Iterable[Exhibit]:
     """One product of 1,000 by 1,000 in every way, from an interpreted loop on."""
-    cells = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda cell: float(cell["estimate"]))
-    rungs = {str(cell["rung"]): cell for cell in cells}
+    cases = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda case: float(case["estimate"]))
+    rungs = {str(case["rung"]): case for case in cases}
     if DEFAULT not in rungs:
         return
-    best, default = cells[-1], rungs[DEFAULT]
+    best, default = cases[-1], rungs[DEFAULT]
     gains = {"default": ratios([quotient(best, default)], "as fast")}
     text = "The fastest way to multiply matrices is {default} as PyTorch as it comes"
-    if cells[0]["rung"] == _LOOP:
-        gains["loop"] = ratios([quotient(best, cells[0])], "as fast", words=rough)
+    if cases[0]["rung"] == _LOOP:
+        gains["loop"] = ratios([quotient(best, cases[0])], "as fast", words=rough)
         text += f" and {{loop}} as an {_LOOP}"
     untold = "How much faster the fastest way to multiply matrices is cannot be told from this run"
     title = sentence(text, untold, **gains)
@@ -86,8 +86,8 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
                 format=ratios([quotient(all_cores, library)], "as fast"),
             )
         )
-    labels = [str(cell["rung"]) + of_device(view, cell["device"]) for cell in cells]
-    rows = [row(label, cell, "FLOP/s", 1e9) for label, cell in zip(labels, cells, strict=True)]
+    labels = [str(case["rung"]) + of_device(view, case["device"]) for case in cases]
+    rows = [row(label, case, "FLOP/s", 1e9) for label, case in zip(labels, cases, strict=True)]
     yield Exhibit(
         Chart(
             name,
@@ -99,7 +99,7 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
         texts(says),
         Table(
             ["Way", "Library, format", "Rate"],
-            [[label, str(one["detail"]), stated(one, "FLOP/s")] for label, one in zip(labels, cells, strict=True)],
+            [[label, str(one["detail"]), stated(one, "FLOP/s")] for label, one in zip(labels, cases, strict=True)],
             "llr",
             f"One product of two matrices of 1,000 × 1,000 on {view.name}",
         ),
@@ -110,14 +110,14 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
 def _cycle(view: View, name: str) -> Iterable[Exhibit]:
     """Multiply-adds that one core finishes in a clock cycle."""
     found = [
-        (label, max(cells, key=lambda cell: float(cell["estimate"])))
+        (label, max(cases, key=lambda case: float(case["estimate"])))
         for label, quantity, wanted in _CYCLE
-        if (cells := records(view.quantity(quantity, threads=1, **wanted)))
+        if (cases := records(view.quantity(quantity, threads=1, **wanted)))
     ]
-    best = next((cell for label, cell in found if label == "best library, float32"), None)
+    best = next((case for label, case in found if label == "best library, float32"), None)
     if best is None:
         return
-    rows = [row(label, cell, "MAC/cycle", text=two_digits(cell["estimate"])) for label, cell in found]
+    rows = [row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in found]
     title = sentence(
         "One core finishes {count} multiply-adds in a clock cycle" + _beside_one(best),
         "How many multiply-adds one core finishes in a clock cycle cannot be told from this run",
@@ -136,7 +136,7 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
          "vector of numbers. \"In registers\" is the most that the core can do, with no memory in the way."],
         Table(
             ["Way", "Library, shape", "Multiply-adds a cycle"],
-            [[label, str(cell.get("detail") or ""), stated(cell, "")] for label, cell in found],
+            [[label, str(case.get("detail") or ""), stated(case, "")] for label, case in found],
             "llr",
             f"Multiply-adds in a clock cycle of one core of {view.name}",
         ),
@@ -145,9 +145,9 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _beside_one(cell: Mapping[str, Any]) -> str:
+def _beside_one(case: Mapping[str, Any]) -> str:
     """Words that compare the multiply-adds of a cycle with one; '' where no interval is known."""
-    low, high = as_number(cell).low, as_number(cell).high
+    low, high = as_number(case).low, as_number(case).high
     if low is None or high is None:
         return ""
     return ", not one" if low > 1 else ", no more than one" if high <= 1 else ", about one"
@@ -155,11 +155,11 @@ def _beside_one(cell: Mapping[str, Any]) -> str:
 
 def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Square products by size: a panel for each format, a line for each library, and the peak."""
-    cells = view.quantity("gemm.rate", device=device)
-    if not len(cells):
+    cases = view.quantity("gemm.rate", device=device)
+    if not len(cases):
         return
-    most = int(cells["threads"].max())
-    shapes = cells.at((cells["shape"] != "best") & (cells["threads"] == most) & ~cells["backend"].isin(LOOPS))
+    most = int(cases["threads"].max())
+    shapes = cases.at((cases["shape"] != "best") & (cases["threads"] == most) & ~cases["backend"].isin(LOOPS))
     table = shapes.at((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
     # A single size shows no course.
     table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
@@ -172,16 +172,16 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for dtype in formats
         for point in points(dicts(table[(table["backend"] == name) & (table["dtype"] == dtype)]), "n", 1e9)
     ]
-    for cell in records(_peaks(view, device, most)):
-        level = {"dtype": cell["dtype"], "library": _PEAK, "y": float(cell["estimate"]) / 1e9}
-        sizes = sorted({one["x"] for one in rows if one["dtype"] == cell["dtype"]})
+    for case in records(_peaks(view, device, most)):
+        level = {"dtype": case["dtype"], "library": _PEAK, "y": float(case["estimate"]) / 1e9}
+        sizes = sorted({one["x"] for one in rows if one["dtype"] == case["dtype"]})
         rows += [{**level, "x": size, "low": None, "high": None} for size in sizes]
     wide = max(one["y"] for one in rows) > 20 * min(one["y"] for one in rows)
     on = f"{count(most, 'thread')} of {view.name}" if most else view.device_name(device)
     bests = {
-        str(cell["dtype"]): cell
-        for cell in records(cells.only(backend="best", threads=most))
-        if cell["dtype"] in formats
+        str(case["dtype"]): case
+        for case in records(cases.only(backend="best", threads=most))
+        if case["dtype"] in formats
     }
     title = _title(view, device, most, bests)
     yield Exhibit(
@@ -191,15 +191,15 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
             lines(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
                   log=(True, wide)),
             f"● measured on {on}. {BARS}. Measured peak: multiply-adds of numbers in registers.",
-            "; ".join(f"{dtype}: {with_unit(cell['estimate'], 'FLOP/s')} with {cell['detail']}"
-                      for dtype, cell in bests.items()),
+            "; ".join(f"{dtype}: {with_unit(case['estimate'], 'FLOP/s')} with {case['detail']}"
+                      for dtype, case in bests.items()),
         ),
         [*_formats(view, device, bests), *_single_shapes(shapes)],
         Table(
             ["Format", "Library", "Shape, m × n × k", "Rate"],
             [
-                [cell["dtype"], library(cell["backend"]), cell["shape"].replace("x", " × "), stated(cell, "FLOP/s")]
-                for cell in sorted(records(shapes), key=lambda one: (str(one["dtype"]), -float(one["estimate"])))
+                [case["dtype"], library(case["backend"]), case["shape"].replace("x", " × "), stated(case, "FLOP/s")]
+                for case in sorted(records(shapes), key=lambda one: (str(one["dtype"]), -float(one["estimate"])))
             ],
             "lllr",
             f"Matrix products on {on}, each format from the fastest on",
@@ -211,14 +211,14 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 def _peaks(view: View, device: str, threads: int) -> Estimates:
     """The measured peak of fused multiply-adds in each format, in FLOP/s."""
-    cells = view.cells("peak", value="flop_per_s", device=device)
-    return cells.only(kernel="fma", threads=threads) if len(cells) else cells
+    cases = view.cases("peak", value="flop_per_s", device=device)
+    return cases.only(kernel="fma", threads=threads) if len(cases) else cases
 
 
 def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:
     """How near the best library and PyTorch come to the peak, or how fast the fastest is."""
     found = records(view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best"))
-    reached = {cell["backend"]: cell for cell in found}
+    reached = {case["backend"]: case for case in found}
     top = max(bests.values(), key=lambda one: float(one["estimate"]))
     fastest = sentence(
         f"The fastest product runs at {{rate}}, in {top['dtype']}",
@@ -257,7 +257,7 @@ def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]
         yield from texts([sentence("bfloat16, a format of 16 bits, is {gain} as float32, each with its best library.",
                                   gain=ratios([gain], "as fast"))])  # fmt: skip
     alone = {
-        cell["dtype"]: cell for cell in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
+        case["dtype"]: case for case in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
     }
     if {"float16", "float32"} <= set(alone) and (share := quotient(alone["float16"], alone["float32"])).value < 1:
         yield from texts([sentence("In float16, of 16 bits too, one core reaches only {share} of its float32 rate.",
@@ -266,19 +266,19 @@ def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]
 
 def _layers(view: View, name: str) -> Iterable[Exhibit]:
     """What a library for neural networks gains over PyTorch's own code, layer by layer."""
-    cells = sorted(records(view.quantity("libraries.gain")), key=lambda cell: float(cell["estimate"]))
-    if not cells:
+    cases = sorted(records(view.quantity("libraries.gain")), key=lambda case: float(case["estimate"]))
+    if not cases:
         return
     rows = [
         row(f"{_layer(one)}{of_device(view, one['device'])}", one, "1", text=f"×{two_digits(one['estimate'])}")
-        for one in cells
+        for one in cases
     ]  # fmt: skip
     title = sentence(
         "A library for neural networks makes layers {gain} as PyTorch's own code",
         "What a library for neural networks gains over PyTorch's own code cannot be told from this run",
-        gain=ratios(cells, "as fast"),
+        gain=ratios(cases, "as fast"),
     )
-    on_gpu = any(device_kind(cell["device"]) == "gpu" for cell in cells)
+    on_gpu = any(device_kind(case["device"]) == "gpu" for case in cases)
     short = "; those that take a GPU less than 50 µs are timed in a graph, without their launch" if on_gpu else ""
     yield Exhibit(
         Chart(
@@ -293,10 +293,10 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _layer(cell: Mapping[str, Any]) -> str:
-    """A layer, its shape and whether it is trained: 'LSTM, 256 cells, forward'."""
-    kind, shape = str(cell["layer"]).replace("lstm", "LSTM"), str(cell["shape"]).replace("-", " ")
-    return f"{kind}, {shape}, {'training' if cell['passes'] == 'both' else 'forward'}"
+def _layer(case: Mapping[str, Any]) -> str:
+    """A layer, its shape and whether it is trained: 'LSTM, 256 cases, forward'."""
+    kind, shape = str(case["layer"]).replace("lstm", "LSTM"), str(case["shape"]).replace("-", " ")
+    return f"{kind}, {shape}, {'training' if case['passes'] == 'both' else 'forward'}"
 
 
 FAMILY = Family(

@@ -44,10 +44,10 @@ def _size(value: float) -> str:
 
 def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Triad over the footprint, by number of threads, where a footprint was measured that fits into the caches."""
-    cells = view.quantity("bandwidth.by_footprint", device=device, op="triad", backend=[_PLAIN, "cupy"])
-    if not len(cells) or cells["footprint"].nunique() < 2:
+    cases = view.quantity("bandwidth.by_footprint", device=device, op="triad", backend=[_PLAIN, "cupy"])
+    if not len(cases) or cases["footprint"].nunique() < 2:
         return
-    table = cells.frame
+    table = cases.frame
     many = sorted(set(map(int, table["threads"])))
     shown = [many[0], many[-1]] if len(many) > 1 else many
     rows = [
@@ -55,7 +55,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for one in shown
         for point in points(dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
     ]
-    alone = sorted(records(cells.only(threads=shown[0])), key=lambda cell: float(cell["footprint"]))
+    alone = sorted(records(cases.only(threads=shown[0])), key=lambda case: float(case["footprint"]))
     near, far = alone[0], alone[-1]
     if float(near["footprint"]) > last_level_cache(view.data, view.node, device):
         return
@@ -74,13 +74,13 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
                   axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
             "; ".join(f"{count(int(one['threads']), 'thread')}, {_size(one['footprint'])}: "
-                      f"{with_unit(one['estimate'], 'B/s')}" for one in records(cells)),
+                      f"{with_unit(one['estimate'], 'B/s')}" for one in records(cases)),
         ),
         [*_caches(view, device)],
         Table(
             ["Size of all arrays", *(count(one, "thread") for one in shown)],
             [
-                [_size(size), *(next((stated(cell, "B/s") for cell in records(cells.only(footprint=size, threads=one))),
+                [_size(size), *(next((stated(case, "B/s") for case in records(cases.only(footprint=size, threads=one))),
                                      NOTHING) for one in shown)]
                 for size in sorted(set(table["footprint"]))
             ],
@@ -111,8 +111,8 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
     if not len(best):
         return
     largest = rates.at(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
-    cells = sorted(records(largest), key=lambda cell: (str(cell["device"]), -float(cell["estimate"])))
-    rows = [row(_way(view, cell), cell, "B/s", 1e9) for cell in cells]
+    cases = sorted(records(largest), key=lambda case: (str(case["device"]), -float(case["estimate"])))
+    rows = [row(_way(view, case), case, "B/s", 1e9) for case in cases]
     tops = _tops(best.frame)
     moved = [f"{{d{at}}}" + (f" {_on(view, str(top['device']))}" if len(tops) > 1 else "")
              for at, top in enumerate(tops)]  # fmt: skip
@@ -130,7 +130,7 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [*_shared(view), *_past(largest.frame)],
         Table(
-            ["Way", "Rate"], [[one["label"], stated(cell, "B/s")] for one, cell in zip(rows, cells, strict=True)],
+            ["Way", "Rate"], [[one["label"], stated(case, "B/s")] for one, case in zip(rows, cases, strict=True)],
             "lr", f"Triad from main memory on {view.name}",
         ),
         _CLAIMS,
@@ -147,7 +147,7 @@ def _shared(view: View) -> list[str]:
     shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
     if not shared:
         return []
-    most = max(shared, key=lambda cell: (int(cell["threads"]), float(cell["estimate"])))
+    most = max(shared, key=lambda case: (int(case["threads"]), float(case["estimate"])))
     cores = int(most["threads"])
     one = as_number(most)
     if one.low is not None and one.low * cores > 1:
@@ -159,14 +159,14 @@ def _shared(view: View) -> list[str]:
 def _tops(best: pd.DataFrame) -> list[dict[str, Any]]:
     """The fastest of each device, the processor's first."""
     tops = best.sort_values("estimate").groupby("device").tail(1)
-    return sorted(dicts(tops), key=lambda cell: (cell["device"] != "cpu", cell["device"]))
+    return sorted(dicts(tops), key=lambda case: (case["device"] != "cpu", case["device"]))
 
 
-def _way(view: View, cell: Mapping[str, Any]) -> str:
+def _way(view: View, case: Mapping[str, Any]) -> str:
     """'2 threads, float64, stores past the caches'."""
-    threads = count(int(cell["threads"]), "thread") if cell["threads"] else ""
-    own = _OWN.get(str(cell["backend"]), library(str(cell["backend"])))
-    return ", ".join(filter(None, [threads, str(cell["dtype"]), own])) + of_device(view, str(cell["device"]))
+    threads = count(int(case["threads"]), "thread") if case["threads"] else ""
+    own = _OWN.get(str(case["backend"]), library(str(case["backend"])))
+    return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + of_device(view, str(case["device"]))
 
 
 def _past(largest: pd.DataFrame) -> Iterable[str]:

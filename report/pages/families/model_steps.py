@@ -20,7 +20,7 @@ OPERATIONS, TIME = "of the operations", "of the time"
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
-Cell = dict[str, Any]
+Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -45,12 +45,12 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
         yield from _content(view, device, name)
 
 
-def _usual(cells: list[Cell]) -> list[Cell]:
+def _usual(cases: list[Case]) -> list[Case]:
     """Those with the most threads, in the format in which most were measured."""
-    most = max((int(cell["threads"]) for cell in cells), default=0)
-    cells = [cell for cell in cells if int(cell["threads"]) == most]
-    usual = pd.Series([cell["dtype"] for cell in cells], dtype=object).mode()
-    return [cell for cell in cells if cell["dtype"] == usual[0]]
+    most = max((int(case["threads"]) for case in cases), default=0)
+    cases = [case for case in cases if int(case["threads"]) == most]
+    usual = pd.Series([case["dtype"] for case in cases], dtype=object).mode()
+    return [case for case in cases if case["dtype"] == usual[0]]
 
 
 def _percent(share: float) -> str:
@@ -59,16 +59,16 @@ def _percent(share: float) -> str:
 
 def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Both shares of each model at its largest batch; those of all batches in the table."""
-    counts = {job(cell): cell for cell in _usual(records(view.quantity("training.matmul_flop_share", device=device)))}
-    took = {job(cell): cell for cell in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
-    both = sorted((cell for at, cell in took.items() if at in counts), key=lambda cell: -float(cell["estimate"]))
-    largest = {str(cell["model"]): job(cell) for cell in sorted(both, key=lambda cell: int(cell["batch"]))}
-    shown = [job(cell) for cell in both if largest[str(cell["model"])] == job(cell)]
+    counts = {job(case): case for case in _usual(records(view.quantity("training.matmul_flop_share", device=device)))}
+    took = {job(case): case for case in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
+    both = sorted((case for at, case in took.items() if at in counts), key=lambda case: -float(case["estimate"]))
+    largest = {str(case["model"]): job(case) for case in sorted(both, key=lambda case: int(case["batch"]))}
+    shown = [job(case) for case in both if largest[str(case["model"])] == job(case)]
     # One run of a few models is not the picture.
     if len(shown) < 3:
         return
-    rows = [{"step": at, "share": 100 * cells[at]["estimate"], "of": of}
-            for at in shown for of, cells in ((OPERATIONS, counts), (TIME, took))]  # fmt: skip
+    rows = [{"step": at, "share": 100 * cases[at]["estimate"], "of": of}
+            for at in shown for of, cases in ((OPERATIONS, counts), (TIME, took))]  # fmt: skip
     nearly = sum(counts[at]["estimate"] >= 0.99 for at in shown)
     many = "all" if nearly == len(shown) else f"{nearly or 'none'} of"
     models = f"{many} {len(shown)} models"
@@ -85,7 +85,7 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         [f"{_PRODUCTS} The rest are operations on single elements, which need little arithmetic and much memory."],
         Table(["Training step", "Of the operations", "Of the time"],
-              [[job(cell), _percent(counts[job(cell)]["estimate"]), stated(percent(cell), "%")] for cell in both],
+              [[job(case), _percent(counts[job(case)]["estimate"]), stated(percent(case), "%")] for case in both],
               "lrr",
               f"Matrix products in training steps on {view.device_name(device)}"),
         ["N01", "W11"],
@@ -94,30 +94,30 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    cells = records(view.quantity("inference.matmul_time_share", device=device))
-    cells.sort(key=lambda cell: -float(cell["estimate"]))
-    if not cells:
+    cases = records(view.quantity("inference.matmul_time_share", device=device))
+    cases.sort(key=lambda case: -float(case["estimate"]))
+    if not cases:
         return
     rows = [
-        row(f"{_PHASES[cell['phase']]}: {job(cell)}", cell, "1", 0.01, _percent(cell["estimate"]))
-        for cell in _usual(cells)
+        row(f"{_PHASES[case['phase']]}: {job(case)}", case, "1", 0.01, _percent(case["estimate"]))
+        for case in _usual(cases)
     ]
     title = sentence(
         "Without training, matrix products take {share} of the time",
         "What matrix products take of the time without training cannot be told from this run",
-        share=shares(_usual(cells)),
+        share=shares(_usual(cases)),
     )
     yield Exhibit(
         Chart(
             f"model-steps-inference-{name}",
             str(title),
             estimates(rows, "share of the time (%)", log=False),
-            f"● measured on {view.device_name(device)}, in {_usual(cells)[0]['dtype']}. {BARS}.",
+            f"● measured on {view.device_name(device)}, in {_usual(cases)[0]['dtype']}. {BARS}.",
             alt_text(rows),
         ),
         [],
         Table(["Work", "Format", "Of the time"],
-              [[f"{_PHASES[cell['phase']]}: {job(cell)}", cell["dtype"], stated(percent(cell), "%")] for cell in cells],
+              [[f"{_PHASES[case['phase']]}: {job(case)}", case["dtype"], stated(percent(case), "%")] for case in cases],
               "llr",
               f"Matrix products in inference on {view.device_name(device)}"),
         ["W11"],
@@ -125,14 +125,14 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _widths(widths: list[Cell], levels: list[Cell]) -> Exhibit:
+def _widths(widths: list[Case], levels: list[Case]) -> Exhibit:
     """How many calculations of each model can run at once, and how many operators have to wait for one another."""
-    widths.sort(key=lambda cell: -float(cell["estimate"]))
-    deep = {str(cell["model"]): float(cell["estimate"]) for cell in levels}
-    rows = [{"label": cell["model"], "estimate": float(cell["estimate"]), "low": None, "high": None,
-             "text": number(cell["estimate"]) if cell["estimate"] >= 1e6 else f"{cell['estimate']:,.0f}"}
-            for cell in widths]  # fmt: skip
-    many = sum(cell["estimate"] >= MANY for cell in widths)
+    widths.sort(key=lambda case: -float(case["estimate"]))
+    deep = {str(case["model"]): float(case["estimate"]) for case in levels}
+    rows = [{"label": case["model"], "estimate": float(case["estimate"]), "low": None, "high": None,
+             "text": number(case["estimate"]) if case["estimate"] >= 1e6 else f"{case['estimate']:,.0f}"}
+            for case in widths]  # fmt: skip
+    many = sum(case["estimate"] >= MANY for case in widths)
     return Exhibit(
         Chart(
             "model-steps-width",
@@ -155,22 +155,22 @@ def _widths(widths: list[Cell], levels: list[Cell]) -> Exhibit:
 
 def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """The rate on other data over that on random normal data."""
-    cells = sorted(records(view.quantity("content.speed_ratio", device=device)),
-                   key=lambda cell: (cell["dtype"], cell["backend"], cell["content"]))  # fmt: skip
-    if not cells:
+    cases = sorted(records(view.quantity("content.speed_ratio", device=device)),
+                   key=lambda case: (case["dtype"], case["backend"], case["content"]))  # fmt: skip
+    if not cases:
         return
     rows = [
-        row(f"{cell['content']}, {cell['dtype']}, {cell['backend']}", cell, "1", 0.01, f"{100 * cell['estimate']:.0f}%")
-        for cell in cells
+        row(f"{case['content']}, {case['dtype']}, {case['backend']}", case, "1", 0.01, f"{100 * case['estimate']:.0f}%")
+        for case in cases
     ]
-    numbers = [as_number(cell) for cell in cells]
+    numbers = [as_number(case) for case in cases]
     apart = [one for one in numbers if one.low is not None and one.high is not None and not one.low <= 1 <= one.high]
     title = sentence(
-        f"What is in the matrices changes the rate in {len(apart)} of {len(cells)} cases: {{rates}} as random numbers"
+        f"What is in the matrices changes the rate in {len(apart)} of {len(cases)} cases: {{rates}} as random numbers"
         if apart
         else "What is in the matrices makes no difference to the rate that can be told",
         "What the content of matrices does to the rate cannot be told from this run",
-        **({"rates": ratios(cells, "as fast")} if apart else {}),
+        **({"rates": ratios(cases, "as fast")} if apart else {}),
     )
     yield Exhibit(
         Chart(
@@ -178,8 +178,8 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
             str(title),
             estimates(rows, "rate (%), that on random normal numbers is 100%", [100.0], "as on random normal numbers",
                       log=False),
-            f"● measured on {view.device_name(device)}: products of {cells[0]['shape'].replace('x', ' × ')}, "
-            f"{label_value('threads', cells[0]['threads'])}. {BARS}.",
+            f"● measured on {view.device_name(device)}: products of {cases[0]['shape'].replace('x', ' × ')}, "
+            f"{label_value('threads', cases[0]['threads'])}. {BARS}.",
             alt_text(rows),
         ),
         heading=title,

@@ -38,22 +38,22 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     if not len(found):
         return
     found = found[found["chains"] == "one"]
-    cells = [
-        {**cell, "label": label + of_device(view, str(cell["device"]))}
-        for cell in dicts(found.sort_values("footprint"))
-        if (label := _label(cell, found))
+    cases = [
+        {**case, "label": label + of_device(view, str(case["device"]))}
+        for case in dicts(found.sort_values("footprint"))
+        if (label := _label(case, found))
     ]
-    if not cells:
+    if not cases:
         return
-    cells.sort(key=lambda cell: float(cell["estimate"]))
-    rows = [row(str(cell["label"]), cell, "s", 1e-9) for cell in cells]
+    cases.sort(key=lambda case: float(case["estimate"]))
+    rows = [row(str(case["label"]), case, "s", 1e-9) for case in cases]
     gains = records(view.quantity("sequential.prediction_gain", chains="one", device="cpu"))
     costs = records(view.quantity("sequential.mispredict_cycles"))
     clocks = records(view.quantity("clock.rate"))
     title = sentence(
         "A step that waits for the last one takes {time}",
         "What a step costs that waits for the last one cannot be told from this run",
-        time=amounts(cells, "s"),
+        time=amounts(cases, "s"),
     )
     if gains and (as_number(gains[0]).low or 0) > 1:
         text = "A step whose branch nothing can guess takes {gain} as one whose branch follows a pattern"
@@ -77,7 +77,7 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
         says,
         Table(
             ["Step", "Time of a step"],
-            [[str(cell["label"]), stated(cell, "s")] for cell in cells],
+            [[str(case["label"]), stated(case, "s")] for case in cases],
             "lr",
             f"Steps that wait for each other on {view.name}",
         ),
@@ -86,34 +86,34 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _label(cell: Mapping[str, Any], found: Any) -> str:
+def _label(case: Mapping[str, Any], found: Any) -> str:
     """What a step does; of loads those of the smallest and the largest array; '' for what is not shown."""
-    if cell["kernel"] != "chase":
-        return _KERNELS.get((str(cell["kernel"]), str(cell["data"])), "")
-    sizes = found[(found["kernel"] == "chase") & (found["device"] == cell["device"])]["footprint"]
+    if case["kernel"] != "chase":
+        return _KERNELS.get((str(case["kernel"]), str(case["data"])), "")
+    sizes = found[(found["kernel"] == "chase") & (found["device"] == case["device"])]["footprint"]
     ends = {sizes.min(): "load from the first cache", sizes.max(): "load from main memory"}
-    return ends.get(cell["footprint"], "")
+    return ends.get(case["footprint"], "")
 
 
 def _devices(view: View, name: str) -> Iterable[Exhibit]:
     """One thread of a GPU over one core, and a whole GPU over all cores."""
     kinds = {"one_thread": "one thread over one core", "full_chip": "whole GPU over all cores"}
-    cells = [
-        {**cell, "label": f"{_NAMES[str(cell['kernel'])]}, {cell['data']}: {kind}"}
+    cases = [
+        {**case, "label": f"{_NAMES[str(case['kernel'])]}, {case['data']}: {kind}"}
         for key, kind in kinds.items()
-        for cell in records(view.quantity(f"sequential.gpu_over_cpu_{key}"))
-        if cell["kernel"] in _NAMES
+        for case in records(view.quantity(f"sequential.gpu_over_cpu_{key}"))
+        if case["kernel"] in _NAMES
     ]
-    alone = [cell for cell in cells if str(cell["label"]).endswith(kinds["one_thread"])]
+    alone = [case for case in cases if str(case["label"]).endswith(kinds["one_thread"])]
     if not alone:
         return
     title = sentence(
         "One core of the CPU runs a chain of steps {gain} as one thread of the GPU",
         "How much faster one core runs a chain of steps than one thread of the GPU cannot be told from this run",
-        gain=ratios((as_number(cell).inverse for cell in alone), "as fast", words=rough),
+        gain=ratios((as_number(case).inverse for case in alone), "as fast", words=rough),
     )
-    rows = [row(str(cell["label"]) + of_device(view, str(cell["device"])), cell, "1",
-                text=f"×{rough(cell['estimate'])}") for cell in cells]  # fmt: skip
+    rows = [row(str(case["label"]) + of_device(view, str(case["device"])), case, "1",
+                text=f"×{rough(case['estimate'])}") for case in cases]  # fmt: skip
     yield Exhibit(
         Chart(
             name,

@@ -12,7 +12,7 @@ from report.pages.charts import Chart, bars, estimates
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, texts
-from report.pages.listed import Case, listed, on_gpu, span
+from report.pages.listed import Listed, listed, on_gpu, span
 from report.pages.rows import alt_text, job, percent
 from report.quantities.orchestration import PRELOADED
 from report.quantities.several_devices import BATCH
@@ -23,25 +23,25 @@ LOOP = ("device", "model", "batch", "source", "dtype", "threads")
 WAIT, STEP = "waiting for the next batch", "training step"
 
 
-def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
+def _place(case: Mapping[str, Any]) -> tuple[str, str, int]:
     """By device and model, from the source that takes least work to the one that takes most."""
-    return str(cell["device"]), str(cell["model"]), [*SOURCES].index(str(cell["source"]))
+    return str(case["device"]), str(case["model"]), [*SOURCES].index(str(case["source"]))
 
 
 def _lost(view: View, name: str) -> Iterable[Exhibit]:
     """What a loop loses to its data with the number of worker processes that does best."""
-    cells = sorted(records(view.quantity("orchestration.time_lost")), key=_place)
-    if not cells:
+    cases = sorted(records(view.quantity("orchestration.time_lost")), key=_place)
+    if not cases:
         return
-    most = max(cells, key=lambda one: (bool(as_share(one).ends()), float(one["estimate"])))
+    most = max(cases, key=lambda one: (bool(as_share(one).ends()), float(one["estimate"])))
     each: dict[tuple[str, str], dict[str, Any]] = {}
     for one in sorted(records(view.quantity("orchestration.decode_time")), key=lambda one: int(one["workers"])):
         each.setdefault((str(one["model"]), str(one["source"])), one)
-    cases: list[Case] = []
-    for cell in cells:
-        sample = each.get((str(cell["model"]), str(cell["source"])))
-        label = f"{cell['model']}, {SOURCES[str(cell['source'])]}{on_gpu(str(cell['device']))}"
-        cases.append((label, percent(cell), [str(cell["detail"]), stated(sample, "s") if sample else ""]))
+    entries: list[Listed] = []
+    for case in cases:
+        sample = each.get((str(case["model"]), str(case["source"])))
+        label = f"{case['model']}, {SOURCES[str(case['source'])]}{on_gpu(str(case['device']))}"
+        entries.append((label, percent(case), [str(case["detail"]), stated(sample, "s") if sample else ""]))
     slowest = max(each.values(), key=lambda one: float(one["estimate"]), default=None)
     says = []
     if slowest:
@@ -56,7 +56,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
             "What preparing data costs a training loop cannot be told from this run",
             share=shares([most], most=True),
         ),
-        cases, "%", "percent of the time lost, against batches in place",
+        entries, "%", "percent of the time lost, against batches in place",
         f"● measured on {view.name}, each with the number of worker processes that does best.",
         ["Loop", "Workers", "Preparing a sample", "Time lost"], log=False, says=says,
     )  # fmt: skip
@@ -65,7 +65,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
 def _turns(view: View, name: str) -> Iterable[Exhibit]:
     """A turn of the loop that waits most, taken apart by source and number of worker processes."""
     found = records(view.quantity("orchestration.wait_share"))
-    turns = {_turn(one): one for one in records(view.cells("orchestration"))}
+    turns = {_turn(one): one for one in records(view.cases("orchestration"))}
     found = [one for one in found if _turn(one) in turns]
     if not found:
         return
@@ -113,17 +113,17 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _turn(cell: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(cell[key] for key in (*LOOP, "workers"))
+def _turn(case: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(case[key] for key in (*LOOP, "workers"))
 
 
 def _idle(view: View, name: str) -> Iterable[Exhibit]:
     """How long GPUs have nothing to do with their batch in place, of each model at its largest batch."""
-    cells = records(view.quantity("orchestration.gpu_idle_share", backend="torch"))
-    if not cells:
+    cases = records(view.quantity("orchestration.gpu_idle_share", backend="torch"))
+    if not cases:
         return
     largest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in sorted(cells, key=lambda one: (str(one["model"]), str(one["dtype"]), int(one["batch"]))):
+    for one in sorted(cases, key=lambda one: (str(one["model"]), str(one["dtype"]), int(one["batch"]))):
         largest[one["model"], one["dtype"], one["device"]] = one
     yield listed(
         name,
@@ -141,35 +141,35 @@ def _idle(view: View, name: str) -> Iterable[Exhibit]:
 
 def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     """What each of several ranks keeps of the rate of one alone."""
-    cells = records(view.quantity("several_devices.efficiency"))
-    if not cells:
+    cases = records(view.quantity("several_devices.efficiency"))
+    if not cases:
         return
     talks = records(view.quantity("several_devices.communication_share"))
     same = ("device", "model", "batch", "ranks", "interconnect", "dtype", "threads")
-    cases: list[Case] = []
-    for one in cells:
+    entries: list[Listed] = []
+    for one in cases:
         talk = next((other for other in talks if all(other[key] == one[key] for key in same)), None)
         label = f"{job(one)}, {count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
-        cases.append((label, percent(one), [stated(talk, "1") if talk else ""]))
+        entries.append((label, percent(one), [stated(talk, "1") if talk else ""]))
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
     if talks:
         says += texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
-    ranks = several(sorted({str(int(one["ranks"])) for one in cells}), "or")
-    lost = [one for one in map(as_share, cells) if one.high is not None and one.high < 1]
+    ranks = several(sorted({str(int(one["ranks"])) for one in cases}), "or")
+    lost = [one for one in map(as_share, cases) if one.high is not None and one.high < 1]
     each = f"each of {ranks} ranks loses of the rate of one alone"
     title = sentence(
         f"Each of {ranks} ranks trains at {{share}} of the rate of one alone",
         f"What {each} cannot be told from this run",
         share=shares(lost),
     )
-    if len(lost) < len(cells):
-        says.append(f"In {len(cells) - len(lost)} of {len(cells)} jobs the interval reaches 100%, or none is known: "
+    if len(lost) < len(cases):
+        says.append(f"In {len(cases) - len(lost)} of {len(cases)} jobs the interval reaches 100%, or none is known: "
                     "whether anything is lost cannot be told.")  # fmt: skip
     yield listed(
         name,
         title,
-        cases, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
+        entries, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
         ["Job", "Averaging, share of a step", "Rate of a rank over one alone"],
         1.0, [100.0], "100%: nothing is lost", False, says,
     )  # fmt: skip
@@ -182,8 +182,8 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
         found.setdefault(str(one["model"]), []).append(one)
     rows: list[dict[str, Any]] = []
     table = []
-    for model, cells in sorted(found.items(), key=lambda item: max(float(one["estimate"]) for one in item[1])):
-        low, high = (end(cells, key=lambda one: float(one["estimate"])) for end in (min, max))
+    for model, cases in sorted(found.items(), key=lambda item: max(float(one["estimate"]) for one in item[1])):
+        low, high = (end(cases, key=lambda one: float(one["estimate"])) for end in (min, max))
         fewest, most = float(low["estimate"]), float(high["estimate"])
         text = span([fewest, most], lambda value: f"{value:,.0f}")
         rows.append({"label": model, "estimate": fewest, "other": most, "low": fewest, "high": most, "text": text,

@@ -41,29 +41,29 @@ def _gains(view: View) -> list[dict[str, Any]]:
         ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory in {dtype}"),
         ("training.scaling_efficiency", {"backend": "torch", "dtype": "float32"}, "training {model}, batch {batch}"),
     ]  # fmt: skip
-    cells = [
-        {**cell, "label": label.format(**cell)}
+    cases = [
+        {**case, "label": label.format(**case)}
         for name, wanted, label in works
-        for cell in records(view.quantity(name, device="cpu", **wanted))
+        for case in records(view.quantity(name, device="cpu", **wanted))
     ]
-    most = max((int(cell["threads"]) for cell in cells), default=0)
+    most = max((int(case["threads"]) for case in cases), default=0)
     found = [
-        {**cell, **{end: float(cell[end]) * most for end in ("estimate", "low", "high") if cell[end] is not None}}
-        for cell in cells
-        if int(cell["threads"]) == most
+        {**case, **{end: float(case[end]) * most for end in ("estimate", "low", "high") if case[end] is not None}}
+        for case in cases
+        if int(case["threads"]) == most
     ]
-    return sorted(found, key=lambda cell: float(cell["estimate"]))
+    return sorted(found, key=lambda case: float(case["estimate"]))
 
 
 def _cores(view: View, name: str) -> Iterable[Exhibit]:
     """What all cores do over what one does, for products, memory and training."""
-    cells = _gains(view)
-    if not cells:
+    cases = _gains(view)
+    if not cases:
         return
-    most = int(cells[0]["threads"])
-    rows = [row(str(cell["label"]), cell, "1", text=f"×{rough(cell['estimate'])}") for cell in cells]
-    title = _gained(cells, most)
-    unsure = sum(not (as_number(cell).low or 0) > 1 for cell in cells)
+    most = int(cases[0]["threads"])
+    rows = [row(str(case["label"]), case, "1", text=f"×{rough(case['estimate'])}") for case in cases]
+    title = _gained(cases, most)
+    unsure = sum(not (as_number(case).low or 0) > 1 for case in cases)
     yield Exhibit(
         Chart(
             name,
@@ -74,10 +74,10 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
             alt_text(rows),
         ),
         ["Triad reads two arrays and writes a third; training is that of PyTorch in float32.",
-         *([f"In {unsure} of {count(len(cells), 'kind')} of work no gain is certain."] if unsure else [])],
+         *([f"In {unsure} of {count(len(cases), 'kind')} of work no gain is certain."] if unsure else [])],
         Table(
             ["Work", "Gain"],
-            [[str(cell["label"]), stated(cell, "")] for cell in cells],
+            [[str(case["label"]), stated(case, "")] for case in cases],
             "lr",
             f"The rate of {count(most, 'core')} over that of one on {view.name}",
         ),
@@ -85,17 +85,17 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _gained(cells: list[dict[str, Any]], most: int) -> Sentence:
+def _gained(cases: list[dict[str, Any]], most: int) -> Sentence:
     """Largest and smallest gain of the works whose gain is certain."""
-    certain = [cell for cell in cells if (as_number(cell).low or 0) > 1]
-    ends = list({str(cell["label"]): cell for cell in (certain[-1], certain[0])}.items()) if certain else []
+    certain = [case for case in cases if (as_number(case).low or 0) > 1]
+    ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
     gains = several([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
     return sentence(
         f"{count(most, 'core')} run {gains} as one core"
         if ends
         else f"What {count(most, 'core')} gain over one cannot be told from this run",
         f"What {count(most, 'core')} gain over one cannot be told from this run",
-        **{f"gain{at}": ratios([as_number(cell)], "as fast", words=rough) for at, (_, cell) in enumerate(ends)},
+        **{f"gain{at}": ratios([as_number(case)], "as fast", words=rough) for at, (_, case) in enumerate(ends)},
     )
 
 
@@ -132,25 +132,25 @@ def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 def _paths(view: View, name: str) -> Iterable[Exhibit]:
     """Time over that of one path if a group of 32 takes different paths, device by device."""
-    cells = records(view.quantity("parallelism.divergence_cost"))
-    if not cells:
+    cases = records(view.quantity("parallelism.divergence_cost"))
+    if not cases:
         return
-    devices = [device for device in view.devices() if any(cell["device"] == device for cell in cells)]
+    devices = [device for device in view.devices() if any(case["device"] == device for case in cases)]
     one = {"paths": 1, "estimate": 1.0, "low": 1.0, "high": 1.0}
     rows = [
         {"device": view.device_name(device), **point}
         for device in devices
-        for point in points([one, *(cell for cell in cells if cell["device"] == device)], "paths")
+        for point in points([one, *(case for case in cases if case["device"] == device)], "paths")
     ]
-    most = max(int(cell["paths"]) for cell in cells)
+    most = max(int(case["paths"]) for case in cases)
     rows += [{"device": _LINEAR, "x": x, "y": x, "low": None, "high": None} for x in (1.0, float(most))]
-    ends = [cell for cell in cells if int(cell["paths"]) == most]
-    where = ["one core" if cell["device"] == "cpu" else view.device_name(str(cell["device"])) for cell in ends]
+    ends = [case for case in cases if int(case["paths"]) == most]
+    where = ["one core" if case["device"] == "cpu" else view.device_name(str(case["device"])) for case in ends]
     title = sentence(
         f"Work takes {several([f'{{cost{at}}} on {one}' for at, one in enumerate(where)])} if {most} neighbours take "
         f"{most} paths through it, not one",
         "What it costs if neighbours take different paths cannot be told from this run",
-        **{f"cost{at}": ratios([cell], "as long") for at, cell in enumerate(ends)},
+        **{f"cost{at}": ratios([case], "as long") for at, case in enumerate(ends)},
     )
     gpu = any(device_kind(device) == "gpu" for device in devices)
     yield Exhibit(
@@ -161,8 +161,8 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
                   axis=("different paths in a group of 32", "time over that of one")),
             f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
             f"after the other. {BARS}.",
-            "; ".join(f"{cell['paths']} paths{of_device(view, str(cell['device']))}: {two_digits(cell['estimate'])}"
-                      for cell in cells),
+            "; ".join(f"{case['paths']} paths{of_device(view, str(case['device']))}: {two_digits(case['estimate'])}"
+                      for case in cases),
         ),
         ["One instruction works on a whole group. Where its members part ways, each path has to be run in turn."],
         claims=["N06"] if gpu else [],
@@ -172,18 +172,18 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
 
 def _sustained(view: View, name: str) -> Iterable[Exhibit]:
     """What minutes of load without a pause cost of the rate, of each load and device the last run."""
-    cells = records(view.quantity("sustained.throughput_drift"))
-    if not cells:
+    cases = records(view.quantity("sustained.throughput_drift"))
+    if not cases:
         return
     rows = [
         row(
-            f"{_LOADS.get(cell['load'], cell['load'])}, {cell['dtype']}{of_device(view, str(cell['device']))}",
-            percent(cell),
+            f"{_LOADS.get(case['load'], case['load'])}, {case['dtype']}{of_device(view, str(case['device']))}",
+            percent(case),
             "%",
         )
-        for cell in cells
+        for case in cases
     ]
-    lost = [one for cell in cells if (one := as_share(cell)).low is not None and one.low > 0]
+    lost = [one for case in cases if (one := as_share(case)).low is not None and one.low > 0]
     title = sentence(
         "Load without a pause costs up to {share} of the rate"
         if lost

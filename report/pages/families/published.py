@@ -34,9 +34,9 @@ def _part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
 def _published(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
     """What others measured for a claim, each with its strength: direct, or indirect, which decides nothing."""
     return [
-        {**cell, "strength": str(one["strength"])}
+        {**case, "strength": str(one["strength"])}
         for one in _part(evidence.document, claim).get("others") or ()
-        for cell in records(evidence.quantity(one["quantity"], **one["scope"]))
+        for case in records(evidence.quantity(one["quantity"], **one["scope"]))
     ]
 
 
@@ -53,10 +53,10 @@ def _ends(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
             "tier": "published"}  # fmt: skip
 
 
-def _ranged(cell: Mapping[str, Any]) -> str:
+def _ranged(case: Mapping[str, Any]) -> str:
     """A number and its range over entries: '31 (24 to 38)'."""
-    around = between(cell["low"], cell["high"], "1", 2)
-    return two_digits(cell["estimate"]) + (f" ({around})" if around else "")
+    around = between(case["low"], case["high"], "1", 2)
+    return two_digits(case["estimate"]) + (f" ({around})" if around else "")
 
 
 def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
@@ -98,16 +98,16 @@ def _replaced(evidence: Evidence) -> Iterable[Exhibit]:
 def _training(evidence: Evidence) -> Iterable[Exhibit]:
     """Of each GPU the least and the most of its benchmarks, in the newest round that has it."""
     known: dict[tuple[bool, str], list[dict[str, Any]]] = {}
-    for cell in _published(evidence, TRAINING):
-        if cell["baseline"] == "server":
-            known.setdefault((cell["strength"] != "direct", str(cell["gpu"])), []).append(cell)
+    for case in _published(evidence, TRAINING):
+        if case["baseline"] == "server":
+            known.setdefault((case["strength"] != "direct", str(case["gpu"])), []).append(case)
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     table = []
-    for (old, gpu), cells in known.items():
-        newest = max(str(cell["source"]) for cell in cells)
-        cells = sorted((one for one in cells if one["source"] == newest), key=lambda one: float(one["estimate"]))
-        rows[old].append({"label": gpu, "side": "undecided" if old else "", **_ends(cells[0], cells[-1])})
-        table += [[gpu, str(one["model"]), str(one["cpu"]), _ranged(one), newest] for one in cells]
+    for (old, gpu), cases in known.items():
+        newest = max(str(case["source"]) for case in cases)
+        cases = sorted((one for one in cases if one["source"] == newest), key=lambda one: float(one["estimate"]))
+        rows[old].append({"label": gpu, "side": "undecided" if old else "", **_ends(cases[0], cases[-1])})
+        table += [[gpu, str(one["model"]), str(one["cpu"]), _ranged(one), newest] for one in cases]
     tuned, weak = (sorted(rows[old], key=lambda one: -one["estimate"]) for old in (False, True))
     if not tuned:
         return
@@ -139,16 +139,16 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
     found = {claim: _published(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(found.values()):
         return
-    spans = [span([cell["estimate"] for cell in cells], two_digits) for cells in found.values()]
+    spans = [span([case["estimate"] for case in cases], two_digits) for cases in found.values()]
     rows, table = [], []
-    for claim, cells in found.items():
-        for cell in sorted(cells, key=lambda one: -float(one["estimate"])):
-            above, below = (published[key] for key in (str(cell["records"]).split()[at] for at in (0, -1)))
-            gpu, cpu, ratio, rate = machine_of(above), machine_of(below), float(cell["estimate"]), float(below["value"])
+    for claim, cases in found.items():
+        for case in sorted(cases, key=lambda one: -float(one["estimate"])):
+            above, below = (published[key] for key in (str(case["records"]).split()[at] for at in (0, -1)))
+            gpu, cpu, ratio, rate = machine_of(above), machine_of(below), float(case["estimate"]), float(below["value"])
             rows.append({"label": f"{gpu} over {cpu}", "estimate": ratio, "text": two_digits(ratio),
                          "tier": "published", "side": "challenges" if claim == DESKTOP else ""})  # fmt: skip
             table.append([gpu, with_unit(ratio * rate, "B/s"), cpu, with_unit(rate, "B/s"), two_digits(ratio),
-                          str(below["model"]), str(cell["source"])])  # fmt: skip
+                          str(below["model"]), str(case["source"])])  # fmt: skip
     says = [text for source, text in _REMARKS.items() if any(source in line[-1] for line in table)]
     yield Exhibit(
         Chart(

@@ -55,8 +55,8 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
     """Peak and bandwidth of each number format with so many threads, and the balance of both."""
     at = {"node": view.node, "device": device, "threads": threads}
-    moved = [float(cell["estimate"]) for cell in records(bandwidth(view.data).only(**at))]
-    peaks = {str(cell["dtype"]): float(cell["estimate"]) for cell in records(arithmetic(view.data).only(**at))}
+    moved = [float(case["estimate"]) for case in records(bandwidth(view.data).only(**at))]
+    peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(arithmetic(view.data).only(**at))}
     return {
         dtype: {"peak": peak, "bandwidth": moved[0], "balance": peak / moved[0]}
         for dtype, peak in peaks.items()
@@ -152,15 +152,15 @@ def _named(row: dict[Any, Any], dtype: bool = True) -> str:
 
 def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
     """The share of each step's time in operators that memory limits; in the chart those of the usual format."""
-    cells = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
-    cells = sorted(cells, key=lambda cell: (list(PHASES).index(cell["phase"]), -cell["estimate"], cell["model"]))
-    if not cells:
+    cases = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
+    cases = sorted(cases, key=lambda case: (list(PHASES).index(case["phase"]), -case["estimate"], case["model"]))
+    if not cases:
         return
-    usual = pd.Series([cell["dtype"] for cell in cells]).mode()[0]
-    shown = [cell for cell in cells if cell["dtype"] == usual]
+    usual = pd.Series([case["dtype"] for case in cases]).mode()[0]
+    shown = [case for case in cases if case["dtype"] == usual]
     text, places = [], {}
     for phase, words in (("decode", "writing text"), ("training", "training steps")):
-        mine = [cell for cell in shown if cell["phase"] == phase]
+        mine = [case for case in shown if case["phase"] == phase]
         if mine:
             text.append(f"{{{phase}}} of the time of {words}")
             places[phase] = shares(mine)
@@ -169,7 +169,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         "How much of the time memory limits cannot be told from this run",
         **(places or {"time": shares(shown[:1])}),
     )
-    rows = [row(_named(cell, dtype=False), cell, "1", 0.01, as_percent(cell["estimate"])) for cell in shown]
+    rows = [row(_named(case, dtype=False), case, "1", 0.01, as_percent(case["estimate"])) for case in shown]
     yield Exhibit(
         Chart(
             f"roofline-memory-{name}",
@@ -181,7 +181,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         ),
         [],
         Table(["Step", "Time that memory limits"],
-              [[_named(cell), stated(percent(cell), "%")] for cell in cells], "lr",
+              [[_named(case), stated(percent(case), "%")] for case in cases], "lr",
               f"What memory limits on {view.device_name(device)}"),
         ["G11", "W06"],
         title,
@@ -196,8 +196,8 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     threads = max(one.labels["threads"] for one in found)
     models = {int(one.labels["numbers"]): one for one in found if one.labels["threads"] == threads}
-    cells = view.quantity("roofline.prediction_error", device=device, threads=threads, ceilings="fitted")
-    errors = {int(cell["numbers"]): cell for cell in records(cells)}
+    cases = view.quantity("roofline.prediction_error", device=device, threads=threads, ceilings="fitted")
+    errors = {int(case["numbers"]): case for case in records(cases)}
     rows: list[dict[str, Any]] = []
     for numbers, one in models.items():
         each = np.median(one.errors, axis=0)
@@ -231,7 +231,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
          "costs, the fourth the bandwidth of the last cache.",
          *texts(sentence("From one number alone, bandwidth errs {ratio} as arithmetic.",
-                         ratio=ratios([cell], "as much")) for cell in alone)],
+                         ratio=ratios([case], "as much")) for case in alone)],
         Table(["Numbers", "Median error", "Which"],
               [[_NUMBERS[n], stated(percent(errors[n]), "%"),
                 str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",

@@ -21,7 +21,7 @@ from report.pages.rungs import rungs
 from report.pages.words import BARS, NOTHING
 from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
-Cell = dict[str, Any]
+Case = dict[str, Any]
 # Rungs that the figure shows; the table has all of them.
 DRAWN = (TUNED, RUNTIME, BEST)
 _REQUEST = ("model", "batch", "threads")
@@ -29,33 +29,33 @@ _MOST_REASONS = 3
 CLAIMS = ["G30"]
 
 
-def weights(cell: Mapping[str, Any]) -> float | None:
+def weights(case: Mapping[str, Any]) -> float | None:
     """The number of a network's weights; None where the study did not count them."""
-    counted = cell.get("parameters")
+    counted = case.get("parameters")
     return None if counted is None or pd.isna(counted) else float(counted)
 
 
-def order(cell: Mapping[str, Any]) -> tuple[int, float, str]:
+def order(case: Mapping[str, Any]) -> tuple[int, float, str]:
     """Orders networks by what they take, then from the fewest weights to the most."""
-    return GROUPS.index(group(str(cell["model"]))), weights(cell) or 0.0, str(cell["model"])
+    return GROUPS.index(group(str(case["model"]))), weights(case) or 0.0, str(case["model"])
 
 
-def by_request(cells: Iterable[Cell]) -> dict[tuple[Any, ...], dict[str, Cell]]:
+def by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
     """The rungs of each request by their names, networks in the order of the page."""
-    found: dict[tuple[Any, ...], dict[str, Cell]] = {}
-    for cell in sorted(cells, key=lambda one: (order(one), one["batch"], -one["threads"], one["place"])):
-        found.setdefault(tuple(cell[name] for name in _REQUEST), {})[str(cell["rung"])] = cell
+    found: dict[tuple[Any, ...], dict[str, Case]] = {}
+    for case in sorted(cases, key=lambda one: (order(one), one["batch"], -one["threads"], one["place"])):
+        found.setdefault(tuple(case[name] for name in _REQUEST), {})[str(case["rung"])] = case
     return found
 
 
-def single_requests(cells: Sequence[Cell]) -> list[Cell]:
+def single_requests(cases: Sequence[Case]) -> list[Case]:
     """Those of one sample in a request, with the most threads that each device was measured with."""
-    return most_threads([cell for cell in cells if int(cell["batch"]) == 1])
+    return most_threads([case for case in cases if int(case["batch"]) == 1])
 
 
-def by(cell: Mapping[str, Any]) -> str:
+def by(case: Mapping[str, Any]) -> str:
     """Runtime and number format of a rung: 'OpenVINO in bfloat16'."""
-    return f"{library(str(cell['runtime']))} in {cell['dtype']}"
+    return f"{library(str(case['runtime']))} in {case['dtype']}"
 
 
 def ladder_chart(view: View, device: str, name: str, heading: str, short: bool = False) -> Chart | None:
@@ -86,7 +86,7 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     )  # fmt: skip
 
 
-def _ends(gains: Mapping[tuple[Any, ...], Mapping[str, Cell]]) -> set[tuple[Any, ...]]:
+def _ends(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> set[tuple[Any, ...]]:
     """The requests of known networks that gain least and most, of each kind of input."""
     known = [request for request in gains if is_known(str(request[0]))]
     kinds = {group(str(request[0])) for request in known}
@@ -94,9 +94,9 @@ def _ends(gains: Mapping[tuple[Any, ...], Mapping[str, Cell]]) -> set[tuple[Any,
     return {end(some, key=lambda one: float(gains[one][BEST]["estimate"])) for some in alike for end in (min, max)}
 
 
-def _row(times: Mapping[str, Cell], gains: Mapping[str, Cell]) -> dict[str, Any]:
+def _row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]:
     """One network's row of the figure; a rung that is the same measurement as the one below has no mark."""
-    by_step: dict[str, Cell] = {}
+    by_step: dict[str, Case] = {}
     told = {by(times[DEFAULT]): times[DEFAULT]}
     for step in DRAWN:
         if step in gains and by(gains[step]) not in told:
@@ -104,7 +104,7 @@ def _row(times: Mapping[str, Cell], gains: Mapping[str, Cell]) -> dict[str, Any]
             told[by(gains[step])] = times[step]
     # Nothing is faster than the default.
     drawn = by_step or {BEST: gains[BEST]}
-    marks = [{"step": step, "one_round": one_round(cell), **scaled(cell, 1.0)} for step, cell in drawn.items()]
+    marks = [{"step": step, "one_round": one_round(case), **scaled(case, 1.0)} for step, case in drawn.items()]
     first, last = times[DEFAULT], times[BEST]
     short = span_words(_time(first), _time(last)).replace(" to ", " → ")
     return {
@@ -113,21 +113,21 @@ def _row(times: Mapping[str, Cell], gains: Mapping[str, Cell]) -> dict[str, Any]
         "marks": marks,
         "short": short,
         "text": f"{short}, {by(last)}",
-        "told": ", ".join(f"{name} {_time(cell)}" for name, cell in told.items()),
+        "told": ", ".join(f"{name} {_time(case)}" for name, case in told.items()),
     }
 
 
-def _time(cell: Mapping[str, Any]) -> str:
-    return with_unit(float(cell["estimate"]), "s", 2)
+def _time(case: Mapping[str, Any]) -> str:
+    return with_unit(float(case["estimate"]), "s", 2)
 
 
-def single_gains(view: View, device: str) -> list[Cell]:
+def single_gains(view: View, device: str) -> list[Case]:
     """Gains of the fastest of all over PyTorch as it comes: single requests, networks in the order of the page."""
-    cells = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
-    return sorted(cells, key=order)
+    cases = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
+    return sorted(cases, key=order)
 
 
-def known_gains(evidence: Evidence) -> tuple[View, list[Cell]] | None:
+def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
     """Single requests to networks that people know, and the machine whose CPU has most that surely gain.
 
     The user's own machines come first. None where no gain is sure and narrow enough to be told.
@@ -139,9 +139,9 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Cell]] | None:
     return best if best and sure_gains(best[1]) else None
 
 
-def sure_gains(cells: Iterable[Cell]) -> list[Cell]:
+def sure_gains(cases: Iterable[Case]) -> list[Case]:
     """Those whose whole interval lies above 1 and is narrow."""
-    return [one for one in cells if (told := as_number(one)).narrow and told.low is not None and told.low > 1]
+    return [one for one in cases if (told := as_number(one)).narrow and told.low is not None and told.low > 1]
 
 
 def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -159,9 +159,9 @@ def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
     all_gains = by_request(records(view.quantity("inference.ladder_gain", device=device)))
     errors = _errors(view, device)
     table = [
-        _line(cell, all_gains[request].get(rung), errors)
+        _line(case, all_gains[request].get(rung), errors)
         for request, steps in all_rungs.items()
-        for rung, cell in steps.items()
+        for rung, case in steps.items()
     ]
     yield Exhibit(
         chart,
@@ -173,13 +173,13 @@ def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _line(cell: Cell, gain: Cell | None, errors: Mapping[tuple[Any, ...], float]) -> list[str]:
+def _line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], float]) -> list[str]:
     """One rung of one request as a line of the table."""
-    error = errors.get((cell["model"], cell["batch"], cell["threads"], cell["runtime"], cell["dtype"]))
-    threads = int(cell["threads"])
+    error = errors.get((case["model"], case["batch"], case["threads"], case["runtime"], case["dtype"]))
+    threads = int(case["threads"])
     return [
-        title(str(cell["model"])), f"{int(cell['batch']):,}", str(threads) if threads else NOTHING, str(cell["rung"]),
-        by(cell), stated(cell, "s"), stated(gain, "1") if gain else NOTHING,
+        title(str(case["model"])), f"{int(case['batch']):,}", str(threads) if threads else NOTHING, str(case["rung"]),
+        by(case), stated(case, "s"), stated(gain, "1") if gain else NOTHING,
         NOTHING if error is None else number(error, 2),
     ]  # fmt: skip
 
@@ -210,17 +210,17 @@ def _gains(view: View, device: str) -> list[Sentence]:
         sentence("The fastest number format answers {gain} as float32, each in its fastest runtime.",
                  gain=ratios(formats, "as fast")),
     ]  # fmt: skip
-    return [one for one, cells in zip(told, (equal, formats), strict=True) if cells]
+    return [one for one, cases in zip(told, (equal, formats), strict=True) if cases]
 
 
 def _fastest(view: View, device: str) -> list[str]:
     """How often each runtime is the fastest, in float32 and in all."""
     told = []
-    for which, cells in (
+    for which, cases in (
         ("in float32", records(view.quantity("inference.runtime_gain", device=device))),
         ("of all", records(view.quantity("inference.ladder_gain", device=device, rung=BEST))),
     ):
-        most = Counter(by(one) if which == "of all" else library(str(one["runtime"])) for one in single_requests(cells))
+        most = Counter(by(one) if which == "of all" else library(str(one["runtime"])) for one in single_requests(cases))
         if most:
             parts = [f"{name} for {count(times, 'network')}" for name, times in most.most_common()]
             told.append(f"Fastest {which}: {several(parts)}.")

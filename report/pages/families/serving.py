@@ -27,45 +27,45 @@ WHAT = {"text-classifier": "The text classifier is MiniLM-L6 on 128 tokens.",
         "embedding": "The vector search looks through a million vectors."}  # fmt: skip
 
 
-def _server(cell: Mapping[str, Any]) -> Server:
-    return tuple(cell[name] for name in SERVER)
+def _server(case: Mapping[str, Any]) -> Server:
+    return tuple(case[name] for name in SERVER)
 
 
-def _name(cell: Mapping[str, Any]) -> str:
+def _name(case: Mapping[str, Any]) -> str:
     """'text classifier (ONNX Runtime, int8)': the runtime and the format where several are measured, and the GPU."""
-    service, dtype = str(cell["service"]), str(cell["dtype"])
+    service, dtype = str(case["service"]), str(case["dtype"])
     name = NAMES.get(service, service)
     if service in ("text-classifier", "image-classifier"):
-        name += f" ({library(str(cell['backend']))}, {dtype})"
+        name += f" ({library(str(case['backend']))}, {dtype})"
     elif service == "embedding":
         name += f", {dtype}"
-    return name + on_gpu(str(cell["device"]))
+    return name + on_gpu(str(case["device"]))
 
 
-def _held(cells: Iterable[Mapping[str, Any]]) -> str:
+def _held(cases: Iterable[Mapping[str, Any]]) -> str:
     """On how many cores the servers run."""
     return several(
-        [count(int(cores), "core") if cores else "all cores" for cores in sorted({c["cores"] for c in cells})]
+        [count(int(cores), "core") if cores else "all cores" for cores in sorted({c["cores"] for c in cases})]
     )
 
 
 def _loads(view: View, name: str) -> Iterable[Exhibit]:
     """The 99th percentile of each service over the load."""
-    cells = records(view.quantity("serving.p99_latency_s"))
-    if not cells:
+    cases = records(view.quantity("serving.p99_latency_s"))
+    if not cases:
         return
     table = pd.DataFrame(
-        {**point, "service": _name(cell)}
-        for cell in cells
-        for point in points([cell], "requests_per_s", 1e-3)
+        {**point, "service": _name(case)}
+        for case in cases
+        for point in points([case], "requests_per_s", 1e-3)
     )  # fmt: skip
     borne = sorted(records(view.quantity("serving.capacity")), key=lambda one: -float(one["estimate"]))
     most, least = borne[0], borne[-1]
     title = f"{_rate(most['estimate'])} of the {_name(most)} are answered within 0.1 s"
     if not least["estimate"]:
-        title += f", but not even {exactly(_lowest(cells, least))} of the {_name(least)}"
+        title += f", but not even {exactly(_lowest(cases, least))} of the {_name(least)}"
     failed = [one for one in records(view.quantity("serving.failed_share")) if one["estimate"] > 0]
-    served = {str(one["service"]) for one in cells}
+    served = {str(one["service"]) for one in cases}
     what = [told for service, told in WHAT.items() if service in served]
     says = [" ".join(["Requests come at random times and do not wait for answers. 99% of them are answered within the "
                       "time that is shown.", *what])]  # fmt: skip
@@ -90,13 +90,13 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
             name, title,
             lines(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
                   levels={"0.1 s": 1e3 * LIMIT_S}),
-            f"● measured on {view.name}, a server on {_held(cells)}. {BARS}.",
+            f"● measured on {view.name}, a server on {_held(cases)}. {BARS}.",
             "; ".join(f"{one['service']}, {exactly(one['x'])} requests/s: {two_digits(one['y'])} ms"
                       for one in dicts(table)),
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],
-              [[_name(one), exactly(one["requests_per_s"]), stated(one, "s")] for one in cells], "lrr",
+              [[_name(one), exactly(one["requests_per_s"]), stated(one, "s")] for one in cases], "lrr",
               f"Loads on {view.name}"),
         ["W29"],
     )  # fmt: skip
@@ -106,9 +106,9 @@ def _rate(rate: float) -> str:
     return f"{exactly(float(rate))} requests a second"
 
 
-def _lowest(cells: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
+def _lowest(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
     """The smallest load that was offered to a server."""
-    return min(float(one["requests_per_s"]) for one in cells if _server(one) == _server(of))
+    return min(float(one["requests_per_s"]) for one in cases if _server(one) == _server(of))
 
 
 def _costs(view: View, name: str) -> Iterable[Exhibit]:
@@ -116,13 +116,13 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
     borne = {_server(one): float(one["estimate"]) for one in records(view.quantity("serving.capacity"))}
     busy = {(_server(one), one["requests_per_s"]): one for one in records(view.quantity("serving.gpu_busy_share"))}
     chosen: dict[Server, dict[str, Any]] = {}
-    for cell in records(view.quantity("serving.cpu_seconds_per_request")):
-        if _server(cell) not in chosen or cell["requests_per_s"] <= borne.get(_server(cell), 0.0):
-            chosen[_server(cell)] = cell
+    for case in records(view.quantity("serving.cpu_seconds_per_request")):
+        if _server(case) not in chosen or case["requests_per_s"] <= borne.get(_server(case), 0.0):
+            chosen[_server(case)] = case
     if not chosen:
         return
-    cells = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
-    known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cells)]
+    cases = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
+    known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cases)]
     used = [one for one in known if one]
     says = texts(
         [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(used))] if used else []
@@ -132,12 +132,12 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
         sentence(
             "A request costs the server {time} of CPU time",
             "What a request costs the server of CPU time cannot be told from this run",
-            time=amounts(cells, "s"),
+            time=amounts(cases, "s"),
         ),
         [
-            (_name(cell), cell, [_bears(borne, cell), exactly(cell["requests_per_s"]),
+            (_name(case), case, [_bears(borne, case), exactly(case["requests_per_s"]),
                                  stated(share, "1") if share else NOTHING])
-            for cell, share in zip(cells, known, strict=True)
+            for case, share in zip(cases, known, strict=True)
         ],
         "s", "CPU time of a request, ms",
         f"● measured on {view.name}, at the largest load whose 99th percentile stays below 0.1 s, or at the smallest "
@@ -147,18 +147,18 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _bears(borne: Mapping[Server, float], cell: Mapping[str, Any]) -> str:
+def _bears(borne: Mapping[Server, float], case: Mapping[str, Any]) -> str:
     """'300 requests/s'; unknown where no percentile is known."""
-    return with_unit(borne[_server(cell)], "requests/s") if _server(cell) in borne else NOTHING
+    return with_unit(borne[_server(case)], "requests/s") if _server(case) in borne else NOTHING
 
 
 def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
     """After how many days serving has taken as much as training, by traffic."""
-    cells = records(evidence.quantity("serving.break_even_days"))
-    if not cells:
+    cases = records(evidence.quantity("serving.break_even_days"))
+    if not cases:
         return
-    first = min(cells, key=lambda one: float(one["estimate"]))
-    models = several(sorted({str(one["model"]) for one in cells}))
+    first = min(cases, key=lambda one: float(one["estimate"]))
+    models = several(sorted({str(one["model"]) for one in cases}))
     yield listed(
         "serving-outgrows",
         sentence(
@@ -167,7 +167,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
             f"After how long serving {first['model']} takes as many GPU hours as training it cannot be told",
             days=amounts([first], "d", limit=math.inf),
         ),
-        [(f"{number(float(one['traffic']), 3)} tokens a day", one, [str(one["detail"])]) for one in cells],
+        [(f"{number(float(one['traffic']), 3)} tokens a day", one, [str(one["detail"])]) for one in cases],
         "d", "days of serving that take as many GPU hours as training",
         f"◑ derived from what the maker of {models} documents: GPU hours of training, GPUs at work and tokens a day.",
         ["Traffic", "What", "Days"], log=True, claims=["W26"], tier="derived",

@@ -14,7 +14,7 @@ from report.pages.charts import Chart, lines
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
 from report.pages.heading import amounts, ratios, sentence
-from report.pages.listed import Case, listed, on_gpu
+from report.pages.listed import Listed, listed, on_gpu
 from report.pages.rows import dicts, library, of_device, points
 from report.pages.words import BARS
 from report.quantities.tabular import DEFAULT
@@ -25,37 +25,37 @@ WAYS = {"included": "copies included", "excluded": "data on the GPU"}
 MILLION = 1e6
 
 
-def _op(cell: Mapping[str, Any]) -> str:
-    return OPS.get(str(cell["op"]), str(cell["op"]).replace("_", " "))
+def _op(case: Mapping[str, Any]) -> str:
+    return OPS.get(str(case["op"]), str(case["op"]).replace("_", " "))
 
 
-def _place(cell: Mapping[str, Any]) -> tuple[int, int]:
-    op = str(cell["op"])
-    return [*OPS].index(op) if op in OPS else len(OPS), int(cell["rows"])
+def _place(case: Mapping[str, Any]) -> tuple[int, int]:
+    op = str(case["op"])
+    return [*OPS].index(op) if op in OPS else len(OPS), int(case["rows"])
 
 
 def _rates(view: View, name: str) -> Iterable[Exhibit]:
     """Rows a second over the number of rows, by the fastest library of each operation and size."""
     every = records(view.quantity("tabular.rate", backend="best"))
-    cells = sorted((one for one in every if one["transfers"] != "included"), key=_place)
-    if not cells:
+    cases = sorted((one for one in every if one["transfers"] != "included"), key=_place)
+    if not cases:
         return
     table = pd.DataFrame(
-        {**point, "op": _op(cell), "on": "CPU" if cell["device"] == "cpu" else view.device_name(str(cell["device"]))}
-        for cell in cells
-        for point in points([cell], "rows", MILLION)
+        {**point, "op": _op(case), "on": "CPU" if case["device"] == "cpu" else view.device_name(str(case["device"]))}
+        for case in cases
+        for point in points([case], "rows", MILLION)
     )
-    largest = {(_op(one), one["device"]): one for one in cells}.values()
+    largest = {(_op(one), one["device"]): one for one in cases}.values()
     mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
     fast, slow = (end(mine, key=lambda one: float(one["estimate"])) for end in (max, min))
-    several_devices = len({one["device"] for one in cells}) > 1
+    several_devices = len({one["device"] for one in cases}) > 1
     ends = {"fast": fast, "slow": slow}
     title = sentence(
         capital(f"{_op(fast)} goes through {{fast}} rows a second, {_op(slow)} through {{slow}}")
         if fast is not slow
         else capital(f"{_op(fast)} goes through {{fast}} rows a second"),
         "How many rows a second are worked through cannot be told from this run",
-        **{name: amounts([cell], lambda rate: number(rate, 2)) for name, cell in ends.items()},
+        **{name: amounts([case], lambda rate: number(rate, 2)) for name, case in ends.items()},
     )
     yield Exhibit(
         Chart(
@@ -69,7 +69,7 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
               [[f"{_op(one)}{on_gpu(str(one['device']))}", f"{int(one['rows']):,}", str(one["detail"]),
-                stated(one, "rows/s")] for one in cells], "lrlr", f"Work on tables on {view.name}"),
+                stated(one, "rows/s")] for one in cases], "lrlr", f"Work on tables on {view.name}"),
         heading=title,
     )  # fmt: skip
 
@@ -78,17 +78,17 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
     """The fastest library of the CPU over pandas, at every size that pandas was measured with."""
     rates = view.quantity("tabular.rate", device="cpu")
     usual = sorted(records(rates.only(backend=DEFAULT)) if len(rates) else [], key=_place)
-    cases: list[Case] = []
-    for cell in usual:
-        at = {"op": cell["op"], "rows": cell["rows"]}
+    entries: list[Listed] = []
+    for case in usual:
+        at = {"op": case["op"], "rows": case["rows"]}
         best = rates.only(backend="best", **at)
         for gain in records(best.by("node") / rates.only(backend=DEFAULT, **at).by("node")):
-            cases.append((f"{_op(cell)}, {int(cell['rows']):,} rows", {**gain, **at}, list(map(str, best["detail"]))))
-    if not cases:
+            entries.append((f"{_op(case)}, {int(case['rows']):,} rows", {**gain, **at}, list(map(str, best["detail"]))))
+    if not entries:
         return
-    sizes = {one["op"]: [other["rows"] for _, other, _ in cases if other["op"] == one["op"]] for _, one, _ in cases}
+    sizes = {one["op"]: [other["rows"] for _, other, _ in entries if other["op"] == one["op"]] for _, one, _ in entries}
     small, large = (
-        ratios([one for _, one, _ in cases if one["rows"] == end(sizes[one["op"]])], "as fast") for end in (min, max)
+        ratios([one for _, one, _ in entries if one["rows"] == end(sizes[one["op"]])], "as fast") for end in (min, max)
     )
     several_sizes = any(len(set(rows)) > 1 for rows in sizes.values())
     yield listed(
@@ -99,7 +99,7 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
             f"What the fastest library gains over {DEFAULT} cannot be told from this run",
             **({"large": large, "small": small} if several_sizes else {"large": large}),
         ),
-        cases, "1", f"rate of the fastest library over that of {DEFAULT}",
+        entries, "1", f"rate of the fastest library over that of {DEFAULT}",
         f"● measured on {view.name} at every size that {DEFAULT} was measured with.",
         ["Work", "Fastest", f"Over {DEFAULT}"], 1.0, [1.0], f"1: {DEFAULT}", True,
     )  # fmt: skip
@@ -107,8 +107,8 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
 
 def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     """A GPU over its host's CPU on the largest tables."""
-    cells = sorted(records(view.quantity("tabular.gpu_gain")), key=_place)
-    largest = list({(one["op"], one["transfers"], one["device"]): one for one in cells}.values())
+    cases = sorted(records(view.quantity("tabular.gpu_gain")), key=_place)
+    largest = list({(one["op"], one["transfers"], one["device"]): one for one in cases}.values())
     if not largest:
         return
     copied = [one for one in largest if one["transfers"] == "included"]
@@ -129,20 +129,20 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
 
 def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     """Seconds of a fit on the most rows, or of a prediction of the fewest, by library and threads; all in the table."""
-    cells = records(view.quantity(f"boosting.{phase}_s"))
-    cells = [one for one in cells if one["backend"] != "best"]
-    if not cells:
+    cases = records(view.quantity(f"boosting.{phase}_s"))
+    cases = [one for one in cases if one["backend"] != "best"]
+    if not cases:
         return
     place = max if phase == "fit" else min
-    rows = place(int(one["rows"]) for one in cells)
-    at_rows = [one for one in cells if int(one["rows"]) == rows]
+    rows = place(int(one["rows"]) for one in cases)
+    at_rows = [one for one in cases if int(one["rows"]) == rows]
     trees = max(int(one["trees"]) for one in at_rows)
     named = [one for one in at_rows if int(one["trees"]) == trees]
     named = [one for one in named if one["device"] == "cpu"] or named
     best, slowest = (end(named, key=lambda one: float(one["estimate"])) for end in (min, max))
     ends = {"best": amounts([best], "s")} | ({"slowest": amounts([slowest], "s")} if best is not slowest else {})
     what, does = f"{trees:,} boosted trees", f"{'learn from' if phase == 'fit' else 'predict'} {count(rows, 'row')}"
-    cells.sort(key=lambda one: (int(one["trees"]) != trees, int(one["rows"]) != rows, int(one["rows"]),
+    cases.sort(key=lambda one: (int(one["trees"]) != trees, int(one["rows"]) != rows, int(one["rows"]),
                                 float(one["estimate"])))  # fmt: skip
     yield listed(
         name,
@@ -153,7 +153,7 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
             **ends,
         ),
         [(f"{library(str(one['backend']))}, {_resources(view, one)}, {count(int(one['rows']), 'row')}"
-          + (f", {count(int(one['trees']), 'tree')}" if int(one["trees"]) != trees else ""), one, []) for one in cells],
+          + (f", {count(int(one['trees']), 'tree')}" if int(one["trees"]) != trees else ""), one, []) for one in cases],
         "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
         ["Library and table", "Time"], log=True,
         says=["XGBoost grows trees to depth 6, LightGBM and scikit-learn to 31 leaves: their work is alike, not "
@@ -161,30 +161,30 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _resources(view: View, cell: Mapping[str, Any]) -> str:
+def _resources(view: View, case: Mapping[str, Any]) -> str:
     """'2 threads', or 'GPU'."""
-    threads = int(cell["threads"])
-    return count(threads, "thread") if threads else of_device(view, str(cell["device"])).removeprefix(", ")
+    threads = int(case["threads"])
+    return count(threads, "thread") if threads else of_device(view, str(case["device"])).removeprefix(", ")
 
 
 def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     """A GPU over its host's CPU in fitting and predicting."""
-    cells = sorted(
+    cases = sorted(
         records(view.quantity("boosting.gpu_gain")), key=lambda one: (one["phase"], one["rows"], one["trees"])
     )
-    if not cells:
+    if not cases:
         return
-    fits = [one for one in cells if one["phase"] == "fit"]
+    fits = [one for one in cases if one["phase"] == "fit"]
     work = "learn" if fits else "predict"
     yield listed(
         name,
         sentence(
             f"Boosted trees {work} {{gain}} on a GPU as on its host's CPU",
             "What a GPU gains with boosted trees cannot be told from this run",
-            gain=ratios(fits or cells, "as fast"),
+            gain=ratios(fits or cases, "as fast"),
         ),
         [(f"{'fitting' if one['phase'] == 'fit' else 'predicting'}, {count(int(one['rows']), 'row')}, "
-          f"{count(int(one['trees']), 'tree')}", one, [str(one["detail"])]) for one in cells],
+          f"{count(int(one['trees']), 'tree')}", one, [str(one["detail"])]) for one in cases],
         "1", "speed of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
         ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from report.quantities.whole_runs import coverage
 
 # In hours.
 _DAY, _YEAR = 24.0, 8766.0
-Cell = dict[str, Any]
+Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -46,27 +46,27 @@ def spoken(hours: float) -> str:
     return f"{rough(hours / _YEAR)} years"
 
 
-def _range(cell: Cell, scale: float = 1.0) -> str:
+def _range(case: Case, scale: float = 1.0) -> str:
     """From where to where a time is known."""
-    if cell["low"] is None or cell["low"] != cell["low"]:
+    if case["low"] is None or case["low"] != case["low"]:
         return NOTHING
-    return f"{spoken(cell['low'] * scale)} to {spoken(cell['high'] * scale)}"
+    return f"{spoken(case['low'] * scale)} to {spoken(case['high'] * scale)}"
 
 
 def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """The published trainings, each once: at the best of what is known."""
-    cells = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda cell: cell["estimate"])
-    if not cells:
+    cases = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda case: case["estimate"])
+    if not cases:
         return
-    rows = [row(cell["run"], cell, "h", _DAY, spoken(cell["estimate"]), tier="derived") for cell in cells]
-    long = sum(cell["estimate"] > _DAY for cell in cells)
+    rows = [row(case["run"], case, "h", _DAY, spoken(case["estimate"]), tier="derived") for case in cases]
+    long = sum(case["estimate"] > _DAY for case in cases)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
     title = sentence(
-        f"{long} of {len(cells)} published trainings would take more than a day{_on(view, device)}; "
-        f"{cells[-1]['run']} would take {{time}}",
+        f"{long} of {len(cases)} published trainings would take more than a day{_on(view, device)}; "
+        f"{cases[-1]['run']} would take {{time}}",
         f"How long published trainings would take{_on(view, device)} cannot be told from this run",
-        time=amounts([cells[-1]], spoken, limit=math.inf),
+        time=amounts([cases[-1]], spoken, limit=math.inf),
     )
     each = several([f"{text} ({one['run']})" for one in nodes if (text := amounts([one], rough, limit=math.inf).text)])
     known = coverage(view.data, device_kind(device))
@@ -90,7 +90,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
                            gain=ratios([one], "as long")) for one in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between"],
-              [[cell["run"], f"{cell['flop']:.2g}", spoken(cell["estimate"]), _range(cell)] for cell in cells], "lrrr",
+              [[case["run"], f"{case['flop']:.2g}", spoken(case["estimate"]), _range(case)] for case in cases], "lrrr",
               f"Published trainings on {view.device_name(device)}"),
         ["N04", "G25", *(["W01"] if laptops else [])],
         title,
@@ -104,18 +104,18 @@ def _on(view: View, device: str) -> str:
 
 def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Jobs that were run whole, each at its fastest, with what each should have taken by its parts."""
-    cells = view.quantity("time_to_train.job_time", device=device)
-    if not len(cells):
+    cases = view.quantity("time_to_train.job_time", device=device)
+    if not len(cases):
         return
-    parts = {(cell["job"], cell["dtype"], cell["backend"]): cell
-             for cell in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
-    jobs = sorted(records(fastest(cells)), key=lambda cell: cell["estimate"])
-    rows = [row(cell["job"], cell, "s", text=spoken(cell["estimate"] / 3600)) for cell in jobs]
+    parts = {(case["job"], case["dtype"], case["backend"]): case
+             for case in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
+    jobs = sorted(records(fastest(cases)), key=lambda case: case["estimate"])
+    rows = [row(case["job"], case, "s", text=spoken(case["estimate"] / 3600)) for case in jobs]
     lines = []
-    for cell in sorted(records(cells), key=lambda cell: cell["estimate"]):
-        part = parts.get((cell["job"], cell["dtype"], cell["backend"]))
+    for case in sorted(records(cases), key=lambda case: case["estimate"]):
+        part = parts.get((case["job"], case["dtype"], case["backend"]))
         should = spoken(part["estimate"] / 3600) if part else NOTHING
-        lines.append([cell["job"], cell["dtype"], spoken(cell["estimate"] / 3600), _range(cell, 1 / 3600), should])
+        lines.append([case["job"], case["dtype"], spoken(case["estimate"] / 3600), _range(case, 1 / 3600), should])
     title = _each_job(jobs, _on(view, device))
     yield Exhibit(
         Chart(
@@ -132,7 +132,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _each_job(jobs: list[Cell], on: str) -> Sentence:
+def _each_job(jobs: list[Case], on: str) -> Sentence:
     """Times of the quickest and the longest job, by name: other jobs say nothing of another speed."""
     first, last = jobs[0], jobs[-1]
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}

@@ -25,8 +25,8 @@ _STEP = ["device", "model", "batch", "dtype"]
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
     """The rungs of each model at the batch size with the most that differ, from the slowest."""
     found: dict[tuple[str, int], Rungs] = {}
-    for cell in sorted(records(view.quantity("training.ladder")), key=lambda one: (one["place"], one["estimate"])):
-        found.setdefault((str(cell["model"]), int(cell["batch"])), {})[str(cell["rung"])] = cell
+    for case in sorted(records(view.quantity("training.ladder")), key=lambda one: (one["place"], one["estimate"])):
+        found.setdefault((str(case["model"]), int(case["batch"])), {})[str(case["rung"])] = case
     chosen: dict[str, tuple[str, int]] = {}
     for at in sorted(found, key=lambda one: (len({rung["estimate"] for rung in found[one].values()}), one[1])):
         if BASE in found[at] and len(found[at]) > 2:
@@ -108,7 +108,7 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
     best.sort(key=lambda one: (GROUPS.index(group(str(one["model"]))), str(one["model"]), int(one["batch"]),
                                float(one["estimate"])))  # fmt: skip
     held = {_key(one): one for one in records(view.quantity("training.peak_memory_bytes", device=device))}
-    cases = [
+    entries = [
         (f"{title(str(one['model']))}, batch {int(one['batch']):,}, {one['dtype']}", one,
          [library(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
           stated(held[_key(one)], "B") if _key(one) in held else NOTHING])
@@ -124,7 +124,7 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"How fast networks that people know train{where} cannot be told from this run",
             rate=amounts(best),
         ),
-        cases, "samples/s", "examples a second",
+        entries, "samples/s", "examples a second",
         f"● measured on {view.device_name(device)}: a step of AdamW, each format in its fastest backend.",
         ["Step", "By", "Threads", "Memory at its peak", "Rate"], log=True,
         says=[*texts([
@@ -136,35 +136,35 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _key(cell: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(cell[name] for name in (*_STEP[1:], "backend", "threads"))
+def _key(case: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(case[name] for name in (*_STEP[1:], "backend", "threads"))
 
 
-def _format_gains(cells: Iterable[Mapping[str, Any]]) -> list[Number]:
+def _format_gains(cases: Iterable[Mapping[str, Any]]) -> list[Number]:
     """Rates of the fastest other format over those of float32, by network and batch."""
     found: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
-    for one in sorted(cells, key=lambda one: float(one["estimate"])):
+    for one in sorted(cases, key=lambda one: float(one["estimate"])):
         found.setdefault((one["model"], one["batch"]), {})[one["dtype"] == "float32"] = one
     return [quotient(both[False], both[True]) for both in found.values() if len(both) == 2]
 
 
 def show_captured(view: View, name: str) -> Iterable[Exhibit]:
     """The gain of one launch for a whole step over a launch for each operator, which is the host's work."""
-    cells = sorted(
+    cases = sorted(
         records(view.quantity("training.capture_gain")),
         key=lambda one: (str(one["model"]), int(one["batch"]), str(one["dtype"])),
     )
-    if not cells:
+    if not cases:
         return
-    labels = [f"{one['model']}, batch {int(one['batch']):,}, {one['dtype']}{on_gpu(one['device'])}" for one in cells]
+    labels = [f"{one['model']}, batch {int(one['batch']):,}, {one['dtype']}{on_gpu(one['device'])}" for one in cases]
     yield listed(
         name,
         sentence(
             "Captured in one graph, a training step on the GPU is {gain} as launched operator by operator",
             "What capturing a training step in one graph gains on the GPU cannot be told from this run",
-            gain=ratios(cells, "as fast"),
+            gain=ratios(cases, "as fast"),
         ),
-        [(label, one, []) for label, one in zip(labels, cells, strict=True)],
+        [(label, one, []) for label, one in zip(labels, cases, strict=True)],
         "1", "time as PyTorch comes (eager) over time captured in one graph",
         f"● measured on {view.name}, with Adam fused into one pass where captured.",
         ["Step", "Captured over eager"], 1.0, [1.0], "1: equally fast", None,

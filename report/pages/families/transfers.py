@@ -34,19 +34,19 @@ MOST_SIZES = 3
 def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Rates of copies by size, a panel for each kind of host memory."""
     every = records(view.quantity("transfer.rate", device=device))
-    cells = [one for memory in MEMORIES for way in WAYS for one in every
+    cases = [one for memory in MEMORIES for way in WAYS for one in every
              if (one["host_memory"], one["direction"]) == (memory, way)]  # fmt: skip
-    if not cells:
+    if not cases:
         return
     table = pd.DataFrame(
-        {**point, "way": WAYS[str(cell["direction"])], "memory": MEMORIES[str(cell["host_memory"])]}
-        for cell in cells
-        for point in points([cell], "size", 1e9, KILO)
+        {**point, "way": WAYS[str(case["direction"])], "memory": MEMORIES[str(case["host_memory"])]}
+        for case in cases
+        for point in points([case], "size", 1e9, KILO)
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
     # A size that no copy fell short of is not known.
-    known = [cell for cell in half if amounts([cell], "B").text]
-    best = max((cell for cell in cells if cell["direction"] in ONE_WAY), key=lambda cell: float(cell["estimate"]))
+    known = [case for case in half if amounts([case], "B").text]
+    best = max((case for case in cases if case["direction"] in ONE_WAY), key=lambda case: float(case["estimate"]))
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
     title = sentence(
         f"{text}, half of their best rate from {{half}} on" if known else text,
@@ -68,7 +68,7 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
         says,
         Table(["Copy", "Memory", "Size", "Rate"],
               [[WAYS[str(one["direction"])], MEMORIES[str(one["host_memory"])], with_unit(float(one["size"]), "B"),
-                stated(one, "B/s")] for one in cells], "llrr", f"Copies on {view.name}"),
+                stated(one, "B/s")] for one in cases], "llrr", f"Copies on {view.name}"),
         ["W22"],
         title,
     )  # fmt: skip
@@ -141,15 +141,15 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
     found: list[tuple[str, dict[str, Any]]] = [(view.device_name(str(one["device"])), one) for one in asked]
     found += [(BASELINES[str(one["baseline"])], one) for one in alone]
     table = pd.DataFrame(
-        {**point, "who": who, "op": OPS[str(cell["op"])]}
+        {**point, "who": who, "op": OPS[str(case["op"])]}
         for op in OPS
-        for who, cell in found
-        if cell["op"] == op
-        for point in points([cell], "size", MICRO, KILO)
+        for who, case in found
+        if case["op"] == op
+        for point in points([case], "size", MICRO, KILO)
     )
     if not len(table):
         return
-    quickest = min(alone or asked, key=lambda cell: float(cell["estimate"]))
+    quickest = min(alone or asked, key=lambda case: float(case["estimate"]))
     title = sentence(
         "Nothing has to travel to a CPU: it answers the smallest request in {time}"
         if alone

@@ -9,7 +9,7 @@ from report.formatting import count, exactly, number, several, with_unit
 from report.pages.evidence import Evidence, View
 from report.pages.exhibit import Exhibit, Family, on_each, records
 from report.pages.heading import amounts, as_number, ratios, sentence, texts
-from report.pages.listed import Case, has_gpu, listed, on_gpu
+from report.pages.listed import Listed, has_gpu, listed, on_gpu
 from report.pages.rows import percent
 from report.pages.words import NOTHING
 from report.quantities.libraries import CUDA
@@ -22,45 +22,45 @@ IDLE = 50.0
 _POINT = ("device", "kernel", "n", "backend")
 
 
-def _kernel(cell: Mapping[str, Any]) -> str:
-    n = int(cell["n"])
+def _kernel(case: Mapping[str, Any]) -> str:
+    n = int(case["n"])
     return (
         f"triad, {number(n, 2)} elements"
-        if cell["kernel"] == "triad"
-        else f"{cell['kernel']} product, n = {exactly(n)}"
+        if case["kernel"] == "triad"
+        else f"{case['kernel']} product, n = {exactly(n)}"
     )
 
 
-def _case(cell: Mapping[str, Any]) -> str:
+def _case(case: Mapping[str, Any]) -> str:
     """'tiled product, n = 2,048, Vulkan'."""
-    return f"{_kernel(cell)}, {NAMES.get(str(cell['backend']), cell['backend'])}"
+    return f"{_kernel(case)}, {NAMES.get(str(case['backend']), case['backend'])}"
 
 
 def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
     """The rate of each kernel, size and interface, and its unit."""
     found: dict[tuple[Any, ...], tuple[dict[str, Any], str]] = {}
     for kernel, (value, unit) in RATES.items():
-        for cell in records(view.cells("without-cuda", value=value, kernel=kernel)):
-            found[tuple(cell[name] for name in _POINT)] = cell, unit
+        for case in records(view.cases("without-cuda", value=value, kernel=kernel)):
+            found[tuple(case[name] for name in _POINT)] = case, unit
     return found
 
 
 def _shares(view: View, name: str) -> Iterable[Exhibit]:
     """What other interfaces reach of CUDA's rate on a GPU, and the naive kernel of the library's."""
-    cells = records(view.quantity("without_cuda.rate_share"))
-    if not cells:
+    cases = records(view.quantity("without_cuda.rate_share"))
+    if not cases:
         return
     rates = _rates(view)
-    cases: list[Case] = []
-    for cell in cells:
-        rate, unit = rates.get(tuple(cell[name] for name in _POINT), (None, ""))
+    entries: list[Listed] = []
+    for case in cases:
+        rate, unit = rates.get(tuple(case[name] for name in _POINT), (None, ""))
         words = with_unit(float(rate["estimate"]), unit) if rate else NOTHING
-        which = on_gpu(str(cell["device"])).removesuffix(", GPU")
-        cases.append((f"{_case(cell)}{which}", percent(cell), [words]))
+        which = on_gpu(str(case["device"])).removesuffix(", GPU")
+        entries.append((f"{_case(case)}{which}", percent(case), [words]))
     mine = {
-        backend: ratios((one for one in cells if one["backend"] == backend), "as fast")
+        backend: ratios((one for one in cases if one["backend"] == backend), "as fast")
         for backend in NAMES
-        if any(one["backend"] == backend for one in cells)
+        if any(one["backend"] == backend for one in cases)
     }
     title = sentence(
         several([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in mine]),
@@ -68,11 +68,11 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
         **mine,
     )
     naive = [as_number(one).inverse for one in records(view.quantity("without_cuda.naive_over_library"))]
-    says = ["WebGPU is Vulkan with checks at run time."] if any(one["backend"] == "webgpu" for one in cells) else []
+    says = ["WebGPU is Vulkan with checks at run time."] if any(one["backend"] == "webgpu" for one in cases) else []
     says += texts([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
                              gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
     yield listed(
-        name, title, cases, "%", "percent of the rate in CUDA",
+        name, title, entries, "%", "percent of the rate in CUDA",
         f"● measured on {view.name}, float32, the same kernel on the same chip.",
         ["Kernel", "Rate", "Of CUDA's rate"], 1.0, [IDLE, 100.0], "from half of CUDA's rate to all of it", False, says,
         ["N10"],
@@ -82,11 +82,11 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
 def _software(view: View, name: str) -> Iterable[Exhibit]:
     """What Vulkan reaches where it is software that runs on the processor."""
     by_unit: dict[str, list[dict[str, Any]]] = {}
-    for cell, unit in _rates(view).values():
-        if cell["device"] == "cpu":
-            by_unit.setdefault(unit, []).append(cell)
-    for unit, cells in sorted(by_unit.items(), reverse=True):
-        best = max(cells, key=lambda cell: float(cell["estimate"]))
+    for case, unit in _rates(view).values():
+        if case["device"] == "cpu":
+            by_unit.setdefault(unit, []).append(case)
+    for unit, cases in sorted(by_unit.items(), reverse=True):
+        best = max(cases, key=lambda case: float(case["estimate"]))
         yield listed(
             f"{name}-{'passes' if unit == 'B/s' else 'products'}",
             sentence(
@@ -94,8 +94,8 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
                 "What Vulkan in software reaches without a GPU cannot be told from this run",
                 rate=amounts([best], unit),
             ),
-            [(_case(cell), cell, []) for cell in cells],
-            unit, f"rate, G{unit}", f"● measured on {view.name}: {count(len(cells), 'kernel')}, float32.",
+            [(_case(case), case, []) for case in cases],
+            unit, f"rate, G{unit}", f"● measured on {view.name}: {count(len(cases), 'kernel')}, float32.",
             ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
         )  # fmt: skip
 

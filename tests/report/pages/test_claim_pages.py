@@ -28,7 +28,7 @@ LINE = "the line"
 
 def made_up(estimates: Sequence[float], threshold: float, **labels: Sequence[Any]) -> dict[str, Any]:
     """A verdict with one part and a case for each estimate; labels: a value of each for each case."""
-    cells = [
+    cases = [
         {
             "part": "", "node": "synthetic", "label": f"case {at}", "estimate": value, "low": value, "high": value,
             "outcome": "supports" if value >= threshold else "challenges",
@@ -41,7 +41,7 @@ def made_up(estimates: Sequence[float], threshold: float, **labels: Sequence[Any
         "outcome": "depends", "tier": "measured", "estimate": estimates[0],
     }  # fmt: skip
     told = {"id": "N01", "verdict": "depends", "evidence_tier": "measured", "estimate": estimates[0]}
-    return {**told, "finding_part": "", "parts": [part], "cells": cells}
+    return {**told, "finding_part": "", "parts": [part], "cases": cases}
 
 
 def rows(chart: charts.Chart) -> list[tuple[str, str]]:
@@ -91,8 +91,8 @@ def test_the_rows_of_a_figure_have_labels_that_differ(data: st.DataObject) -> No
 
 def test_a_claim_without_numbers_has_no_figure() -> None:
     verdict = made_up([1.0], 2.0)
-    assert claim_chart({**verdict, "cells": [{**verdict["cells"][0], "estimate": None}]}, {}) is None
-    assert claim_chart({**verdict, "cells": []}, {}) is None
+    assert claim_chart({**verdict, "cases": [{**verdict["cases"][0], "estimate": None}]}, {}) is None
+    assert claim_chart({**verdict, "cases": []}, {}) is None
 
 
 def side(value: float, ends: Sequence[float], told: str) -> bool:
@@ -200,9 +200,9 @@ def test_figures_of_published_verdicts_show_few_cases_whose_labels_differ(docume
 
 
 def own_words(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each page's source without what the articles' claims say: a matrix has cells too."""
-    quoted = [str(one["says"]) for one in document["verdicts"] if "cell" in one["says"]]
-    matrices = {f"claims/{one['id']}" for one in document["verdicts"] if "cell" in one["says"]}
+    """Each page's source without what the articles' claims say: a matrix has cases too."""
+    quoted = [str(one["says"]) for one in document["verdicts"] if "case" in one["says"]]
+    matrices = {f"claims/{one['id']}" for one in document["verdicts"] if "case" in one["says"]}
     templates = site.templates()
     for page in build(Evidence(document, None)).pages:
         if page.path not in matrices and page.template != "article":
@@ -215,7 +215,7 @@ def own_words(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mapping[str, Any]) -> None:
     for path, source in own_words(document):
         found = re.search(
-            # An LSTM of 256-cells has cells of its own.
+            # An LSTM of 256-cells has cases of its own.
             r".{0,60}(?:(?<!\d-)\bcells?\b|\bholds up to\b|\bfails\b|(?:: |\| )(?:None|nan|inf|unknown) *[.;,|\n])"
             r".{0,30}",
             source,
@@ -250,10 +250,10 @@ def test_a_page_says_where_the_articles_contradict_it(document: Mapping[str, Any
 def test_every_case_is_listed_on_its_page_with_its_side(document: Mapping[str, Any]) -> None:
     for verdict in document["verdicts"]:
         tables = claim_context(verdict, document, {})["tables"]
-        known = [cell for cell in verdict["cells"] if cell.get("estimate") is not None]
+        known = [case for case in verdict["cases"] if case.get("estimate") is not None]
         listed = [row for table in tables for row in table["rows"]]
         assert len(listed) + sum(table["more"] for table in tables) == len(known), verdict["id"]
         if len(listed) == len(known):
-            sides = [cell["outcome"] for cell in known]
+            sides = [case["outcome"] for case in known]
             for side, word in (("supports", "for"), ("challenges", "against")):
                 assert [row["side"] for row in listed].count(word) == sides.count(side), verdict["id"]

@@ -27,8 +27,8 @@ def record(**more: Any) -> dict[str, Any]:
     """An edition of one claim with one part, on one machine."""
     part = {
         "name": "", "quantity": "gemm.rate", "unit": "FLOP/s", "threshold": 1e9, "outcome": "supported",
-        "estimate": 2e9, "low": 1.9e9, "high": 2.1e9, "rule": "supported if at least 1 GFLOP/s in every cell",
-        "cells": {"supports": 4}, "nodes": ["box"], "figures": ["card.rate"],
+        "estimate": 2e9, "low": 1.9e9, "high": 2.1e9, "rule": "supported if at least 1 GFLOP/s in every case",
+        "cases": {"supports": 4}, "nodes": ["box"], "figures": ["card.rate"],
     }  # fmt: skip
     claim = {
         "id": "W15", "says": "Something is fast.", "verdict": "supported", "version": 1, "changes": [],
@@ -67,7 +67,7 @@ def again(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> N
 
 def another(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
     new["nodes"].append({"id": "den", "label": "A den", "started_utc": None, "ended_utc": None})
-    part.update(outcome="depends", nodes=["box", "den"], cells={"supports": 4, "challenges": 2})
+    part.update(outcome="depends", nodes=["box", "den"], cases={"supports": 4, "challenges": 2})
 
 
 def dropped(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ TOLD: list[tuple[Edit, list[str], str]] = [
     (again, ["data", "data"], "machines changed: A box: 2026-01-31, before 2025-12-31"),
     (another, ["data"], "machines added: A den"),
     (lambda claim, part, new: part.update(outcome="awaiting hardware", estimate=None, low=None, high=None, nodes=[],
-                                          cells={}),
+                                          cases={}),
      ["data", "data"], "now awaiting hardware, before 2.00 [1.90, 2.10] GFLOP/s"),
     (lambda claim, part, new: claim["parts"].append({**copy.deepcopy(part), "name": "the other half"}),
      ["rule"], "this part is new"),

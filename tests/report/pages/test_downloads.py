@@ -36,10 +36,10 @@ def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Jud
     rows = {node: set[int]() for node in listed["node"]}
     for one in listed.itertuples():
         rows[str(one.node)] |= set(pd.read_csv(report / str(one.path))["row"])
-    measured = [cell for one in second.document["verdicts"] for cell in one["cells"] if cell["node"] and cell["behind"]]
+    measured = [case for one in second.document["verdicts"] for case in one["cases"] if case["node"] and case["behind"]]
     assert measured
-    for cell in measured:
-        assert set(parse_ranges(cell["behind"])) <= rows[cell["node"]]
+    for case in measured:
+        assert set(parse_ranges(case["behind"])) <= rows[case["node"]]
 
 
 def test_built_again_it_is_the_same_and_knows_the_editions(report: Path, first: Judged, second: Judged) -> None:

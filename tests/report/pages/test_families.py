@@ -34,7 +34,7 @@ EMPTY: dict[str, list[Any]] = {
     "references": [],
     "replaced": [],
 }
-# What no reader should meet: words of the judging (an LSTM has cells of its own), and numbers that are none.
+# What no reader should meet: words of the judging (an LSTM has cases of its own), and numbers that are none.
 FORBIDDEN = re.compile(r"(?<!\d )\b[Cc]ells?\b|\bholds up to\b|\bfails\b|\bNone\b|\bnan\b|\binf\b|\bunknown\b|\{|\}")
 
 
@@ -65,7 +65,7 @@ def texts(exhibit: Exhibit) -> Iterator[str]:
     yield from (exhibit.chart.title, exhibit.chart.note, exhibit.chart.alt, *exhibit.says)
     if exhibit.table:
         yield from (exhibit.table.caption, *exhibit.table.head)
-        yield from (cell for row in exhibit.table.rows for cell in row)
+        yield from (case for row in exhibit.table.rows for case in row)
 
 
 @pytest.mark.parametrize("key", [one.key for one in families()])

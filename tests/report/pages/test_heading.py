@@ -20,7 +20,7 @@ spreads = st.one_of(st.none(), st.floats(1.0, 1e4))
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> dict[str, float | None]:
+def cases(draw: st.DrawFn) -> dict[str, float | None]:
     """A made-up estimate with an interval, or without one."""
     value, spread = draw(sizes), draw(spreads)
     return {
@@ -30,7 +30,7 @@ def cells(draw: st.DrawFn) -> dict[str, float | None]:
     }
 
 
-@given(st.lists(cells(), min_size=1, max_size=5))
+@given(st.lists(cases(), min_size=1, max_size=5))
 def test_no_share_exceeds_all_and_no_ratio_is_one_time(made: list[dict[str, float | None]]) -> None:
     share, ratio = shares(made).text, ratios(made, "as fast").text
     for found in re.findall(r"([\d.,]+)%", share or ""):
@@ -40,7 +40,7 @@ def test_no_share_exceeds_all_and_no_ratio_is_one_time(made: list[dict[str, floa
     assert ends is None or ends[1] != ends[2]
 
 
-@given(cells(), cells())
+@given(cases(), cases())
 def test_a_ratio_is_known_as_far_as_both_of_its_numbers_are(top: dict[str, float], base: dict[str, float]) -> None:
     ratio = quotient(top, base)
     assert ratio.value == pytest.approx(top["estimate"] / base["estimate"])

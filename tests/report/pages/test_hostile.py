@@ -29,7 +29,7 @@ TEXTS = {
     "mathematics": r"$x$ $$y$$ $\frac$ \(z\)",
     "link": "]](http://example.org/leak) [a](javascript:alert(1)) ![p](http://example.org/p.png) <http://example.org>",
     "include": "{{< include secret.qmd >}} `r 1+1` ``` ```{python} {#id .class onclick=x}",
-    "cells": "a | b |---| c || \\| d",
+    "cases": "a | b |---| c || \\| d",
     "typst": '#panic("x") #include "y" = heading <label> \\ // /* */',
     "front matter": "--- title: x ... <<percent>> <% raw %>",
     "override": "abc \u202edef\u2066 ghi\u202a",
@@ -52,7 +52,7 @@ class Hostile(SyntheticNode):
     def record(self) -> dict[str, Any]:
         record = super().record()
         record["hardware"]["cpu"] |= {
-            "model": TEXTS["script"], "vendor": TEXTS["cells"], "family": TEXTS["include"], "architecture": LONG[:200],
+            "model": TEXTS["script"], "vendor": TEXTS["cases"], "family": TEXTS["include"], "architecture": LONG[:200],
         }  # fmt: skip
         record["hardware"]["gpus"] = [{"name": TEXTS["right to left"]}]
         record["software"].update(
@@ -72,7 +72,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     node = Hostile(folder / "nodes" / "hostile", devices).clock().peak(2e11)
     for n in (256, 512, 1024):
         node.gemm(20.0, n=n)
-    for model in (*(TEXTS[name] for name in ("cells", "typst", "override", "link", "unseen", "arabic")), "x" * 300):
+    for model in (*(TEXTS[name] for name in ("cases", "typst", "override", "link", "unseen", "arabic")), "x" * 300):
         for batch in (1, 8, 32):
             node.point("training", {"time": 0.02, "matmul_flop_share": 0.97, "matmul_time_share": 0.8},
                        params={"model": model, "batch": batch}, flop=1e9)  # fmt: skip

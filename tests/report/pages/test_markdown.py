@@ -72,11 +72,11 @@ def test_any_text_comes_back_from_pandoc_as_it_was(values: list[str]) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @example(HOSTILE)
 @given(st.lists(text, min_size=10, max_size=30))
-def test_any_text_stays_in_its_table_cell(values: list[str]) -> None:
+def test_any_text_stays_in_its_table_case(values: list[str]) -> None:
     rows = "\n".join(f"| {escape(value)} | x |" for value in values)
     page = BeautifulSoup(convert(f"| text | other |\n|:----|:---|\n{rows}\n", "html"), "html.parser")
-    cells = [[plain(str(cell)) for cell in row.find_all("td")] for row in page.select("tbody tr")]
-    assert cells == [[expected(value), "x"] for value in values]
+    cases = [[plain(str(case)) for case in row.find_all("td")] for row in page.select("tbody tr")]
+    assert cases == [[expected(value), "x"] for value in values]
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -93,8 +93,8 @@ def test_any_text_stays_in_its_attribute(values: list[str]) -> None:
 @given(st.lists(text, min_size=20, max_size=40))
 def test_any_text_compiles_to_pdf(values: list[str]) -> None:
     body = "\n\n".join(f"Value {escape(value)}." for value in values)
-    cells = "\n".join(f"| {escape(value)} | x |" for value in values)
-    source = convert(f"{body}\n\n| text | other |\n|:---|:---|\n{cells}\n", "typst")
+    cases = "\n".join(f"| {escape(value)} | x |" for value in values)
+    source = convert(f"{body}\n\n| text | other |\n|:---|:---|\n{cases}\n", "typst")
     assert typst.compile(source.encode(), format="pdf")[:5] == b"%PDF-"
 
 

@@ -72,8 +72,8 @@ def test_one_round_of_one_machine_makes_all_pages(study: Path) -> None:
 def test_an_estimate_of_one_round_says_so_and_is_drawn_hollow(study: Path) -> None:
     evidence = Evidence(json.loads((study / "verdicts.json").read_text(encoding="utf-8")), study / "data")
     exhibits = [one for family in families() if family.key == "matrix-products" for one in family.show(evidence)]
-    tables = [cell for one in exhibits if one.table for row in one.table.rows for cell in row]
-    assert any(re.fullmatch(r"[\d.,]+ \w*FLOP/s \(one round\)", cell) for cell in tables)
+    tables = [case for one in exhibits if one.table for row in one.table.rows for case in row]
+    assert any(re.fullmatch(r"[\d.,]+ \w*FLOP/s \(one round\)", case) for case in tables)
     assert any("one round" in one.chart.alt for one in exhibits)
 
 
@@ -86,7 +86,7 @@ def options(study: Path) -> list[str]:
 
 
 def broken(*_: Any) -> NoReturn:
-    raise BrokenPageError("no such cell | <b>")
+    raise BrokenPageError("no such case | <b>")
 
 
 def test_a_page_that_fails_costs_that_page_alone(
@@ -105,9 +105,9 @@ def test_a_page_that_fails_costs_that_page_alone(
     pages = {str(path.relative_to(report))[:-5]: path.read_text(encoding="utf-8") for path in report.rglob("*.html")}
     assert {name for name, page in pages.items() if "This page could not be made" in page} == failed
     for name in failed:
-        assert f"page {name}: could not be made: BrokenPageError: no such cell" in told
+        assert f"page {name}: could not be made: BrokenPageError: no such case" in told
         assert name in pages["measurements/checks"]
-    assert "no such cell | &lt;b&gt;" in pages["measurements/checks"]
+    assert "no such case | &lt;b&gt;" in pages["measurements/checks"]
     assert {"claims", "claims/W04", "do-i-need-one", "machines", "measurements/index"} < {*pages}
     for name in ("report", "appendix"):
         assert len(PdfReader(report / f"{name}.pdf").pages) > 3
@@ -129,7 +129,7 @@ def test_a_figure_that_cannot_be_drawn_costs_that_figure_alone(
     monkeypatch.setattr("report.pages.render.family_charts", with_a_broken_one)
     folder = tmp_path / "report" / "figures"
     assert main(["figures", "matrix-products", *options(study), "--out", str(folder)]) == 1
-    assert "could not be made: BrokenPageError: no such cell" in capsys.readouterr().err
+    assert "could not be made: BrokenPageError: no such case" in capsys.readouterr().err
     listed = json.loads((folder / "matrix-products.json").read_text(encoding="utf-8"))
     name = listed["figures"][0]
     assert [one["name"] for one in listed["failed"]] == [name] and len(listed["figures"]) > 1

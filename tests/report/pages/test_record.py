@@ -34,16 +34,16 @@ def saved(path: Path, document: Any) -> Path:
     return path
 
 
-def test_an_edition_counts_the_cells_and_names_their_machines(second: Judged) -> None:
+def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) -> None:
     made = edition(second.document, "verdicts.json")
     verdicts = {one["id"]: one for one in second.document["verdicts"]}
     assert [claim["id"] for claim in made["claims"]] == list(verdicts)
     for claim in made["claims"]:
-        cells = verdicts[claim["id"]]["cells"]
-        assert sum(sum(part["cells"].values()) for part in claim["parts"]) == len(cells)
-        assert {name for part in claim["parts"] for name in part["nodes"]} == {c["node"] for c in cells if c["node"]}
+        cases = verdicts[claim["id"]]["cases"]
+        assert sum(sum(part["cases"].values()) for part in claim["parts"]) == len(cases)
+        assert {name for part in claim["parts"] for name in part["nodes"]} == {c["node"] for c in cases if c["node"]}
     (part,) = next(claim for claim in made["claims"] if claim["id"] == "N03")["parts"]
-    assert part["nodes"] == ["node-a", "node-b"] and part["cells"] == {"supports": 2}
+    assert part["nodes"] == ["node-a", "node-b"] and part["cases"] == {"supports": 2}
     listed = {entry["id"]: entry for entry in second.document["references"]}
     assert made["figures"] and all(
         made["figures"][name]["status"] == listed[name]["status"] for name in made["figures"]
@@ -67,7 +67,7 @@ def test_a_file_that_lacks_a_key_is_refused_in_a_sentence(key: str, changed: Any
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("key", [*SCHEMA["$defs"]["claim"]["required"], "cells"])
+@pytest.mark.parametrize("key", [*SCHEMA["$defs"]["claim"]["required"], "cases"])
 def test_a_verdict_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path: Path) -> None:
     path = saved(tmp_path / "old.json", changed(lambda document: document["verdicts"][3].pop(key)))
     with pytest.raises(StudyError, match=rf"old.json: verdicts.3: missing: {key}. .*write its verdicts anew"):

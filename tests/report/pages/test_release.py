@@ -146,8 +146,8 @@ def test_a_report_that_is_no_site_is_refused(keep: Callable[..., Path], report: 
 
 def test_what_the_linter_finds_fault_with_is_refused(keep: Callable[..., Path], second: Judged, tmp_path: Path) -> None:
     document = copy.deepcopy(second.document)
-    (cell, *_) = next(one for one in document["verdicts"] if one["id"] == "N03")["cells"]
-    cell["low"] = 2 * cell["estimate"]
+    (case, *_) = next(one for one in document["verdicts"] if one["id"] == "N03")["cases"]
+    case["low"] = 2 * case["estimate"]
     verdicts = tmp_path / "verdicts.json"
     verdicts.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(StudyError, match=r"the linter finds .* fault.*N03"):

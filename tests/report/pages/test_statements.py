@@ -34,21 +34,21 @@ GOOD: dict[str, Any] = {
 }
 
 
-def cell(estimate: float, outcome: str, part: str = "", **labels: Any) -> dict[str, Any]:
+def case(estimate: float, outcome: str, part: str = "", **labels: Any) -> dict[str, Any]:
     ends = {"estimate": estimate, "low": estimate / 1.1, "high": estimate * 1.1}
     return {"part": part, "node": "synthetic", "outcome": outcome, "labels": labels, **ends}
 
 
-def claim(name: str, verdict: str, *cells: Mapping[str, Any], parts: Mapping[str, str] | None = None) -> dict[str, Any]:
+def claim(name: str, verdict: str, *cases: Mapping[str, Any], parts: Mapping[str, str] | None = None) -> dict[str, Any]:
     """A made-up verdict, told with its first case. parts: outcomes by name."""
-    first = {key: cells[0][key] if cells else None for key in ("estimate", "low", "high")}
+    first = {key: cases[0][key] if cases else None for key in ("estimate", "low", "high")}
     shared = {"unit": "1", "threshold": 10.0, **first}
     outcomes = (parts or {"": verdict}).items()
     return {
         "id": name,
         "verdict": verdict,
         "evidence_tier": "measured",
-        "cells": list(cells),
+        "cases": list(cases),
         "parts": [{**shared, "name": part, "outcome": outcome} for part, outcome in outcomes],
         **shared,
     }
@@ -141,8 +141,8 @@ def test_the_first_statement_is_told_whose_conditions_hold(verdict: str, asked: 
 )
 def test_all_conditions_have_to_hold(when: dict[str, Any], holds: bool) -> None:
     parts = {"the rest": "supported", CONVERSATION: "challenged"}
-    cells = [cell(20, "supports", "the rest"), cell(5, "challenges", CONVERSATION)]
-    made = says(claim("W29", "supported", cell(12, "supports")), claim("G15", "depends", *cells, parts=parts))
+    cases = [case(20, "supports", "the rest"), case(5, "challenges", CONVERSATION)]
+    made = says(claim("W29", "supported", case(12, "supports")), claim("G15", "depends", *cases, parts=parts))
     assert made.holds(when) is holds
 
 
@@ -151,8 +151,8 @@ def test_a_gpu_that_was_measured_is_known() -> None:
 
 
 def test_places_hold_the_numbers_of_verdicts_and_facts() -> None:
-    cells = [cell(20, "supports", model="large"), cell(5, "challenges", model="small")]
-    made = says(claim("W29", "depends", *cells), facts={"machines": Fact("one machine")})
+    cases = [case(20, "supports", model="large"), case(5, "challenges", model="small")]
+    made = says(claim("W29", "depends", *cases), facts={"machines": Fact("one machine")})
     told = made.told(
         "From {W29 least} to {W29 most}, for the {model of} {W29 model of challenges} model on {machines}."
     )
@@ -170,20 +170,20 @@ def test_a_statement_whose_place_cannot_be_filled_is_not_told(place: str) -> Non
 
 
 def test_a_number_leads_to_its_claim_and_says_whose_it_is() -> None:
-    told = says(claim("W29", "supported", cell(12, "supports")), marks=True).told("It takes {W29 most} times.")
+    told = says(claim("W29", "supported", case(12, "supports")), marks=True).told("It takes {W29 most} times.")
     assert told is not None
     assert "[12](claims/W29.qmd)" in told and "●" in told
 
 
 @given(st.sampled_from(["<b>a</b>", "*a*", "$a$ $b$", "@a", "[a](b)", "a]{.b}"]))
 def test_a_label_in_a_place_stays_text(hostile: str) -> None:
-    told = says(claim("W29", "supported", cell(12, "supports", model=hostile)), marks=True).told("{W29 model of most}.")
+    told = says(claim("W29", "supported", case(12, "supports", model=hostile)), marks=True).told("{W29 model of most}.")
     page = BeautifulSoup(pypandoc.convert_text(told, "html5", format="markdown"), "html.parser")
     assert page.a is not None and page.a.get_text() == hostile
 
 
 def test_a_job_of_which_nothing_can_be_told_is_left_out() -> None:
-    made = says(claim("W29", "supported", cell(12, "supports")))
+    made = says(claim("W29", "supported", case(12, "supports")))
     jobs: Sequence[Mapping[str, Any]] = [
         {"job": "told", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W29 most}"}]},
         {"job": "no rate", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W33 most}"}]},

@@ -86,12 +86,12 @@ def holding(build: Build, *table: Case) -> Callable[..., None]:
     return test
 
 
-def cells(name: str, evidence: Dataset, /, **scope: Any) -> Estimates:
+def cases(name: str, evidence: Dataset, /, **scope: Any) -> Estimates:
     """The estimates of a quantity that are in scope."""
     return select(quantities()[name].estimates(evidence), scope)
 
 
 def only(name: str, evidence: Dataset, /, **scope: Any) -> dict[str, Any]:
     """Labels and values of the one estimate in scope."""
-    (row,) = cells(name, evidence, **scope).frame.to_dict("records")
+    (row,) = cases(name, evidence, **scope).frame.to_dict("records")
     return {str(key): value for key, value in row.items()}

@@ -15,7 +15,7 @@ from report.quantities import quantities
 from report.quantities.comparing import best_ratios
 from report.transforms import slopes
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.deciding import log_cells
+from tests.report.deciding import log_cases
 from tests.report.priced import evidence
 
 # Work a second by library and format: on a CPU, whose fastest formats and libraries differ, and on a GPU.
@@ -78,7 +78,7 @@ def test_the_best_of_either_side_is_compared_and_named(synthetic: Factory, name:
 
 
 def test_without_formats_there_is_one_comparison_and_nothing_to_compare_gives_none() -> None:
-    rates = log_cells([6.0, 9.0, 3.0], 0.01, node="a", device=["cuda:0", "cuda:0", "cpu"],
+    rates = log_cases([6.0, 9.0, 3.0], 0.01, node="a", device=["cuda:0", "cuda:0", "cpu"],
                       backend=["torch", "cupy", "polars"], rows=10)  # fmt: skip
     gpu, cpu = rates.only(device="gpu"), rates.only(device="cpu").without("device")
     (one,) = best_ratios(gpu, cpu, ["rows"])
@@ -89,24 +89,24 @@ def test_without_formats_there_is_one_comparison_and_nothing_to_compare_gives_no
 
 
 def test_machines_of_a_kind_are_one_case_whichever_runtime_is_fastest() -> None:
-    gains = log_cells([2.0, 3.0, 4.0], 0.01, node=["k.000001", "k.000002", "k.000003"], model="bert-base",
+    gains = log_cases([2.0, 3.0, 4.0], 0.01, node=["k.000001", "k.000002", "k.000003"], model="bert-base",
                       runtime=["onnx", "openvino", "inductor"])  # fmt: skip
     (case,) = pooled(gains).rows("estimate", "runtime")
     assert case == (3.0, "openvino")
 
 
 def test_a_series_goes_on_where_another_runtime_is_fastest() -> None:
-    speedups = log_cells([1.0, 4.0, 16.0], 0.01, node="a", batch=[1, 4, 16], runtime=["graph", "torch", "inductor"])
+    speedups = log_cases([1.0, 4.0, 16.0], 0.01, node="a", batch=[1, 4, 16], runtime=["graph", "torch", "inductor"])
     (slope,) = slopes(speedups, {"along": "batch"}).estimates["estimate"]
     assert slope == pytest.approx(1.0, abs=1e-6)
 
 
 def test_the_fastest_runtime_is_a_result_and_no_boundary() -> None:
-    gains = log_cells([0.5, 2.0], 0.01, node="a", runtime=["torch", "openvino"], model=["mlp", "bert-base"])
+    gains = log_cases([0.5, 2.0], 0.01, node="a", runtime=["torch", "openvino"], model=["mlp", "bert-base"])
     assert find_boundary(gains, [Side.CHALLENGES, Side.SUPPORTS], {}).label == "model"
 
 
 def test_ratios_of_ratios_need_not_come_from_one_runtime() -> None:
-    above = log_cells([6.0], 0.01, node="a", runtime=["graph"], cpu_runtime=["torch"])
-    below = log_cells([3.0], 0.01, node="a", runtime=["torch"], cpu_runtime=["onednn"])
+    above = log_cases([6.0], 0.01, node="a", runtime=["graph"], cpu_runtime=["torch"])
+    below = log_cases([3.0], 0.01, node="a", runtime=["torch"], cpu_runtime=["onednn"])
     assert (above / below).rows("estimate", "runtime", "cpu_runtime") == [(pytest.approx(2.0), "graph", "torch")]

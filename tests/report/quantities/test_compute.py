@@ -14,7 +14,7 @@ from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import GIGA, evidence
 
 from .builders import ONE_GPU, ask, counted, host, layer, product, say, step, with_gpu, zoo
-from .cases import Made, case, cells, holding, only
+from .cases import Made, case, cases, holding, only
 
 
 def products(synthetic: Factory) -> SyntheticNode:
@@ -95,16 +95,16 @@ test_training = holding(
 
 
 def test_each_gpu_is_held_against_its_own_host_and_the_fleet_is_named(made: Made, synthetic: Factory) -> None:
-    fleet = cells("training.speedup", made(training), baseline="fleet")
+    fleet = cases("training.speedup", made(training), baseline="fleet")
     other = made(training).label("node-b")
     assert set(fleet["detail"]) == {f"over {other}", f"bfloat16 over {other}, bfloat16"}
     nodes = [synthetic(name, gpus=1, cores=cores) for name, cores in (("small", 2), ("large", 8))]
     for node in nodes:
         step(step(node, 10 * node.cores, threads=node.cores), 1000, **ONE_GPU)
-    alone = cells("training.speedup", evidence(synthetic, *nodes), baseline="node", precision="equal")
+    alone = cases("training.speedup", evidence(synthetic, *nodes), baseline="node", precision="equal")
     assert dict(alone.rows("node", "estimate")) == {"small": pytest.approx(50), "large": pytest.approx(12.5)}
     one = Factory(synthetic.root.parent / "one")
-    assert "fleet" not in set(cells("training.speedup", evidence(one, with_gpu(one)))["baseline"])
+    assert "fleet" not in set(cases("training.speedup", evidence(one, with_gpu(one)))["baseline"])
 
 
 def test_a_gpu_is_compared_by_the_faster_of_eager_and_captured_steps(synthetic: Factory) -> None:
@@ -137,7 +137,7 @@ def test_the_largest_batch_over_an_eighth_of_it(
     for batch, rate in {8: 80.0, 16: 150.0, 32: 250.0, 64: 380.0, 128: 400.0}.items():
         step(node, rate, batch, **about)
     step(node, 1.0, refused, **about, status=status, reason=reason)
-    found = cells("scaling.throughput_over_eighth", evidence(synthetic, node)).rows("batch", "estimate", "detail")
+    found = cases("scaling.throughput_over_eighth", evidence(synthetic, node)).rows("batch", "estimate", "detail")
     detail = "256 does not fit; from 64 on within a tenth of the highest rate"
     assert found == ([(128, pytest.approx(400 / 150), detail)] if there else [])
 
@@ -466,9 +466,9 @@ def test_the_recurrence_is_compared_with_the_step_of_like_arithmetic(synthetic: 
     case(name, dict.fromkeys(by, 0.1), by=("baseline", "precision"), model="lstm-128", batch=16, rel=0.01,
          detail="over gpt-1m, batch 16, torch over torch").check(found)  # fmt: skip
     place = {"baseline": "node", "precision": "equal"}
-    sides = cells("training.speedup", found, **place, model=["lstm-128", "gpt-1m"], batch=16).numbers("se")
+    sides = cases("training.speedup", found, **place, model=["lstm-128", "gpt-1m"], batch=16).numbers("se")
     assert only(name, found, **place)["se"] == pytest.approx((sides**2).sum() ** 0.5, rel=1e-6)
 
 
 def test_steps_of_unlike_arithmetic_are_not_compared(synthetic: Factory) -> None:
-    assert not len(cells("sequential.recurrent_over_transformer", recurrent(synthetic, 1e7)))
+    assert not len(cases("sequential.recurrent_over_transformer", recurrent(synthetic, 1e7)))

@@ -15,7 +15,7 @@ from tests.report.priced import evidence
 from tests.report.test_stats import Effects, heavy, normal
 
 from .builders import AGREE, CURVES, DIFFER, curve, runs
-from .cases import Made, cells, only
+from .cases import Made, cases, only
 
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 
@@ -62,7 +62,7 @@ def test_a_rate_is_tuned_among_at_least_three(
     node = synthetic()
     for rate, (test, validation) in tried.items():
         runs(node, batch, rate, [test - 0.001, test, test + 0.001], validation)
-    found = cells("convergence.accuracy", evidence(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
+    found = cases("convergence.accuracy", evidence(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
     assert found == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
 
 
@@ -70,7 +70,7 @@ def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_see
     values = [0.90, 0.91, 0.95, 0.92]
     nodes = [runs(synthetic(f"rounds-{rounds}"), 32, 1.0, values, rounds=rounds) for rounds in (1, 3)]
     half = student.ppf((1 + statistics.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
-    means = cells("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
+    means = cases("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
     expected = (pytest.approx(0.92), pytest.approx(0.92 - half), pytest.approx(0.92 + half), 4, 1)
     assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
 
@@ -81,8 +81,8 @@ def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tup
     for batch in batches:
         runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
     found = evidence(synthetic, node)
-    assert not any(len(cells(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
-    assert (len(cells("convergence.spread", found)) > 0) == (seeds > 2)
+    assert not any(len(cases(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
+    assert (len(cases("convergence.spread", found)) > 0) == (seeds > 2)
 
 
 def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
@@ -93,10 +93,10 @@ def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -
         runs(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
         runs(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
     found = evidence(synthetic, node)
-    at_equal = {held: cells(f"convergence.accuracy_per_doubling{name}", found, learning_rate="fixed").rows(
+    at_equal = {held: cases(f"convergence.accuracy_per_doubling{name}", found, learning_rate="fixed").rows(
                 held, "estimate") for held, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
     assert at_equal == {"updates": [(960, pytest.approx(0.01))], "epochs": [(4, pytest.approx(-0.01))]}
-    assert len(cells("convergence.spread_per_doubling_of_equal_updates", found)) == 1
+    assert len(cases("convergence.spread_per_doubling_of_equal_updates", found)) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synt
     quiet, noisy = synthetic("node-a"), synthetic("node-a.0a1b2c", seed=1)
     for batch in (32, 64, 128):
         runs(quiet, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 1.01, 0.99, 1.0])
-    found = [cells("convergence.time_to_target_s", evidence(synthetic, quiet)).rows("low", "high")]
+    found = [cases("convergence.time_to_target_s", evidence(synthetic, quiet)).rows("low", "high")]
     for batch in (32, 64, 128):
         runs(noisy, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 9.0, 3.0, batch / 8])
-    both = cells("convergence.time_to_target_s", evidence(synthetic, quiet, noisy))
+    both = cases("convergence.time_to_target_s", evidence(synthetic, quiet, noisy))
     assert found == [both.only(node="node-a").rows("low", "high")] and len(both) > len(found[0]) > 0
 
 

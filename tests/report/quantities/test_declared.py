@@ -13,7 +13,7 @@ from tests.report.conftest import Factory
 from tests.report.priced import evidence
 from tests.report.test_claims import entry
 
-from .cases import cells, only
+from .cases import cases, only
 
 
 @pytest.mark.parametrize("name", list(quantities()))
@@ -66,8 +66,8 @@ def test_derived_quantities_follow_their_formulas(synthetic: Factory) -> None:
 def test_a_figure_that_was_not_verified_is_no_evidence(synthetic: Factory) -> None:
     found = figures(synthetic, {**LLAMA, "llama31-405b.gpus": {"value": 2.0, "status": "not verified"}})
     with pytest.raises(MissingSourceError, match="not verified"):
-        cells("llama405b.days_from_gpu_hours", found)
-    assert "llama31-405b.gpus" not in set(cells("reference.value", found)["entry"])
+        cases("llama405b.days_from_gpu_hours", found)
+    assert "llama31-405b.gpus" not in set(cases("reference.value", found)["entry"])
 
 
 def test_published_figures_keep_their_range(synthetic: Factory) -> None:

@@ -24,7 +24,7 @@ from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
 from tests.report.priced import GIGA, REFERENCE, evidence, figure, priced, trained
 
 from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, peak, ranks, run, slowing, tails
-from .cases import Made, case, cells, holding, only
+from .cases import Made, case, cases, holding, only
 
 _STEP = {"model": "mlp", "batch": 32}
 
@@ -241,8 +241,8 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
     for name in TRANSFORMERS[:4]:
         job(node, name, 2.0, 250 * GIGA)
     found = evidence(synthetic, node)
-    assert not len(cells("time_to_train.held_out", found))
-    assert cells("ladder.hours_to_train", found)["low"].isna().all()
+    assert not len(cases("time_to_train.held_out", found))
+    assert cases("ladder.hours_to_train", found)["low"].isna().all()
 
 
 def test_servers_of_a_cluster_finish_thousands_of_multiply_adds_a_cycle(made: Made) -> None:
@@ -257,7 +257,7 @@ def test_servers_of_a_cluster_finish_thousands_of_multiply_adds_a_cycle(made: Ma
 
 
 def test_processors_are_counted_as_they_are_listed(made: Made) -> None:
-    found = cells("processors.cores", made(published))
+    found = cases("processors.cores", made(published))
     assert len(found) == 525 and found.numbers("estimate").median() == figure("server-processors-2023.cores")
     assert (found["low"] == found["high"]).all()
 
@@ -379,7 +379,7 @@ def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -
         names = (f"{card}.{one}" for one in ("bf16_flops", "memory_bytes_per_s", "memory_bytes"))
         known = zip((f"{card.removesuffix('-12gb')}.usd", *names), numbers, strict=True)
         changed |= {name: {"status": "verified", "value": number} for name, number in known}
-    found = cells("price.rank_per_dollar", evidence(synthetic, synthetic("node-a").clock(), changed=changed))
+    found = cases("price.rank_per_dollar", evidence(synthetic, synthetic("node-a").clock(), changed=changed))
     ranks = {(card, limit): rank for card, limit, rank in found.rows("version", "limit", "estimate")}
     assert [ranks["rtx-3060-12gb", one] for one in ("arithmetic", "bandwidth", "capacity")] == [3, 1, 1]
     assert ranks["rtx-4060-ti-8gb", "capacity"] == 3
@@ -390,7 +390,7 @@ def test_hours_until_buying_costs_the_same_as_hiring(synthetic: Factory) -> None
     power = figure("a100-sxm-40gb.power_w") / 1000 * 2 * figure("electricity-virginia-commercial.usd_per_kwh")
     hours = 199000 / 8 / (figure("aws-p4d.24xlarge.usd_per_hour") / 8 - power)
     found = evidence(synthetic, synthetic().clock(), changed=bought)
-    assert cells("price.break_even_hours", found).rows("accelerator", "estimate") == [
+    assert cases("price.break_even_hours", found).rows("accelerator", "estimate") == [
         ("DGX A100", pytest.approx(hours))
     ]
 
@@ -416,7 +416,7 @@ def test_a_figure_that_is_missing_or_not_verified_is_asked_for(
     if gpu:
         trained(node, 9000, **ONE_GPU)
     with pytest.raises(MissingSourceError, match=said):
-        cells(name, evidence(synthetic, node, changed=changed))
+        cases(name, evidence(synthetic, node, changed=changed))
 
 
 LARGEST, DAY = 405_000_000_000, 86400
@@ -468,7 +468,7 @@ def large(synthetic: Factory) -> SyntheticNode:
 
 def test_a_machine_of_many_cores_is_a_server_and_two_cores_are_none(made: Made) -> None:
     for build, known in ((large, "measured"), (cluster, "scaled")):
-        found = cells("ladder.servers_for_90_days", made(build), parameters=LARGEST)
+        found = cases("ladder.servers_for_90_days", made(build), parameters=LARGEST)
         assert set(found["evidence"]) == {known, "documented", "rated"}
 
 

@@ -14,7 +14,7 @@ from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced import evidence, priced
 
 from .builders import ON_HOST, ONE_GPU, copy, counted, link, loops, on_cpu, passes, peak, tails, to_gpu, turn, under
-from .cases import case, cells, holding, only
+from .cases import case, cases, holding, only
 
 MIB, NAN = 2**20, float("nan")
 SEVENTH = "AMD Ryzen 9 7950X 16-Core Processor"
@@ -78,7 +78,7 @@ def test_where_half_of_the_best_rate_is_passed(
     node = synthetic("node-a", gpus=1)
     for size, rate in rates.items():
         copy(node, size / rate, size, spread=spread)
-    found = cells("transfer.half_rate_size", evidence(synthetic, node)).rows("low", "high")
+    found = cases("transfer.half_rate_size", evidence(synthetic, node)).rows("low", "high")
     assert found == [pytest.approx(one, nan_ok=True) for one in ends]
 
 
@@ -93,7 +93,7 @@ def test_measured_peaks_correct_the_model_of_memory(synthetic: Factory, measured
     # Peaks over what is said of them; small ones do not count.
     for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
         peak(node, model, batch, over * (16 * PARAMETERS[model] + KEPT * batch), spread=1e-4)
-    found = cells("ladder.training_memory_bytes", evidence(synthetic, node))
+    found = cases("ladder.training_memory_bytes", evidence(synthetic, node))
     (own,) = found.only(model="gpt2").rows("low", "estimate", "high")
     said = 16 * PARAMETERS["gpt2"] + KEPT * 32
     assert own == pytest.approx([said * ratio for ratio in ((0.9, 1.1, 1.2) if measured else (0.5, 1, 2))], rel=1e-3)
@@ -222,7 +222,7 @@ def test_as_many_numbers_as_the_machine_has_predict_it(
     synthetic: Factory, about: dict[str, float], enough: int
 ) -> None:
     data = evidence(synthetic, predictable_kernels(synthetic, **about))
-    found = cells("roofline.prediction_error", data)
+    found = cases("roofline.prediction_error", data)
     errors = {(numbers, by): error for numbers, by, error in found.rows("numbers", "ceilings", "estimate")}
     for numbers in (2, 3, 4):
         least, most = (0, 0.01) if numbers >= enough else (2 * errors[enough, "fitted"] + 0.01, 1e9)
