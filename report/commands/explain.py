@@ -31,7 +31,7 @@ from report.model import AWAITING, OPINION, Verdict
 
 WIDTH = 100
 # Rows told of a case, and cases told of a part, where not all are asked for.
-ROWS, CELLS = 12, 40
+ROWS, CASES = 12, 40
 _HANG = 13
 
 
@@ -190,7 +190,7 @@ def _cases(
     part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]], labels: Mapping[str, str], sources: Sources
 ) -> list[str]:
     """Every case with its interval and outcome, and the summary's rows that it was made of."""
-    shown = list(cases) if sources.most is None else list(cases[:CELLS])
+    shown = list(cases) if sources.most is None else list(cases[:CASES])
     lines = [f"Cases ({count(len(cases), 'case')})"]
     numbers = [parse_ranges(case.get("behind") or "") for case in shown]
     told = [behind if sources.most is None else behind[: sources.most] for behind in numbers]

@@ -51,7 +51,7 @@ CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "decided_on": (_TEXT, False, "Whose measurements it needs: here, others; empty if it is not decided"),
     "version": (_COUNT, False, "Version of the rule"),
 }
-CELLS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
+CASES: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "claim": (_TEXT, False, "The claim"),
     "part": (_TEXT, False, "The claim's part; empty if it has one"),
     "quantity": (_TEXT, False, "What was compared"),
@@ -93,7 +93,7 @@ def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
     claims, cases = out.with_suffix(".parquet"), out.with_name("verdict_cases.parquet")
     _write(claims, CLAIMS, map(_claim, verdicts), about)
-    _write(cases, CELLS, (row for one in verdicts for row in _cases(one)), about)
+    _write(cases, CASES, (row for one in verdicts for row in _cases(one)), about)
     return claims, cases
 
 
@@ -118,7 +118,7 @@ def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     for case in one["cases"]:
         part = parts[case["part"]]
         yield {
-            **{name: case.get(name) for name in CELLS},
+            **{name: case.get(name) for name in CASES},
             "machines": number_of_machines(nodes_of_case(case)),
             "claim": one["id"],
             "quantity": part["quantity"],

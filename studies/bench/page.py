@@ -17,7 +17,7 @@ def text(data: dict[str, Any]) -> str:
 def table(columns: list[str], rows: list[list[str]], right: int) -> str:
     """A Markdown table whose last `right` columns are numbers, aligned to the right."""
     marks = ["---"] * (len(columns) - right) + ["---:"] * right
-    return "\n".join(f"| {' | '.join(cases)} |" for cases in [columns, marks, *rows])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [columns, marks, *rows])
 
 
 def _head(data: dict[str, Any]) -> str:

@@ -80,7 +80,9 @@ def _case(one: Again, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]
     """The case that is measured again. Raises StudyError if there is none, or if there are several."""
     mine = [case for case in cases if case["part"] == one.part and case["estimate"] is not None]
     if one.labels:
-        mine = [case for case in mine if all(str(case.get(name)) == value for name, value in one.labels.items())]
+        mine = [
+            case for case in mine if all(str(case["labels"].get(name)) == value for name, value in one.labels.items())
+        ]
     else:
         mine = [case for case in mine if case["estimate"] == part["estimate"]]
     if len(mine) != 1:

@@ -17,17 +17,17 @@ AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another li
 
 def case(part: str, dtype: str, estimate: float) -> dict[str, Any]:
     ends = {"low": 0.8 * estimate, "high": 1.2 * estimate}
-    return {"part": part, "node": "a", "label": dtype, "dtype": dtype, "estimate": estimate, **ends}
+    return {"part": part, "node": "a", "label": dtype, "labels": {"dtype": dtype}, "estimate": estimate, **ends}
 
 
-CELLS = [case("one core", "float32", 30.0), case("one core", "float64", 15.0), case("all cores", "float32", 30.0)]
+CASES = [case("one core", "float32", 30.0), case("one core", "float64", 15.0), case("all cores", "float32", 30.0)]
 
 
 @pytest.fixture
 def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The table that the command writes of one result, with what is given of it and of the cases changed."""
 
-    def run(cases: list[dict[str, Any]] = CELLS, **changed: Any) -> dict[str, Any]:
+    def run(cases: list[dict[str, Any]] = CASES, **changed: Any) -> dict[str, Any]:
         monkeypatch.setattr(command, "AGAIN", [dataclasses.replace(AGAIN, **changed)])
         part = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
         write_json(tmp_path / "verdicts.json", {"commit": "c", "verdicts": [
@@ -62,7 +62,7 @@ def test_the_case_that_is_meant_is_measured_again(
     ("changed", "said"),
     [
         ({"labels": {"dtype": "int8"}}, "0 cases are what is measured again"),
-        ({"cases": [*CELLS, CELLS[0]]}, "2 cases are what is measured again"),
+        ({"cases": [*CASES, CASES[0]]}, "2 cases are what is measured again"),
         ({"part": "none"}, "has no part 'none'"),
     ],
 )
