@@ -33,10 +33,18 @@ from report.estimates import RUNTIMES, Estimates, merged
 from report.formatting import case_name
 from report.model import Side
 from report.statistics import Floats
-from report.transforms import ComparedEstimates
 
 # Shares of machines are added up: what rounding may have changed of a sum.
 _ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class ComparedEstimates:
+    """Estimates to compare, their unit, and of each the side where that is settled without comparing."""
+
+    estimates: Estimates
+    unit: str
+    settled: list[Side | None]
 
 
 @dataclass(frozen=True)

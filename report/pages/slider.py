@@ -1,4 +1,4 @@
-"""What a claim's page looks up when a reader moves a threshold: the outcomes that `judging.thresholds` worked out."""
+"""What a claim's page looks up when a reader moves a threshold: the outcomes that `judging.robustness` worked out."""
 
 from __future__ import annotations
 

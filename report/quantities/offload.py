@@ -13,9 +13,9 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
+from report.judging.rules import crossings
 from report.quantities import quantity
 from report.quantities.comparing import complement, over, with_library
-from report.transforms import crossings
 
 PARTS = ("h2d", "compute", "d2h")
 HOST_PARTS = ("enqueue_h2d", "enqueue_compute", "enqueue_d2h", "launch", "synchronise")

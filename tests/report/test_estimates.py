@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
-from report import statistics, transforms
+from report import statistics
 from report.estimates import Estimates, device_kind, exact
+from report.judging import rules
 
 
 def rates(*rows: tuple[Any, ...], log: bool = True, **more: Any) -> Estimates:
@@ -72,7 +73,7 @@ def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression() -> None
     n, y = np.array([1.0, 2.0, 4.0, 8.0]), np.array([1.0, 2.9, 3.1, 9.5])
     known = {"se": 0.001, "df": 8.0, "n_rounds": 3, "n_samples": 15, "detail": ""}
     series = Estimates.of([{"n": a, "estimate": b, **known} for a, b in zip(n, y, strict=True)], log=True)
-    (found,) = transforms.slopes(series, {"along": "n"}).estimates.frame.to_dict("records")
+    (found,) = rules.slopes(series, {"along": "n"}).estimates.frame.to_dict("records")
     plain = linregress(np.log(n), np.log(y))
     assert (found["estimate"], found["se"]) == (pytest.approx(plain.slope), pytest.approx(plain.stderr))
     half = float(statistics.half_width(plain.stderr, 2.0))

@@ -13,8 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
 from playwright.sync_api import expect
-from report.judging.thresholds import MOST_PIECES
 
+from report.judging.robustness import MOST_PIECES
 from report.pages.slider import sliders
 from report.pages.words import verdict as named
 from tests.report.pages.conftest import Visit

@@ -9,11 +9,10 @@ import pytest
 
 from report.estimates import Estimates, concat
 from report.judging.instances import pooled
-from report.judging.rules import find_boundary
+from report.judging.rules import find_boundary, slopes
 from report.model import Side
 from report.quantities import quantities
 from report.quantities.comparing import best_ratios
-from report.transforms import slopes
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.deciding import log_cases
 from tests.report.priced import evidence
