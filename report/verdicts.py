@@ -5,7 +5,7 @@ Fields alone: `wording` makes sentences of them. Numbers without an end or value
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -241,6 +241,20 @@ def number_of(parts: Sequence[Part], verdict: str) -> Part | None:
 def schema() -> dict[str, Any]:
     """The JSON schema of `verdicts.json`."""
     return msgspec.json.schema(Document)
+
+
+def with_cases(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Verdicts with their cases as today, which files before format 3 call cells, their labels not apart."""
+    verdicts = document.get("verdicts")
+    if not isinstance(verdicts, list) or not all(isinstance(one, dict) for one in verdicts):
+        return document
+
+    def case(cell: Mapping[str, Any]) -> dict[str, Any]:
+        own = {name: value for name, value in cell.items() if name in Case.__struct_fields__}
+        return {**own, "labels": {name: value for name, value in cell.items() if name not in own}}
+
+    upgraded = [{"cases": [*map(case, one["cells"])], **one} if "cells" in one else one for one in verdicts]
+    return {**document, "verdicts": upgraded}
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:

@@ -234,6 +234,8 @@ def quantity_name(quantity: str) -> str:
         return "published figure"
     spelt = {
         "mac": "MAC",
+        "cell": "entry",
+        "cells": "entries",
         "flop": "FLOP",
         "mfu": "MFU",
         "gpu": "GPU",

@@ -109,13 +109,13 @@ PRODUCT = Formula(
     {
         "m": ("rows of the left matrix", "1"),
         "n": ("columns of the right one", "1"),
-        "k": ("products in the sum of each cell", "1"),
+        "k": ("products in the sum of each entry", "1"),
     },
 )
 
 
 @by_arithmetic("product1000.mac", "MAC", formulas=(PRODUCT,))
 def product1000_mac(_: Dataset) -> DerivedEstimates:
-    """m * n * k = 1000 * 1000 * 1000: each of a million cells is a sum of a thousand products."""
+    """m * n * k = 1000 * 1000 * 1000: each of a million entries is a sum of a thousand products."""
     inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
     return derive([Work({}, PRODUCT, inputs, "1000 x 1000 x 1000")])

@@ -26,20 +26,20 @@ def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float
 
 @quantity("numerics.spread_across_cells_ulp", "ulp", _LABELS)
 def spread_across_cells(data: Dataset) -> Estimates:
-    """Largest difference in any cell between two orders of the cells, in units in the last place.
+    """Largest difference in any entry between two orders of the entries, in units in the last place.
 
-    cell_order: a plain loop visits the cells in other orders, alone and with several
+    cell_order: a plain loop visits the entries in other orders, alone and with several
     threads; nothing else changes. permuted: a library's product with the rows of A and
-    the columns of B in other places. There a library may sum a cell in another order
+    the columns of B in other places. There a library may sum an entry in another order
     because it stands elsewhere, at the edge of a tile, say: a spread says so, and
-    nothing of the cells' own order. The unit is that of the result's root mean square.
+    nothing of the entries' own order. The unit is that of the result's root mean square.
     """
     return _of_methods(data, "spread_ulp", ACROSS)
 
 
 @quantity("numerics.spread_within_cell_ulp", "ulp", _LABELS)
 def spread_within_cell(data: Dataset) -> Estimates:
-    """Largest difference in any cell between two orders of its additions, in units in the last place.
+    """Largest difference in any entry between two orders of its additions, in units in the last place.
 
     summation and split_k add in other orders for certain; more threads or another
     library (threads, libraries) may keep the order. The unit is that of the result's

@@ -18,6 +18,7 @@ from contract.schema import check
 from report import wording
 from report.data.reference import stated
 from report.formatting import nodes_of_case
+from report.verdicts import with_cases
 
 Record = Mapping[str, Any]
 SCHEMA: dict[str, Any] = read_json(Path(__file__).parents[2] / "schemas" / "editions.schema.json")
@@ -31,6 +32,7 @@ def edition(document: Record, path: Path | str) -> dict[str, Any]:
 
     Raises StudyError if it lacks what editions are compared by.
     """
+    document = with_cases(document)
     _check(document, "verdicts", path)
     claims = [_claim(verdict) for verdict in document["verdicts"]]
     if len({claim["id"] for claim in claims}) != len(claims):
@@ -57,7 +59,7 @@ def _check(document: Any, kind: str, path: Path | str) -> None:
 
 def _claim(verdict: Record) -> dict[str, Any]:
     cells: dict[str, list[Record]] = {}
-    for cell in verdict.get("cases") or verdict.get("cells") or []:
+    for cell in verdict["cases"]:
         cells.setdefault(cell["part"], []).append(cell)
     return {
         **{name: verdict[name] for name in _CLAIM},

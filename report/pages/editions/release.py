@@ -27,7 +27,7 @@ from report.pages import paths
 from report.pages.downloads import RECORD as SITE
 from report.pages.downloads import rendered
 from report.pages.front import in_short
-from report.verdicts import read_verdicts
+from report.verdicts import read_verdicts, with_cases
 
 ROOT = Path(__file__).parents[3]
 EDITIONS = ROOT / "data" / "editions"
@@ -159,7 +159,7 @@ def said_now(folder: Path) -> dict[str, Any]:
     """The record of a kept edition, its answer in the words that these verdicts have today: kept words are not edited,
     and may be wrong. Raises StudyError as `read_record`."""
     record = read_record(folder)
-    return {**record, "answer": in_short(read_json(folder / paths.VERDICTS))["answer"]}
+    return {**record, "answer": in_short(with_cases(read_json(folder / paths.VERDICTS)))["answer"]}
 
 
 def in_words(record: Mapping[str, Any]) -> str:

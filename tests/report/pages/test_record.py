@@ -40,10 +40,10 @@ def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) ->
     assert [claim["id"] for claim in made["claims"]] == list(verdicts)
     for claim in made["claims"]:
         cases = verdicts[claim["id"]]["cases"]
-        assert sum(sum(part["cases"].values()) for part in claim["parts"]) == len(cases)
+        assert sum(sum(part["cells"].values()) for part in claim["parts"]) == len(cases)
         assert {name for part in claim["parts"] for name in part["nodes"]} == {c["node"] for c in cases if c["node"]}
     (part,) = next(claim for claim in made["claims"] if claim["id"] == "N03")["parts"]
-    assert part["nodes"] == ["node-a", "node-b"] and part["cases"] == {"supports": 2}
+    assert part["nodes"] == ["node-a", "node-b"] and part["cells"] == {"supports": 2}
     listed = {entry["id"]: entry for entry in second.document["references"]}
     assert made["figures"] and all(
         made["figures"][name]["status"] == listed[name]["status"] for name in made["figures"]
