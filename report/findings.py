@@ -36,7 +36,7 @@ FORMATS = ("percent", "number", "about", "exact")
 WIDE = 3.0
 # A share whose range covers this much of all says nothing.
 _NOTHING = 0.9
-# What machines that measured the same case have alike.
+# Fields that are alike on machines that measured the same case.
 _ALIKE = ("part", "device", "labels", "outcome")
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)

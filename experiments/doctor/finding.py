@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw, why it matters, and how to mend it: a command where there is one."""
+    """The observation of a check, its consequence, and its remedy: a command where there is one."""
 
     name: str
     level: Level

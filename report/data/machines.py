@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """Whether the machine of a node's record is of a kind, and the kind of device that is the point of it, if any."""
+    """A test of a node's record for a kind of machine, and the kind of device that is the point of it, if any."""
 
     is_one: Callable[[Record], bool]
     device: str = ""

@@ -80,7 +80,7 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 
 
 def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
-    """What a part that has nothing to compare waits for. estimates: all of its quantity."""
+    """The lack that leaves a part nothing to compare. estimates: all of its quantity."""
     kinds = kinds_needed(part, quantity)
     wanted = tuple(quantity.experiments)
     for kind in kinds:
@@ -111,7 +111,7 @@ def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
 
 
 def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
-    """Which label of the scope nothing was measured with."""
+    """The label of the scope that nothing was measured with."""
     left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, (experiment,))
     for name, value in _wanted(part.scope, estimates).items():
         narrowed = _narrow(left, name, value)
@@ -317,7 +317,7 @@ def of_others(part: Part, claim: Claim, cache: QuantityCache) -> list[Others]:
         )
         chosen = select(estimates, own.scope) * own.scale
         if declared.strength == DIRECT:
-            chosen = _told(chosen)
+            chosen = _with_told_formats(chosen)
         try:
             result = decide(own, chosen, quantity.unit) if len(chosen) else None
         except StudyError as fault:
@@ -335,7 +335,7 @@ def _rule(part: Part, labels: Sequence[str]) -> str:
     return part.compare if needs and part.options[needs] not in labels else part.rule
 
 
-def _told(estimates: Estimates) -> Estimates:
+def _with_told_formats(estimates: Estimates) -> Estimates:
     """Without those of which a number format is not told, or that are declared as indirect."""
     for label, unfit in (("precision", ""), ("strength", "indirect")):
         if label in estimates.labels:

@@ -260,7 +260,10 @@ def arithmetic(
     # What is without end was not worked out.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
-    found = [_worked(part, quantity, estimates, one, whole) for one in (row, *_others(estimates, result, row))]
+    found = [
+        _worked(part, quantity, estimates, one, whole)
+        for one in (row, *_rows_by_other_formulas(estimates, result, row))
+    ]
     beside = [
         {"name": name, "unit": unit, "formula": work.formula.text, **values}
         for name, unit, other in estimates.beside
@@ -269,7 +272,7 @@ def arithmetic(
     return {**record, **found[0], "also": found[1:], "beside": beside}
 
 
-def _others(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
+def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
     """The first compared estimate of each formula by which the one that stands for all was not worked out."""
     if len(result.estimates) > _MOST:
         return []

@@ -293,7 +293,7 @@ def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
     whole = retrial.population
 
-    def left(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
+    def outcome_without(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
         """The outcome of all but these rows, which are some, so many of them supporting and challenging."""
         if whole:
             return whole.at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
@@ -308,12 +308,12 @@ def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
 
     if whole and len(whole.names) > 1:
         for unit, name in enumerate(whole.names):
-            outcome = left(whole.units == unit, 0, 0, 0)
+            outcome = outcome_without(whole.units == unit, 0, 0, 0)
             if outcome != retrial.now:
                 yield from listed(whole.of, [{"what": name}], 1, outcome)
     for side in Side if n > 1 and not whole else ():
         at = np.flatnonzero(retrial.sides == side)
-        outcome = left(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
+        outcome = outcome_without(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
         if len(at) and outcome != retrial.now:
             found = [{"what": _name(estimates, int(row), data)} for row in at[:MOST_NAMED]]
             yield from listed("case", found, len(at), outcome)
@@ -325,7 +325,7 @@ def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     each = np.array([np.bincount(codes[of], minlength=len(kinds)) for of in here])
     hang: dict[tuple[Verdict, bool], list[list[str]]] = {}
     for code, (kind, counts) in enumerate(zip(kinds, each.T.tolist(), strict=True)):
-        outcome = left(codes == code, *counts)
+        outcome = outcome_without(codes == code, *counts)
         if n > counts[0] and outcome != retrial.now:
             hang.setdefault((outcome, counts[0] == 1), []).append(alike[kind])
     for (turned, alone), some in hang.items():
