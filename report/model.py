@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -139,11 +139,6 @@ class Threshold:
     def is_range(self) -> bool:
         return self.high is not None
 
-    @property
-    def is_exact(self) -> bool:
-        """A range whose ends are equal is one number."""
-        return self.low == self.high
-
     def distance(self, value: float) -> float:
         """How far a value is from the number, or the nearer end: in logarithms where both are positive."""
         if value > 0 and all(end > 0 for end in self.ends):
@@ -188,11 +183,6 @@ class Missing:
     single_rounds: int = 0
     source: str = ""
     why: str = ""
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """What is not empty."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", (), 0)}
 
 
 def _whose(document: Mapping[str, Any]) -> list[str]:

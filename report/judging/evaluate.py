@@ -128,7 +128,7 @@ def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
 
 @dataclass(frozen=True)
 class Others:
-    """What published measurements say of one part.
+    """Published measurements of one part, judged.
 
     part: with the quantity and scope of the published records, the rule and threshold its own. estimates: all of the
     quantity, before scope; chosen: those in scope and scale. result: what the rule says of those in scope; none if
@@ -205,7 +205,7 @@ class QuantityCache:
         return sorted(read - {*quantity.experiments, *quantity.reads})
 
     def from_samples(self, quantity: Quantity) -> bool:
-        """Whether a quantity asked for samples in place of the summary's medians."""
+        """True if a quantity asked for samples in place of the summary's medians."""
         return any(not metric for _, metric in self._used.get(quantity.name, Used()).rows)
 
     def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:

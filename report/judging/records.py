@@ -84,7 +84,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
 
 
 def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
-    """What others measured of a part: how strong, what came out, from least to most, and at other thresholds.
+    """Others' measurements of a part: their strength, outcome and range, and the outcome at other thresholds.
 
     decides: whether the part is decided on it; its cases are then the part's. records: keys of the published records
     that were compared. beside: how many times what others found is found here, each by its nearest to the threshold;
@@ -114,7 +114,7 @@ def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Ver
 
 
 def missing_record(missing: Missing | None) -> verdicts.Missing | None:
-    """What a part waits for."""
+    """The needs of a part that waits."""
     return convert(asdict(missing), verdicts.Missing) if missing else None
 
 
@@ -257,7 +257,7 @@ def arithmetic(
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
     row = estimates.find(worked_labels(result.estimates, result.representative))
-    # What is without end was not worked out.
+    # An estimate without end was not worked out.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
     found = [
