@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
+from experiments import counters, topology
 from tests.experiments.points import CPU
+
+Tree = Callable[[dict[str, str]], Path]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Tree]:
+    """Writes files of the kernel below a root of the test's own, and forgets in the end what was read there."""
+
+    def write(files: dict[str, str]) -> Path:
+        for name, content in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(f"{content}\n", encoding="utf-8")
+        return tmp_path
+
+    yield write
+    for cached in (counters.cgroups, topology.physical_cores, topology.cpuinfo, topology.online_cpus):
+        cached.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -1,20 +1,18 @@
 """A GPU of each maker, played: NVIDIA's, Apple's, and Intel's without float64, in the places of the real ones.
 
-    python -m tests.experiments.played_gpu [--json] [experiment ...]
+    python -m tests.experiments.played_gpu [experiment ...]
 
-measures the points of `played_points` on each, and points with planted faults on NVIDIA's, in one process; prints a
-table, or each outcome as a line of JSON. `played_torch` is the GPU; NVML and CuPy are the other tests' stand-ins, so
+measures the points of `played_points` on each, and points with planted faults on NVIDIA's, in one process, and prints
+each outcome as a line of JSON. `played_torch` is the GPU; NVML and CuPy are the other tests' stand-ins, so
 that kernels in CUDA C are compiled as C++ and run on this machine. `install` changes a process for good.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 from unittest.mock import patch
@@ -41,7 +39,7 @@ from experiments.work import Threads, Work
 from tests.experiments import played_torch
 from tests.experiments.cuda_standin import Cupy, find_compiler
 from tests.experiments.nvml_standin import Library
-from tests.experiments.played_points import NOT_PLAYED, OWN_MODELS, POINTS, is_dear
+from tests.experiments.played_points import OWN_MODELS, POINTS, is_dear
 from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 
@@ -160,10 +158,7 @@ Fault = Literal[
     "pageable memory",
     "a blocking copy",
     "item",
-    "nonzero",
     "a mask",
-    "a copy to the CPU",
-    "synchronise",
     "memory",
     "an illegal access",
 ]
@@ -180,10 +175,7 @@ def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Th
         "pageable memory": lambda: there.copy_(here, non_blocking=True),
         "a blocking copy": lambda: there.copy_(pinned),
         "item": lambda: there.sum().item(),
-        "nonzero": lambda: torch.nonzero(there),
         "a mask": lambda: there[there > 0],
-        "a copy to the CPU": lambda: there.cpu(),
-        "synchronise": device.synchronise,
         "memory": lambda: GPU.refuse_memory_in_a_capture(),
         "an illegal access": lambda: setattr(GPU, "lost", True),
     }
@@ -220,29 +212,13 @@ def is_right(answer: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    """Print the outcomes, or the table of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("experiments", nargs="*")
-    given = parser.parse_args()
+    """Print the outcomes of the experiments that are named, or of all."""
     os.environ.update({own.VARIABLE: json.dumps(OWN_MODELS), own.FILES: "{}"})
     install()
     torch.set_num_threads(1)
-    counts: Counter[tuple[str, str, str]] = Counter()
     with Playing():
-        for one in answers(given.experiments):
-            if given.json:
-                print(json.dumps(one, allow_nan=False), flush=True)
-            told = one["answer"]["status"] if is_right(one["answer"]) else "not right"
-            counts[one["experiment"], one["device"], told] += 1
-    if given.json:
-        return
-    print(f"{'experiment':16}" + "".join(f"{name:>32}" for name in KINDS))
-    for which in sorted({key[0] for key in counts} - {"planted"}):
-        cells = [", ".join(f"{counts[which, name, told]} {told}" for told in ("ok", "unsupported", "not right")
-                           if counts[which, name, told]) for name in KINDS]  # fmt: skip
-        print(f"{which:16}" + "".join(f"{cell:>32}" for cell in cells))
-    print("\nNot played:", *(f"  {what}: {why}" for what, why in NOT_PLAYED.items()), sep="\n")
+        for one in answers(sys.argv[1:]):
+            print(json.dumps(one, allow_nan=False), flush=True)
 
 
 if __name__ == "__main__":

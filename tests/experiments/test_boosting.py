@@ -93,12 +93,6 @@ def test_a_spoilt_model_fails_its_check(phase: str, fault: str, monkeypatch: Pat
     assert not right(work("boosting", backend="xgboost", phase=phase, rows=10_000))
 
 
-def test_a_model_of_too_few_trees_has_not_learnt(monkeypatch: Patch) -> None:
-    make = boosting._lightgbm
-    monkeypatch.setattr(boosting, "_lightgbm", lambda device, trees, threads: make(device, trees // 20, threads))
-    assert not right(work("boosting", rows=10_000))
-
-
 def test_scikit_learn_works_with_the_threads_of_its_process_alone(monkeypatch: Patch) -> None:
     assert get("boosting").environment(params("boosting", threads=3))["OMP_NUM_THREADS"] == "3"
     assert get("boosting").environment({**params("boosting"), "threads": 0}) == {}
@@ -137,21 +131,6 @@ def test_a_build_without_gpus_says_what_to_install(backend: str, maker: str, why
     monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": False})
     with pytest.raises(Unsupported, match=why):
         on(gpu(maker), backend)
-
-
-def test_a_build_with_cuda_is_told_which_gpu(monkeypatch: Patch) -> None:
-    asked: list[Any] = []
-
-    class Model(xgboost.XGBClassifier):  # type: ignore[misc]
-        def fit(self, *given: Any) -> Any:
-            asked.append(self.device)
-            self.device = "cpu"
-            return super().fit(*given)
-
-    monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": True})
-    monkeypatch.setattr(xgboost, "XGBClassifier", Model)
-    assert right(on(gpu(), "xgboost"))
-    assert asked == ["cuda:1"]
 
 
 class LightGbm(ModuleType):
@@ -208,13 +187,6 @@ def test_no_thread_limit_stays_behind() -> None:
     after = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
     assert [(path, after[path]) for path, _ in before] == before
     assert os.environ["OMP_NUM_THREADS"] == "1"
-
-
-@pytest.mark.parametrize(("changed", "why"), [({"rows": 999}, "1,000 rows"), ({"trees": 0}, "a tree"),
-                                              ({"phase": "predict", "rows": 0}, "a row")])  # fmt: skip
-def test_a_table_that_is_none_says_why(changed: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unsupported, match=why):
-        work("boosting", **changed)
 
 
 def test_what_is_measured_stands_on_its_page(tmp_path: Path) -> None:

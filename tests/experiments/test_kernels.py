@@ -19,19 +19,12 @@ from hypothesis import strategies as st
 from experiments import backends
 from experiments.backends import cblas, openblas
 from experiments.backends.loops import compiled, dots
-from experiments.kernels import chain, compile, dot, fma, parallel, paths, stream
+from experiments.kernels import chain, compile, dot, fma, stream
 from experiments.kernels.sequential import BITS, cpu, tasks
 from experiments.work import Dtype, Unsupported
 from tests.experiments.points import error, observed, right, work
 
 FLOATS = [Dtype.FLOAT32, Dtype.FLOAT64]
-
-
-@given(st.integers(min_value=1, max_value=200))
-@settings(max_examples=20)
-def test_the_chain_returns_what_python_computes(rounds: int) -> None:
-    kernel, length = chain.chain()
-    assert kernel(rounds) == chain.chain_value(rounds, length)
 
 
 def test_the_chain_is_not_folded() -> None:
@@ -103,20 +96,6 @@ def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, 
     np.testing.assert_allclose(c[:touched], exact[:touched], rtol=4 * dtype.unit_roundoff, atol=1e-6)
     np.testing.assert_array_equal(c[touched:], before[touched:])
     assert 5000 - touched < 4 * (64 // dtype.itemsize) * threads
-
-
-@pytest.mark.parametrize(("make", "kind"), [(paths.masked_ir, "masked"), (paths.branching_ir, "branching")])
-def test_a_cpu_takes_the_same_paths_as_the_reference(make: Callable[[], str], kind: Any) -> None:
-    random = np.random.default_rng(1)
-    table = torch.from_numpy(parallel.deal(random))
-    # More groups than the table has rows, so that it begins anew.
-    starts = torch.randint(-(1 << 31), 1 << 31, (parallel.GROUP * (parallel.ROWS + 3),)).int()
-    run, ends = paths.cpu_paths(kind), torch.empty_like(starts)
-    for count in (1, 2, 16, 32):
-        run(table, starts, ends, 5, count)
-        assert torch.equal(ends, parallel.after_turns(table, starts, 5, count).int())
-    # One constant for each arm: none stands for another.
-    assert all(f"i32 {one}" in make() or f", {one}\n" in make() for one in parallel.MULTIPLIERS)
 
 
 # Kernel, data and a footprint that is small but has something to it.
@@ -227,11 +206,6 @@ def count(pattern: str, loop: list[str]) -> int:
     return sum(bool(re.match(pattern, line)) for line in loop)
 
 
-def register(name: str) -> str:
-    """One name for a register whatever part of it is meant: ecx and rcx, r8d and r8."""
-    return re.sub(r"^[er](?=[a-z])|(?<=\d)d$", "", name)
-
-
 @x86
 @pytest.mark.parametrize(("kernel", "decisions"), [("chain", 0), ("chase", 0), ("branches", 2), ("states", 7)])
 def test_no_loop_does_several_steps_at_once_or_chooses_without_a_branch(kernel: str, decisions: int) -> None:
@@ -240,17 +214,6 @@ def test_no_loop_does_several_steps_at_once_or_chooses_without_a_branch(kernel: 
     for loop in found:
         assert count(r"cmov|set[a-z]+\b|sbb|prefetch|.*%[xyz]mm", loop) == 0, loop
     assert max(count(r"j(?!mp)", loop) for loop in found) >= decisions
-
-
-@x86
-def test_every_load_of_the_chase_waits_for_the_last() -> None:
-    for loop in loops("chase"):
-        loads = [re.match(r"movl\s+\(%\w+,%(\w+),4\), %(\w+)", line) for line in loop]
-        chained = [(register(load[1]), register(load[2])) for load in loads if load]
-        assert chained
-        assert count(r".*\(%", loop) == len(chained), "a load that is not part of the chain"
-        for (index, _), (_, before) in zip(chained, chained[-1:] + chained[:-1], strict=True):
-            assert index == before
 
 
 ON_ONE_THREAD = [(backend, dtype) for backend in backends.BACKENDS for dtype in (Dtype.FLOAT32, Dtype.FLOAT64)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from experiments.language import bench, check, files, reference, runtimes, weigh
 from experiments.language.shapes import SHAPES, Shape
 from experiments.suite import language_models
 from experiments.work import HarnessError, Unsupported
-from tests.experiments.points import CPU, GPU, answer, error, metrics, observed, params, right, run, work
+from tests.experiments.points import CPU, GPU, answer, error, metrics, observed, right, run, work
 
 TINY = SHAPES["llama-tiny"]
 SMALLEST = replace(TINY, layers=2)
@@ -53,22 +52,14 @@ def written(folder: Path, kind: Any, shape: Shape = SMALLEST) -> Path:
     return folder / "made.gguf"
 
 
-@pytest.mark.parametrize(
-    ("model", "parameters"),
-    [("0.5b", 494_032_768), ("1b", 1_235_814_400), ("3b", 3_212_749_824), ("8b", 8_030_261_248)],
-)
-def test_shapes_have_the_published_numbers_of_parameters(model: str, parameters: int) -> None:
-    assert SHAPES[f"llama-{model}"].parameters == parameters
+def test_shapes_have_the_published_numbers_of_parameters() -> None:
+    published = {"0.5b": 494_032_768, "1b": 1_235_814_400, "3b": 3_212_749_824, "8b": 8_030_261_248}
+    assert {model: SHAPES[f"llama-{model}"].parameters for model in published} == published
 
 
 @pytest.mark.parametrize(
     ("model", "kind", "published"),
-    [
-        ("1b", "Q4_K_M", 807_694_464),
-        ("3b", "Q4_K_M", 2_019_377_696),
-        ("8b", "Q4_K_M", 4_920_739_232),
-        ("8b", "Q8_0", 8_540_775_840),
-    ],
+    [("1b", "Q4_K_M", 807_694_464), ("8b", "Q4_K_M", 4_920_739_232), ("8b", "Q8_0", 8_540_775_840)],
 )
 def test_files_have_the_size_of_published_ones_without_their_vocabulary(model: str, kind: Any, published: int) -> None:
     """Sizes of the files of these names on huggingface.co/bartowski; Llama 3's vocabulary takes 7.8 MB of each."""
@@ -207,11 +198,9 @@ def test_a_kept_file_is_found_again(scratch: Path, monkeypatch: pytest.MonkeyPat
     "damage",
     [
         pytest.param(lambda whole: b"", id="empty"),
-        pytest.param(lambda whole: whole[:3], id="cut in the magic"),
         pytest.param(lambda whole: whole[:40], id="cut in the header"),
         pytest.param(lambda whole: whole[: len(whole) // 2], id="cut in the weights"),
         pytest.param(lambda whole: whole[:-100], id="cut at the end"),
-        pytest.param(lambda whole: b"PK\3\4" + whole[4:], id="another magic"),
         pytest.param(lambda whole: whole[:4] + b"\xff" * 4 + whole[8:], id="another version"),
         pytest.param(lambda whole: whole[:8] + b"\xff" * 16 + whole[24:], id="numbers of tensors and keys"),
         pytest.param(lambda whole: whole[:24] + b"\xff" * 8 + whole[32:], id="a length of a key"),
@@ -248,18 +237,6 @@ def test_a_runtime_reads_and_writes_and_is_right(backend: str, kind: str) -> Non
         made = work("language-models", backend=backend, format=kind, phase=phase)
         run(made)
         assert 0 < error(made) <= check.TOLERANCE
-
-
-def test_a_captured_token_is_right() -> None:
-    made = work("language-models", GPU, backend="transformers-graph", phase="decode")
-    run(made)
-    run(made)
-    assert right(made)
-
-
-def test_openvino_rounds_the_offsets_of_four_bits_and_is_found_wrong() -> None:
-    pytest.importorskip("openvino_genai")
-    assert not right(work("language-models", backend="openvino-genai", format="Q4_K_M"))
 
 
 @pytest.mark.parametrize(
@@ -327,24 +304,6 @@ def test_what_cannot_be_is_told(
         observed(made)
 
 
-@pytest.mark.parametrize(
-    ("backend", "module", "install"),
-    [
-        ("llama-cpp-python", "llama_cpp", "llama-cpp-python"),
-        ("xllamacpp", "xllamacpp", "xllamacpp"),
-        ("openvino-genai", "openvino_genai", "openvino-genai"),
-        ("transformers", "transformers", "transformers"),
-    ],
-)
-def test_a_runtime_that_is_missing_is_told_with_its_remedy(
-    backend: str, module: str, install: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    said = answer("language-models", backend=backend)
-    assert said["status"] == "unsupported", said["reason"]
-    assert f"pip install {install}" in said["reason"]
-
-
 def a_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, says: str, code: int = 0) -> Path:
     """A stand-in of llama-bench on PATH, which notes its arguments."""
     program = folder / "llama-bench"
@@ -388,9 +347,3 @@ def test_a_build_for_cpus_measures_no_gpu(tmp_path: Path, monkeypatch: pytest.Mo
     assert "-ngl 999" in asked.read_text()
     a_bench(tmp_path, monkeypatch, json.dumps([{**TIMES, "backends": "CUDA,BLAS"}]))
     assert bench.seconds(tmp_path, GPU, 0, 8, 0) == pytest.approx([0.08, 0.088])
-
-
-def test_memory_covers_the_weights() -> None:
-    here = language_models.memory(**params("language-models"))
-    assert here >= files.file_bytes(TINY, "BF16")
-    assert language_models.memory(**params("language-models", model="llama-8b")) > 100 * here

@@ -17,7 +17,7 @@ from experiments.kernels import products
 from experiments.models import layers
 from experiments.suite import libraries
 from experiments.work import Dtype, Unsupported, Work
-from tests.experiments import cuda_standin, points
+from tests.experiments import points
 from tests.experiments.points import CPU, GPU, observed, right
 from tests.experiments.processor import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
@@ -134,13 +134,6 @@ def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> N
     # Nobody asks for the gradient of an LSTM's first state, which the formula counts with the others.
     unasked = 2 * 2 * 4 * kind.hidden**2 if isinstance(kind, layers.Lstm) else 0
     assert counter.get_total_flops() + unasked == both.flop == libraries.flop(**{**params, "passes": "both"})
-
-
-@pytest.mark.parametrize("variant", ["naive", "tiled"])
-def test_this_projects_products_are_right(monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
-    cuda_standin.install(monkeypatch)
-    monkeypatch.setitem(layers.PRODUCTS, PRODUCT["shape"], layers.Product(20, 18))
-    assert right(work(**PRODUCT, variant=variant))
 
 
 @pytest.mark.parametrize("fault", [0.0, float("nan")])

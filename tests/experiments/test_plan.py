@@ -87,18 +87,6 @@ def test_what_is_worth_least_goes_first(blocks: list[Any], seconds: float, kept:
     assert (sizes(trimmed), trimmed.rounds) == (kept, rounds)
 
 
-def test_what_needs_a_process_of_its_own_comes_back_only_if_there_is_time_to_start_it() -> None:
-    (alone,) = block(3, 66)["cases"]
-    made = planned(
-        block(1, 64), block(3, 65, point_s=50), {"value": 3, "cases": [{**alone, "backend": "openblas-haswell"}]}
-    )
-    (job,) = made.jobs
-    (other,) = (point for point in job.points if dict(point.params)["m"] == 66)
-    seconds = planned(block(1, 64)).seconds + made.rounds * (other.predicted_s + job.start_s / 2)
-    trimmed = within(made, seconds / 60)
-    assert (sizes(trimmed), trimmed.rounds) == ([64], 5)
-
-
 def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take() -> None:
     made = planned(block(1, 64, 65), block(3, 66))
     with pytest.raises(StudyError, match=r"0.5 min: what the comparisons need takes about \S+ min in 3 rounds") as told:
@@ -239,24 +227,6 @@ def test_stages_are_measured_one_after_the_other_in_all_their_rounds(tmp_path: P
     write_json(tmp_path / "plan.json", made.plain)
     assert read_plan(tmp_path / "plan.json").order == made.order
     assert made.seconds == pytest.approx(sum(job.seconds(number) for number, job in made.order) + 6 * JOB_S)
-
-
-def test_ten_minutes_of_a_rented_gpu_leave_both_sides_of_its_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "usable_cores", lambda: 16)
-    made = full_plan(read_preset("rented"), "rented", [CPU, {**H200, **plan.H100}], cores=16)
-    left_s, done = 600.0, set()
-    for number, job in made.order:
-        left_s -= job.seconds(number) + JOB_S
-        if left_s > 0:
-            done.add(job.name)
-    first = [job for job in made.jobs if job.stage == 1]
-    both = {job.experiment for job in first if job.kind == "gpu"} & {
-        job.experiment for job in first if job.kind == "cpu"
-    }
-    assert both >= {"gemm", "bandwidth", "training", "inference", "offload", "sequential", "tabular"}
-    assert {f"{name}.{side}" for name in both for side in ("cpu", "cuda-0")} <= done
-    assert made.order[-1][1].experiment == "sustained"
-    assert {job.experiment for _, job in made.order if job.stage == made.order[-1][1].stage} == {"sustained"}
 
 
 LARGE = {**H200, "l2_bytes": 300}

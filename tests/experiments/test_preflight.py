@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
 from contract.errors import StudyError
 from contract.files import read_yaml, write_json
 from experiments import preflight
 from experiments.cli import main
+from experiments.devices.cpu import CpuDevice
 from experiments.jobs import Job, Plan, Point
-from experiments.preflight import Preflight, ranges
+from experiments.preflight import Preflight, profiler, ranges
 from experiments.preflight.kinds import Kind, breadth_first, kinds
+from experiments.preflight.profiler import Seen
 from experiments.registry import get
 from experiments.workers import Workers
 from tests.experiments import broken_worker
@@ -178,14 +180,6 @@ def test_every_gpu_has_peaks_and_a_source_and_cards_of_one_name_differ_in_memory
     assert ranges.peaks(f"{H100} MIG 1g.10gb") is None
 
 
-@given(some.floats(1e-12, 1e18), some.sampled_from(["s", "FLOP/s", "B/s", "J", "1"]))
-def test_numbers_keep_three_digits_in_any_unit(value: float, unit: str) -> None:
-    said = ranges.in_units(value, unit).split(" ")
-    sizes = {"": 1.0, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
-    prefix = said[1].removesuffix(unit) if unit != "1" else ""
-    assert float(said[0]) * sizes[prefix] == pytest.approx(value, rel=0.006)
-
-
 def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) -> tuple[Preflight, list[str]]:
     cases = ({"how": how, "index": 0, "backend": "llvm"} for how in hows)
     said: list[str] = []
@@ -202,10 +196,7 @@ def test_points_that_die_fail_or_hang_cost_themselves_alone(tmp_path: Path) -> N
     tried, said = broken(tmp_path, "killed", "raises", "hangs", "unsupported", "right")
     assert not tried.run()
     verdicts = {line.what.split()[2]: line.verdict for line in tried.lines}
-    assert verdicts == {
-        "killed": "look",
-        "raises": "look",
-        "hangs": "look",
+    assert verdicts == dict.fromkeys(("killed", "raises", "hangs"), "look") | {
         "unsupported": "unsupported",
         "right": "ok",
     }
@@ -228,12 +219,6 @@ def test_a_profile_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> Non
         tried._answer = lambda *_, profiled=profiled: ({"status": "ok", "profiled": profiled}, 0.1)  # type: ignore[method-assign]
         line = tried._profiled(point, Workers(BROKEN, tmp_path / "log", lambda: None))
         assert (line.verdict, line.seen[:30]) == ("look", "no answer that could be read (")
-
-
-def test_all_in_order_is_said_so(tmp_path: Path) -> None:
-    tried, said = broken(tmp_path, "right")
-    assert tried.run()
-    assert said[-1] == "1 kind of points tried, 0 left out; nothing to look at"
 
 
 def test_it_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
@@ -319,3 +304,75 @@ print(len(preflight.make_preflight({str(tmp_path / "mine.yaml")!r}, None, "cpu",
 """
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout == "1\n"
+
+
+LEVEL = {"before_s": [1.0, 1.1, 1.0], "after_s": [1.05] * 5, "records": [480] * 5}
+
+
+@pytest.mark.parametrize(
+    ("changed", "in_order", "words"),
+    [
+        ({}, True, "480 records a session, all sessions whole"),
+        ({"after_s": [1.3] * 5}, False, "18% slower"),
+        ({"after_s": [0.9] * 4 + [9.0]}, True, "all sessions whole"),
+        ({"records": [480, 479, 478, 480, 480]}, False, "2 of 5 sessions lost some"),
+        ({"records": [480, 476, 476, 476, 476]}, False, "4 of 5 sessions lost some"),
+        ({"records": [479] * 5}, False, "5 of 5 sessions lost some"),
+        ({"records": [0] * 5}, False, "no session recorded a kernel"),
+    ],
+)
+def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any], in_order: bool, words: str) -> None:
+    seen = Seen(**{**LEVEL, **changed})
+    assert seen.in_order == in_order
+    assert words in seen.words
+
+
+def test_the_profilers_check_counts_whole_steps_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SESSIONS", 2), ("TIMED_S", 0.01), ("PAUSE_S", 0.0), ("REPEATS", 1)):
+        monkeypatch.setattr(profiler, name, value)
+    seen = profiler.observe(CpuDevice())
+    assert seen.lost == 0
+    assert seen.records[0] > 20 * profiler.STEPS
+    assert min(*seen.before_s, *seen.after_s) > 0
+
+
+def stand_in(says: str, code: int = 0) -> list[str]:
+    """The command of a check that says this whatever it is asked."""
+    script = f"import sys; print({says!r}); print('error: trouble', file=sys.stderr); exit({code})"
+    return [sys.executable, "-c", script]
+
+
+def test_the_check_runs_with_the_variables_of_a_measuring_process() -> None:
+    told = [sys.executable, "-c", "import os, json; print(json.dumps({'before_s': [1], 'after_s': [1],"
+            "'records': [4 if 'TEARDOWN_CUPTI' in os.environ else 0]}))"]  # fmt: skip
+    for device, records in (("cuda:0", [4]), ("xpu:0", [0])):
+        seen, _ = profiler.check(device, 60, told)
+        assert seen and seen.records == records
+
+
+@pytest.mark.parametrize("command", [stand_in("no answer"), stand_in('{"before_s": []}'), stand_in("", 1)])
+def test_a_check_without_an_answer_says_why(command: Sequence[str]) -> None:
+    seen, words = profiler.check("mps", 60, command)
+    assert seen is None
+    assert words == "not checked: trouble"
+
+
+def test_a_device_without_a_profiler_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    says = f"import sys; sys.exit({profiler.UNSUPPORTED + 'torch has no profiler for mps'!r})"
+    tried = Preflight(Plan((), 1), {"mps": ("Apple M9", None)}, 5, Path(os.devnull), ["mps"], say=lambda _: None,
+                      profiling=[sys.executable, "-c", says])  # fmt: skip
+    assert tried.run()
+    assert [(line.verdict, line.seen) for line in tried.lines] == [("unsupported", "torch has no profiler for mps")]
+
+
+def test_a_check_that_there_is_no_time_for_is_left_out() -> None:
+    tried = Preflight(Plan((), 1), {"cuda:0": (H100, None)}, 0.3, Path(os.devnull), ["cuda:0"], say=lambda _: None)
+    assert tried.run()
+    assert [line.verdict for line in tried.lines] == ["left out"]
+
+
+def test_a_check_that_hangs_is_ended() -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    seen, words = profiler.check("cpu", 0.5, command)
+    assert seen is None
+    assert "no answer" in words

@@ -160,33 +160,9 @@ def test_a_wrong_product_of_any_content_fails_its_check(monkeypatch: pytest.Monk
         assert observed(made) == {"flushed_share": 1.0}
 
 
-def test_errors_beside_zero_and_of_numbers_whose_squares_vanish() -> None:
-    zeros = torch.zeros(3, 3, dtype=torch.float64)
-    assert (content.error(zeros, zeros), content.error(zeros + 1e-30, zeros)) == (0.0, math.inf)
-    exact = torch.full((2, 2), 1e-300, dtype=torch.float64)
-    assert content.error(exact * 1.5, exact) == pytest.approx(0.5)
-
-
 def whole(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Operands of small whole numbers, whose product is exact in any order and format."""
     return torch.randint(-2, 3, (m, k)).to(dtype), torch.randint(-2, 3, (k, n)).to(dtype)
-
-
-@given(st.permutations(range(12)), st.integers(1, 3), st.sampled_from([torch.float32, torch.float64]))
-@settings(max_examples=20)
-def test_cells_come_out_the_same_in_any_order(order: list[int], threads: int, dtype: torch.dtype) -> None:
-    a, b = torch.randn(3, 50, dtype=dtype), torch.randn(50, 4, dtype=dtype)
-    in_rows = orders.visited(a, b, torch.arange(12), 1)
-    torch.testing.assert_close(in_rows, a @ b)
-    assert torch.equal(orders.visited(a, b, torch.tensor(order), threads), in_rows)
-    some = torch.tensor(order[:5])
-    assert torch.equal(orders.visited(a, b, some, threads).view(-1)[some], in_rows.view(-1)[some])
-
-
-def test_an_order_of_cells_holds_each_once() -> None:
-    for order in orders.cell_orders(7, 5).values():
-        assert sorted(order.tolist()) == list(range(35))
-    assert orders.cell_orders(3, 2)["columns"].tolist() == [0, 2, 4, 1, 3, 5]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -199,14 +175,6 @@ def test_every_order_of_additions_adds_every_term_once(k: int, dtype: torch.dtyp
     for result in found:
         assert result.dtype == dtype
         assert torch.equal(result.double(), exact)
-
-
-def test_terms_are_added_in_the_order_given_and_rounded_each_time() -> None:
-    a, b = torch.tensor([[1e8, 1.0, -1e8, 1.0]]), torch.ones(4, 1)
-    assert orders.summed(a, b, [0, 1, 2, 3]).item() == 1.0  # the first 1 is lost beside 1e8
-    assert orders.summed(a, b, [0, 2, 1, 3]).item() == 2.0
-    assert orders.pairwise(a, b).item() == 0.0  # each 1 is lost in its half
-    assert orders.blocked(a, b, block=3).item() == 1.0
 
 
 @given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)), min_size=1, max_size=30))
@@ -295,11 +263,9 @@ def test_results_that_change_from_call_to_call_are_counted_and_the_fingerprint_i
 def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
     real: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for architecture in ("compute_80", "compute_100"):
-        (body,) = ptx(orders.VISIT_CUDA, architecture, (f"-DREAL={real}",)).values()
-        # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
-        assert f"fma.rn.{kind}" in body
-        assert "atom" not in body and "red." not in body
+    (body,) = ptx(orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
+    # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
+    assert f"fma.rn.{kind}" in body and "atom" not in body and "red." not in body
     fake = install(monkeypatch)
     a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)
     c = torch.empty(9, 17, dtype=dtype)

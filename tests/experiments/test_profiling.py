@@ -13,10 +13,8 @@ from torch.autograd.profiler_util import FunctionEvent
 
 from experiments import worker
 from experiments.models import profiling, trace, traffic
-from experiments.models.trainer import Trainer
-from experiments.models.zoo import ZOO
 from experiments.suite import roofline
-from experiments.work import Dtype, Profile, ProfileError, Unsupported
+from experiments.work import Profile, ProfileError, Unsupported
 from tests.experiments.points import CPU, GPU, answer
 from tests.experiments.profile_standin import CALL_US, Profiled, head, install, kernel, on_host, steps
 from tests.experiments.second_device import SecondCpu
@@ -128,21 +126,6 @@ def test_a_device_that_the_profiler_does_not_know_is_unsupported_and_counted_met
     assert told["kernels"] == (1.0, "1")
     assert told["bytes_below.1_share"] == (1.0, "1")
     assert not set(told) & set(roofline.TIMED)
-
-
-@pytest.mark.parametrize(("seconds", "least"), [(0.0, 4), (1.0, 2)])
-def test_a_slow_step_of_a_gpu_is_profiled_twice_so_that_a_loss_shows(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, least: int
-) -> None:
-    given: list[int] = []
-    monkeypatch.setattr("experiments.models.trainer.SLOW_S", -1.0 if seconds else 1e9)
-    monkeypatch.setattr(trace, "profile_metrics", lambda step, device, steps: given.append(steps) or {})
-    one = Trainer(ZOO["mlp"].model(), *ZOO["mlp"].batch(2), GPU, Dtype.FLOAT32)
-    profile = one.profile(operators=True)
-    assert profile is not None
-    profile.take()
-    assert given == [least]
-    assert profile.units == {"kernel_time": "s", "matmul_time_share": "1"}
 
 
 @pytest.mark.parametrize("name", ["training", "roofline"])

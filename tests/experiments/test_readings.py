@@ -1,10 +1,17 @@
-"""Clocks that give no time now and then, simulated: they cost their readings, and nothing else."""
+"""Clocks that give no time now and then, and processes that stand still: they cost their readings, and no point."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.flags import Flag
-from experiments import worker
+from experiments import state, worker
 from experiments.devices.base import nothing
 from experiments.readings import NoTimeError, Timer, are_times, call_s
 from experiments.registry import Experiment
-from experiments.state import Reading, Watch
-from experiments.timing import Measurement, Policy, measure
+from experiments.state import Reading
+from experiments.timing import MOST_REPEATS, Measurement, Policy, measure
 from experiments.work import Work
 from tests.experiments.second_device import SecondCpu
 
@@ -93,15 +100,6 @@ def test_calls_of_a_sample_are_right_whichever_third_of_the_readings_is_bad(
     alone, in_a_row = call_s, max(call_s, launch_s)
     assert set(result.samples[""]) <= ({in_a_row} if result.calls > 1 else {alone, 20 * call_s})
     assert device.clock <= 2 * POLICY.budget_s + 6 * call_s * slow
-
-
-@pytest.mark.parametrize("bad", [[0.0], [-1.8e-6], [0.0, -1.8e-6], [math.nan]])
-def test_a_kernel_of_5_us_whose_every_third_reading_is_bad_takes_its_budget_and_no_more(bad: list[float]) -> None:
-    device = Unsteady(every(3, bad))
-    result, _ = measured(device)
-    assert result.calls == right_calls()
-    assert len(result.samples[""]) > 10
-    assert device.clock <= POLICY.budget_s
 
 
 def test_a_clock_too_coarse_for_one_call_times_calls_in_a_row() -> None:
@@ -189,17 +187,109 @@ def test_budgets_and_graphs_do_not_believe_a_single_reading(monkeypatch: pytest.
     assert worker._is_short(Work(run=nothing), Unsteady(every(3, [-1.8e-6]), call_s=2e-5))
 
 
-def test_the_outcome_of_an_unusable_clock_says_so() -> None:
-    order = {"experiment": "gemm", "device": "simulated", "params": {
-        "m": 8, "n": 8, "k": 8, "dtype": "float32", "backend": "torch", "threads": 1},
-        "policy": vars(POLICY)}  # fmt: skip
-    device = Unsteady(itertools.repeat(0.0), itertools.repeat(0.0))
-    device.name = "cpu"
-    reply = worker.answer_to(order, device, Watch("cpu"))
-    assert reply["status"] == "failed"
-    assert reply["reason"].startswith("the clock of cpu is unusable here: ")
-
-
 def test_of_readings_the_middle_one_counts() -> None:
     device = Unsteady(iter([1.0, 0.0, 3.0, 2.0, -1.0, 9.0, 2.5]))
     assert call_s(Timer(Work(run=nothing), device), 100.0, 100.0, now=device.now) == 2.5
+
+
+ROOT = Path(__file__).parents[2]
+# Seconds of one point, of the round, of a hang, and of the pause.
+POINT_S, ROUND_S, HANG_S, PAUSE_S = 0.25, 2.0, 1.5, 2.5
+WORKER = """
+import os, pathlib, sys, time
+for number, line in enumerate(sys.stdin):
+    if number == 1:
+        pathlib.Path({place!r}).write_text(str(os.getpid()))
+    time.sleep({point_s} if number else 0.0)
+    print('{{"status": "unsupported", "reason": "was asked"}}' if number else '{{"ready": true}}', flush=True)
+"""
+ROUND = """
+import json, sys
+from experiments import rounds
+from experiments.jobs import Job, Point
+points = tuple(Point.of("stand-in", {{"index": index}}) for index in range(4))
+job = Job("stand-in", "cpu", "cpu", 0.1, {round_s}, 6, points, hang_s={hang_s})
+measured = rounds.Round(job, 1, 1, command=[sys.executable, "-c", {worker!r}])
+measured.run()
+print(json.dumps([[row["reason"] for row in measured.rows], measured.stood_s]))
+"""
+
+
+def begun(place: Path, process: subprocess.Popen[str]) -> int:
+    """The measuring process, once it is at its first point and has written its number."""
+    end = time.monotonic() + 60
+    while not (place.exists() and place.read_text(encoding="utf-8")):
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.02)
+    return int(place.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("stop", "who"),
+    [(signal.SIGSTOP, ["round"]), (signal.SIGSTOP, ["worker"]), (signal.SIGTSTP, ["round", "worker"])],
+)
+def test_a_round_that_stood_still_measures_every_point(stop: int, who: list[str], tmp_path: Path) -> None:
+    place = tmp_path / "worker"
+    worker = WORKER.format(place=str(place), point_s=POINT_S)
+    program = ROUND.format(worker=worker, hang_s=HANG_S, round_s=ROUND_S)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            pids = {"round": process.pid, "worker": begun(place, process)}
+            for name in who:
+                os.kill(pids[name], stop)
+            time.sleep(PAUSE_S)
+            for name in who:
+                os.kill(pids[name], signal.SIGCONT)
+            told, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    reasons, stood_s = json.loads(told)
+    assert reasons == ["was asked"] * 4
+    assert PAUSE_S - 1.5 < stood_s < PAUSE_S + 1.0
+
+
+class Pausing(Unsteady):
+    """Its process stands still in some of the samples: a long one, which its host's clock holds."""
+
+    def __init__(self, pauses: Iterator[bool], call_s: float) -> None:
+        super().__init__(iter(()), call_s=call_s, launch_s=0.0)
+        self.pauses, self.stood = pauses, 0.0
+
+    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = lambda: None) -> list[float]:
+        self.clock += calls * self.call_s
+        pause = 15.0 if next(self.pauses) else 0.0
+        self.stood += pause
+        return [self.call_s + pause / calls]
+
+
+def paused(pauses: Iterator[bool], call_s: float) -> tuple[Measurement, Pausing]:
+    device = Pausing(pauses, call_s)
+    policy = Policy(target=0.02, budget_s=1.0, max_samples=50)
+    made = measure(
+        Work(run=lambda: None), device, policy, lambda *_: Reading(0.0), now=device.now, stood_s=lambda: device.stood
+    )
+    return made, device
+
+
+@pytest.mark.parametrize("call_s", [0.001, 0.3, 1.2])
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 7, 9])
+def test_a_pause_ends_no_point_early_and_decides_no_number(place: int, call_s: float) -> None:
+    calm, _ = paused(itertools.repeat(False), call_s)
+    made, device = paused((at == place for at in itertools.count()), call_s)
+    assert max(made.samples[""]) == pytest.approx(call_s)
+    assert len(made.samples[""]) >= len(calm.samples[""]) - 2
+    assert made.stood_s == device.stood
+    assert made.timed_s + made.warmup_s < 4.0
+
+
+def test_a_machine_that_always_stands_still_ends_its_points_and_their_times_add_up() -> None:
+    made, _ = paused(itertools.repeat(True), 1.2)
+    assert len(made.samples[""]) == 1 and made.made == 1 + MOST_REPEATS
+    assert sum(made.samples[""]) * made.calls <= made.timed_s
+
+
+def test_a_window_in_which_the_process_stood_still_says_for_how_long() -> None:
+    before = state.counters.Totals(at=0.0)
+    now = state.counters.Totals(at=16.0, stood=15.04, stops=1.0)
+    assert [str(flag) for flag in state.between(before, now, 4)[1]] == ["stopped: stood still for 15.0 s"]
+    assert Flag("stopped", "stood still for 15.0 s").figure == 15.0

@@ -11,12 +11,8 @@ from torch.nn import functional
 
 from experiments.models import traffic
 from experiments.models.traffic import Operator
-from experiments.models.trainer import Trainer
-from experiments.models.zoo import ZOO
-from experiments.suite.roofline import BELOW, summary
-from experiments.work import Dtype
-from tests.experiments.points import CPU, GPU, work
-from tests.experiments.points import observed as observe
+from experiments.suite.roofline import summary
+from tests.experiments.points import CPU
 
 M, N, K = 12, 20, 36
 
@@ -115,33 +111,3 @@ def test_a_cache_holds_what_was_touched_last() -> None:
     again = [turns[0], turns[0], turns[1], turns[2]]
     assert traffic.cached_share(again, 60) == 0.25
     assert traffic.cached_share([], 60) == 0
-
-
-@pytest.mark.parametrize(("model", "batch", "phase"), [("mlp", 4, "training"), ("gpt2-124m", 1, "prefill")])
-def test_a_step_tells_what_it_is_made_of(model: str, batch: int, phase: str) -> None:
-    made = work("roofline", GPU, model=model, batch=batch, phase=phase)
-    assert made.profile is not None
-    told = observe(made) | dict(made.profile.take())
-    for measure in ("time", "bytes", "flop"):
-        shares = [told[f"{measure}_below.{x:g}_share"] for x in BELOW]
-        assert shares == sorted(shares)
-        assert 0 <= shares[0] <= shares[-1] <= 1 + 1e-12
-    assert 0 < told["matmul_time_share"] < 1
-
-
-def test_generating_moves_the_weights_for_every_token_and_reading_once_for_all() -> None:
-    prompt, token = (work("roofline", GPU, model="gpt2-124m", batch=1, phase=phase) for phase in ("prefill", "decode"))
-    weights = 4.0 * ZOO["gpt2-124m"].parameters()
-    assert token.bytes is not None
-    assert 0.9 * weights < token.bytes < 1.5 * weights
-    intensities = [observe(one)["product_intensity"] for one in (prompt, token)]
-    assert intensities[0] > 20 * intensities[1]
-    assert intensities[1] < 0.5
-
-
-@pytest.mark.parametrize("model", ["mlp", "cnn", "resnet", "lstm-32"])
-def test_the_products_of_a_step_are_those_of_the_formula(model: str) -> None:
-    entry = ZOO[model]
-    trainer = Trainer(entry.model(), *entry.batch(2), GPU, Dtype.FLOAT32)
-    counted = sum(one.flop for one in traffic.record(trainer.step) if one.product)
-    assert counted == entry.step_flop(2)

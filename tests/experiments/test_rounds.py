@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -47,17 +45,30 @@ COMMAND = [sys.executable, "-u", broken_worker.__file__]
 SPOILING = ("OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "PYTHONMALLOCSTATS", "GLIBC_TUNABLES", "ACME_TOKEN")
 
 
-def make(hows: list[str], *blocks: dict[str, Any], number: int = 1, seed: int = 1, **changes: Any) -> Round:
+def make(
+    hows: list[str], *blocks: dict[str, Any], number: int = 1, seed: int = 1, device: str = "cpu",
+    function: Any = broken_worker.broken, **changes: Any,
+) -> Round:  # fmt: skip
+    """A round of points that go wrong so, on the CPU or on a stand-in for a GPU."""
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
     cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
-    sweep = Sweep(BROKEN, blocks=[{"cases": cases}, *blocks], place="test", **settings)
-    return Round(plan.job(sweep, {"id": "cpu", "kind": "cpu"}, 2), number, seed, command=COMMAND)
+    experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameters(function))
+    sweep = Sweep(experiment, blocks=[{"cases": cases}, *blocks], place="test", **settings)
+    kind = "cpu" if device == "cpu" else "gpu"
+    return Round(plan.job(sweep, {"id": device, "kind": kind}, 2), number, seed, command=[*COMMAND, kind])
 
 
 def by_how(measured: Round) -> dict[str, tuple[str, str]]:
     """Status and reason of each point's first row."""
     rows = [row for row in measured.rows if row["sample"] == 0]
     return {re.findall('"how":"([^"]*)"', row["params"])[0]: (row["status"], row["reason"]) for row in rows}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _find_tests() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +78,7 @@ def said() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def measured(said: list[str]) -> Iterator[Round]:
+def measured(said: list[str]) -> Round:
     """A round of every kind of point, one of them only in the first rounds and one that the plan leaves out."""
     hows = [how for how in get_args(broken_worker.How) if how != "hangs"]
     made = make(hows, {"rounds": 1, "cases": [{"how": "left out", "index": 0, "backend": "llvm"}]})
@@ -75,12 +86,11 @@ def measured(said: list[str]) -> Iterator[Round]:
     made.job = made.job.without(gone)
     made.meanwhile = lambda: said.append("meanwhile")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         for name in SPOILING:
             patch.setenv(name, "1")
         patch.setattr("builtins.print", lambda text, **_: said.append(text))
         made.run()
-    yield made
+    return made
 
 
 @pytest.mark.parametrize(
@@ -166,20 +176,6 @@ def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_p
     assert (measured.warmup_s, measured.timed_s) == (0.1, 4.4)
 
 
-def on_gpu(function: Any, hows: list[str], device: str = "cuda:0", **changes: Any) -> Round:
-    """A round of such points, measured, on a stand-in for a GPU, or on the CPU."""
-    settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
-    cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
-    experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameters(function))
-    sweep = Sweep(experiment, blocks=[{"cases": cases}], place="test", **settings)
-    kind = "cpu" if device == "cpu" else "gpu"
-    made = Round(plan.job(sweep, {"id": device, "kind": kind}, 2), 1, 1, command=[*COMMAND, kind])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-        made.run()
-    return made
-
-
 OF_A_DEVICE = [
     "CUDA error: an illegal memory access was encountered",
     "cudaErrorLaunchFailure: unspecified launch failure",
@@ -196,7 +192,8 @@ OF_A_DEVICE = [
     [("cpu", OF_A_DEVICE), ("cuda:0", ["words of nobody", "!no reason", "!capture alone"])],
 )
 def test_an_error_of_the_device_costs_no_later_point(device: str, hows: list[str]) -> None:
-    measured = on_gpu(broken_worker.spoiling, [*hows, *["right"] * 3], device)
+    measured = make([*hows, *["right"] * 3], function=broken_worker.spoiling, device=device)
+    measured.run()
     assert len(measured.outcomes) == len(hows) + 3
     told = by_how(measured)
     assert told.pop("right") == ("ok", "")
@@ -206,32 +203,11 @@ def test_an_error_of_the_device_costs_no_later_point(device: str, hows: list[str
     assert len(hows) <= measured.workers <= len(hows) + 1, "each of them ends its process"
 
 
-def test_a_process_ends_by_itself_after_an_answer_that_spoils_the_next() -> None:
-    hows = [
-        ("broken", "right"),
-        ("broken", "raises"),
-        ("spoiling", "CUDA error: device-side assert"),
-        ("broken", "right"),
-    ]
-    orders = [
-        {
-            "experiment": name, "device": "cpu", "policy": {"target": 0.5, "budget_s": 0.02, "max_samples": 6},
-            "params": {"how": how, "index": 0, "backend": "llvm", "threads": 1},
-        }
-        for name, how in hows
-    ]  # fmt: skip
-    done = subprocess.run(
-        COMMAND, input="\n".join(map(json.dumps, orders)), capture_output=True, text=True, check=False, timeout=60
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(one["status"], one.get("last", False)) for one in answers] == [
-        ("ok", False), ("failed", False), ("failed", True),
-    ]  # fmt: skip
-
-
 def profiled(*hows: str, **changes: Any) -> Round:
-    """A round of points with profiles on a stand-in for a GPU."""
-    return on_gpu(broken_worker.profiled, list(hows), **changes)
+    """A measured round of points with profiles on a stand-in for a GPU."""
+    made = make(list(hows), function=broken_worker.profiled, device="cuda:0", **changes)
+    made.run()
+    return made
 
 
 def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path: Path) -> None:
@@ -256,9 +232,8 @@ def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path:
 
 
 def test_all_points_are_timed_before_the_first_profile() -> None:
-    measured = profiled(*["right"] * 5)
-    built = sorted(row["value"] for row in measured.rows if row["metric"] == "built_before")
-    assert built == [5, 6, 7, 8, 9]
+    built = [row["value"] for row in profiled(*["right"] * 5).rows if row["metric"] == "built_before"]
+    assert sorted(built) == [5, 6, 7, 8, 9]
 
 
 def test_profiles_past_the_rounds_seconds_are_rows_that_say_so() -> None:
@@ -368,29 +343,6 @@ def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, mon
     began, ended = (datetime.strptime(about[name], "%Y-%m-%dT%H:%M:%SZ") for name in ("started_utc", "ended_utc"))
     assert abs((ended - began).total_seconds() - about["wall_s"]) <= 2
     assert samples["value"].gt(0).all() and samples["elapsed_s"].le(about["wall_s"]).all()
-
-
-def unmeasured(count: int, seed: int = 1, **more: Any) -> Round:
-    """A round of which the plan leaves out every point: it starts no process."""
-    made = make(["right"] * count, seed=seed, **more)
-    made.job = made.job.without(dict.fromkeys(made.job.points, "plan: left out to fit 5 min"))
-    return made
-
-
-def test_progress_is_shown_on_a_terminal_even_one_that_does_not_tell_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()  # 0 columns by 0 lines
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        unmeasured(3).run()
-        terminal.flush()
-        os.set_blocking(ours, False)
-        said = b""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                said += os.read(ours, 4096)
-    os.close(ours)
-    assert b"broken on cpu, round 1:" in said
-    assert b"3/3" in said
 
 
 def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_process_starts(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -16,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -33,6 +33,7 @@ from experiments.serving.limits import CONNECTIONS, MARGIN, Room
 from experiments.state import Watch
 from experiments.suite import serving
 from experiments.work import HarnessError, Unsupported
+from tests.experiments.conftest import Tree
 from tests.experiments.echoing.service import Echo
 from tests.experiments.points import CPU, params, work
 from tests.experiments.test_serving import ORDERS, desk, echoing, offered, seen, stand
@@ -79,22 +80,13 @@ def test_a_hard_limit_is_told_with_what_to_do(
         limits.require(40, "the load", limits.make_room(40))
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (limits.sys.maxsize,) * 2])
-def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    assert not limits.lacking_files(CONNECTIONS, limits.make_room(CONNECTIONS))
-
-
 @pytest.mark.parametrize(
     ("text", "lacks"),
     [("32768\t60999\n", False), ("32768 32800", True), (f"40000 {40000 + CONNECTIONS + MARGIN - 1}", False),
      ("", False), (None, False)],
 )  # fmt: skip
-def test_a_narrow_range_of_ports_is_told(tmp_path: Path, text: str | None, lacks: bool) -> None:
-    if text is not None:
-        (tmp_path / RANGE).parent.mkdir(parents=True)
-        (tmp_path / RANGE).write_text(text)
-    reason = limits.lacking_ports(CONNECTIONS, tmp_path)
+def test_a_narrow_range_of_ports_is_told(tree: Tree, text: str | None, lacks: bool) -> None:
+    reason = limits.lacking_ports(CONNECTIONS, tree({} if text is None else {RANGE: text}))
     assert bool(reason) == lacks
     assert not lacks or ("ip_local_port_range" in reason and "33" in reason)
 
@@ -103,12 +95,10 @@ def test_a_narrow_range_of_ports_is_told(tmp_path: Path, text: str | None, lacks
     ("backlog", "requests", "wanted"), [(4096, 9000, CONNECTIONS), (128, 9000, 128), (4096, 15, 15), (None, 1, 1)]
 )
 def test_connections_fit_the_load_and_the_queue_of_those_that_wait(
-    tmp_path: Path, backlog: int | None, requests: int, wanted: int
+    tree: Tree, backlog: int | None, requests: int, wanted: int
 ) -> None:
-    if backlog:
-        (tmp_path / "proc/sys/net/core").mkdir(parents=True)
-        (tmp_path / "proc/sys/net/core/somaxconn").write_text(f"{backlog}\n")
-    assert limits.connections(requests, tmp_path) == wanted
+    root = tree({"proc/sys/net/core/somaxconn": f"{backlog}"} if backlog else {})
+    assert limits.connections(requests, root) == wanted
 
 
 def test_a_load_that_does_not_fit_is_not_offered(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,27 +280,6 @@ def test_an_answer_that_comes_in_pieces_is_whole_in_the_end(cut: int) -> None:
         thread.join(30)
 
 
-def test_a_request_that_the_system_takes_in_parts_is_sent_whole() -> None:
-    body = os.urandom(30_000_000)
-    got: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as held:
-
-        def serve() -> None:
-            line, _ = held.accept()
-            with line:
-                asked = line.recv(1 << 16)
-                while not asked.endswith(body[-100:]):
-                    asked += line.recv(1 << 20)
-                got.append(asked.endswith(body))
-                line.sendall(RIGHT)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        assert load.Load(held.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
-        thread.join(30)
-    assert got == [True]
-
-
 def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
     with saying(RIGHT) as port:
         found = load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
@@ -350,25 +319,6 @@ def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
     assert complaints.count("Too many open files") == 1
     assert "Traceback" not in complaints
     kept.child.stop()
-
-
-@pytest.mark.parametrize(("number", "ends"), [("EMFILE", True), ("ENFILE", True), ("ECONNRESET", False)])
-def test_the_server_ends_where_the_system_refuses_it_something(
-    monkeypatch: pytest.MonkeyPatch, number: str, ends: bool
-) -> None:
-    said: list[Any] = []
-    monkeypatch.setattr(server.os, "_exit", said.append)
-
-    class Running:
-        async def serve(self, **_: Any) -> None:
-            refusal = OSError(getattr(errno, number), "refused")
-            asyncio.get_running_loop().call_exception_handler({"message": "", "exception": refusal})
-
-    with server.listening(0) as held:
-        asyncio.run(server.serve(Running(), held, said.append))  # type: ignore[arg-type]
-    assert [str(word)[:40] for word in said] == (
-        [f"{{'harness': 'the server: {number}: refused'"[:40], "1"] if ends else []
-    )
 
 
 def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
@@ -415,31 +365,24 @@ def test_what_servers_fail_is_a_number(found: dict[str, Any]) -> None:
     serving.raise_disturbed({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
 
 
+PASSING = serving.DisturbedError("the load stood still")
+SEEN = {"failed_share": (0.0, "1")}
+
+
 @pytest.mark.parametrize(
-    ("trouble", "spoilt", "tries"),
-    [(serving.DisturbedError, 2, 3), (serving.DisturbedError, 9, 3), (HarnessError, 9, 1)],
+    ("attempts", "tries"),
+    [([PASSING, PASSING, SEEN], 3), ([PASSING] * 9, 3), ([HarnessError("the load stood still")] * 9, 1)],
 )
 def test_a_load_that_something_passing_spoilt_is_offered_again(
-    monkeypatch: pytest.MonkeyPatch, trouble: type[Exception], spoilt: int, tries: int
+    monkeypatch: pytest.MonkeyPatch, attempts: list[Any], tries: int
 ) -> None:
-    tried: list[int] = []
-
-    def spoil(*_: Any) -> dict[str, Any]:
-        tried.append(1)
-        if len(tried) <= spoilt:
-            raise trouble("the load stood still")
-        return {"failed_share": (0.0, "1")}
-
     monkeypatch.setattr(serving, "server", lambda _: None)
-    monkeypatch.setattr(serving, "_observed", spoil)
+    monkeypatch.setattr(serving, "_observed", tried := Mock(side_effect=attempts))
     made = work("serving", threads=1)
     assert made.observe
-    if spoilt < tries:
-        assert made.observe() == {"failed_share": (0.0, "1")}
-    else:
-        with pytest.raises(trouble, match="the load stood still"):
-            made.observe()
-    assert len(tried) == tries
+    with contextlib.nullcontext() if SEEN in attempts else pytest.raises(HarnessError, match="the load stood still"):
+        assert made.observe() == SEEN
+    assert tried.call_count == tries
 
 
 def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

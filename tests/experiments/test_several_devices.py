@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -19,10 +13,8 @@ import torch.distributed as dist
 from experiments import hardware
 from experiments.devices.cpu import CpuDevice
 from experiments.models import ranks
-from experiments.models.ranks import BEYOND, Replica
+from experiments.models.ranks import Replica
 from experiments.models.trainer import Trainer
-from experiments.registry import get
-from experiments.serving.process import wait_until
 from experiments.work import Dtype, HarnessError, Unsupported
 from tests.experiments.points import observed, right, work
 from tests.experiments.second_device import SecondCpu
@@ -47,47 +39,6 @@ def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
         ranks.train(2, {**ORDER, "devices": ["cpu", "cuda:7"]})
     with pytest.raises(HarnessError, match="process of rank 0 ended with exit code 0"):
         ranks.train(1, ORDER, command=("-c", "pass"))
-
-
-def test_ranks_end_with_a_process_that_is_killed() -> None:
-    endless = {**ORDER, "devices": ["cpu"], "batch": 200_000}
-    code = f"from experiments.models import ranks; ranks.train(1, {json.dumps(endless)})"
-
-    def at_work() -> bool:
-        """The rank has begun to work."""
-        family[:] = psutil.Process(child.pid).children(recursive=True)
-        return bool(family) and family[-1].cpu_times().user > 1
-
-    family: list[psutil.Process] = []
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as child:
-        assert wait_until(at_work, 120), "nothing was started"
-        os.kill(child.pid, signal.SIGKILL)
-        assert not psutil.wait_procs(family, 60)[1]
-
-
-CPU = {"id": "cpu", "kind": "cpu", "name": "AMD EPYC 9655"}
-
-
-def gpus(count: int, maker: str = "NVIDIA") -> list[dict[str, Any]]:
-    return [{"id": f"cuda:{number}", "kind": "gpu", "maker": maker, "name": "a GPU"} for number in range(count)]
-
-
-@pytest.mark.parametrize(
-    ("devices", "ranks", "threads", "why"),
-    [
-        ([CPU, *gpus(1)], 1, 0, "2 devices are needed to train on several, this node has 1"),
-        ([CPU, *gpus(2)], 8, 0, "8 devices are needed to train on several, this node has 2"),
-        ([CPU, *gpus(1), *gpus(1, "Intel")], 2, 0, "2 devices are needed to train on several, this node has 1"),
-        ([CPU, *gpus(8)], 8, 0, ""),
-        ([CPU, *gpus(2)], 1, 0, ""),
-        ([CPU], 2, 1, ""),  # ranks on a CPU share it
-        ([CPU], 0, 1, "a job has at least one rank"),
-    ],
-)
-def test_what_a_node_lacks_is_known_from_its_record_before_a_process_starts(
-    devices: list[dict[str, Any]], ranks: int, threads: int, why: str
-) -> None:
-    assert get("several-devices").lacks(devices, {"ranks": ranks, "threads": threads}) == why
 
 
 class Pair(SecondCpu):
@@ -133,11 +84,3 @@ def test_a_rank_that_learns_something_else_is_noticed(alone: Any, monkeypatch: p
 
     monkeypatch.setattr(Trainer, "backward", halved)
     assert 0.3 < alone.error() < 0.7
-
-
-@pytest.mark.parametrize("fault", [1e-3, float("nan")])
-def test_ranks_with_different_weights_are_noticed(alone: Any, monkeypatch: pytest.MonkeyPatch, fault: float) -> None:
-    assert alone.spread() == 0.0
-    monkeypatch.setattr(dist, "broadcast", lambda first, *_, **__: first.add_(fault))
-    assert not alone.spread() <= 1e-6
-    assert alone.error() == BEYOND

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,12 +20,9 @@ from hypothesis import strategies as st
 from contract.flags import FLAGS, Flag, parse, text, worst
 from experiments import counters, state
 from experiments.counters import Totals, Values
-from experiments.devices.base import nothing
 from experiments.state import GPU_WINDOW_S, WINDOW_S, Reading, Watch, between, crowded, slowed
-from experiments.timing import Policy, measure
-from experiments.work import Work
+from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
-from tests.experiments.second_device import SecondCpu
 
 CALM = Totals(at=0.0, stalled=0.0)
 
@@ -191,56 +186,25 @@ def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
         parse("buzy: 3%")
 
 
-Tree = Callable[[dict[str, str]], Path]
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    """Writes files of the kernel under a root of the test's own."""
-
-    def write(files: dict[str, str]) -> Path:
-        for name, content in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(content)
-        return tmp_path
-
-    return write
-
-
 def psi(microseconds: int) -> str:
-    return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7\n"
+    return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7"
 
 
 @pytest.mark.parametrize(
     ("files", "quota", "periods"),
     [
-        (
-            {
-                "proc/self/cgroup": "0::/user/study\n",
-                "sys/fs/cgroup/cpu.stat": "usage_usec 1\n",
-                "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3\n",
-                "sys/fs/cgroup/user/cpu.max": "250000 100000\n",
-                "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1\n",
-                "sys/fs/cgroup/user/study/cpu.max": "max 100000\n",
-            },
-            2.5,
-            (14, 4),
-        ),
-        (
-            {
-                "proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
-            0.5,
-            (8, 2),
-        ),
+        ({"proc/self/cgroup": "0::/user/study", "sys/fs/cgroup/cpu.stat": "usage_usec 1",
+          "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3",
+          "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1"}, None, (14, 4)),
+        ({"proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/",
+          "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5",
+          "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000",
+          "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000"}, 0.5, (8, 2)),
     ],
     ids=["every level", "an older one inside a container"],
-)
+)  # fmt: skip
 def test_quotas_are_those_of_the_cgroups(
-    tree: Tree, files: dict[str, str], quota: float, periods: tuple[int, int]
+    tree: Tree, files: dict[str, str], quota: float | None, periods: tuple[int, int]
 ) -> None:
     root = tree(files)
     assert (counters.quota(root), counters.quota_periods(root)) == (quota, periods)
@@ -363,8 +327,6 @@ def test_a_slice_of_a_gpu_is_not_given_the_energy_of_the_whole_card(monkeypatch:
     assert (values["clock_mhz"], values["temperature_c"]) == (1980.0, 41.0)
 
 
-# What the driver averages utilisation over.
-AVERAGED_S = 1.0
 BOOSTED, AT_REST = 1980.0, 345.0
 
 
@@ -373,69 +335,28 @@ class Working:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at, self.free_at = 0.0, 0.0
-        self.worked: list[tuple[float, float]] = []
         self.flags: list[Flag] = []
         monkeypatch.setattr(state, "time", SimpleNamespace(perf_counter=lambda: self.at))
         monkeypatch.setattr(counters, "read_totals", lambda _: self._totals())
         seen = counters.Counters(self._values, lambda: self.flags, lambda: None)
         monkeypatch.setattr(counters, "gpu_counters", lambda device: seen)
 
-    def launch(self, seconds: float) -> None:
-        begins = max(self.at, self.free_at)
-        self.free_at = begins + seconds
-        self.worked.append((begins, self.free_at))
-
-    def wait(self) -> None:
-        self.at = max(self.at, self.free_at)
-
     def _totals(self) -> Totals:
         self.at += 0.5e-3
         return Totals(at=self.at, stalled=0.0)
 
     def _values(self) -> Values:
-        """As NVML: eight calls take milliseconds, and utilisation is told in whole per cents."""
-        since = max(self.at - AVERAGED_S, 0.0)
-        busy = sum(max(min(end, self.at) - max(begun, since), 0.0) for begun, end in self.worked)
+        """As NVML, whose calls take milliseconds."""
         clock = BOOSTED if self.at < self.free_at else AT_REST
         self.at += 8e-3
-        return {"clock_mhz": clock, "utilisation": int(100 * busy / AVERAGED_S + 1e-6) / 100}
+        return {"clock_mhz": clock}
 
-
-class Gpu(SecondCpu):
-    """Times by events on that machine's clock."""
-
-    def __init__(self, working: Working) -> None:
-        super().__init__()
-        self.working = working
-
-    def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
-    ) -> list[float]:
-        self.working.wait()
-        self.working.at += 50e-6  # what the host does between two samples
-        ends = [self.working.at]
-        for launch in launches:
-            launch()
-            ends.append(self.working.free_at)
-        meanwhile()
-        self.working.wait()
-        return [later - end for end, later in pairwise(ends)]
-
-
-@pytest.mark.parametrize("seconds", [2.0, 30.0])
-def test_a_gpu_that_works_without_a_pause_reads_as_busy_and_at_the_clock_of_its_work(
-    working: Working, seconds: float
-) -> None:
-    """A load as `sustained` samples it: products of 2 ms."""
-    watch = Watch("cuda:0")
-    watch.begin()
-    work, policy = Work(run=lambda: working.launch(2e-3), lasting=True), Policy(0.05, seconds, 60)
-    device = Gpu(working)
-    readings = measure(work, device, policy, watch.read, now=lambda: working.at, look=watch.look).readings
-    assert {reading.clock_mhz for reading in readings} == {BOOSTED}
-    told = [reading.utilisation or 0.0 for reading in readings if reading.elapsed_s > AVERAGED_S + WINDOW_S]
-    assert min(told) >= 0.99
-    assert not any(reading.flags for reading in readings)
+    def sample(self, watch: Watch, seconds: float) -> Reading:
+        """Work for so long, be looked at meanwhile, and be read when it is done."""
+        self.free_at = self.at + seconds
+        watch.look()
+        self.at = max(self.at, self.free_at)
+        return watch.read()
 
 
 @pytest.fixture
@@ -443,32 +364,17 @@ def working(monkeypatch: pytest.MonkeyPatch) -> Working:
     return Working(monkeypatch)
 
 
-def sample(working: Working, watch: Watch, seconds: float) -> Reading:
-    working.wait()
-    working.launch(seconds)
-    watch.look()
-    working.wait()
-    return watch.read()
-
-
-def test_a_points_first_sample_has_what_was_seen_of_the_gpu_during_it(working: Working) -> None:
-    """Many points are shorter than a window."""
+def test_samples_have_the_state_of_the_window_that_they_lie_in_seen_while_the_gpu_works(working: Working) -> None:
     watch = Watch("cuda:0")
-    working.at += 2.0
     watch.begin()  # at rest
-    assert [sample(working, watch, 0.02).clock_mhz for _ in range(3)] == [BOOSTED] * 3
-
-
-def test_samples_have_the_state_of_the_window_that_they_lie_in(working: Working) -> None:
-    watch = Watch("cuda:0")
-    watch.begin()
-    early = [sample(working, watch, WINDOW_S / 3) for _ in range(3)]
+    early = [working.sample(watch, WINDOW_S / 3) for _ in range(3)]
+    assert {reading.clock_mhz for reading in early} == {BOOSTED}
     working.flags = [Flag("throttled", "power limit")]
-    late = [sample(working, watch, WINDOW_S) for _ in range(2)]
+    late = [working.sample(watch, WINDOW_S) for _ in range(2)]
     # The window was over when the first of the later ones began: it is the last in it.
     assert [reading.flags for reading in (*early, *late)] == ["throttled: power limit"] * 5
     working.flags = []
-    after = [sample(working, watch, GPU_WINDOW_S / 2) for _ in range(3)]
+    after = [working.sample(watch, GPU_WINDOW_S / 2) for _ in range(3)]
     assert [reading.flags for reading in (late[0], *late[1:], *after)] == ["throttled: power limit", "", "", "", ""]
 
 
@@ -480,22 +386,12 @@ def power_field(milliwatts: int, status: int) -> Any:
     return fields
 
 
-class Old(Library):
-    """A library from before there were fields."""
-
-    def __getattr__(self, name: str) -> Any:
-        if "FieldValue" in name or "_FI_" in name:
-            raise AttributeError(name)
-        return super().__getattr__(name)
-
-
 @pytest.mark.parametrize(
     ("library", "watts"),
     [
         pytest.param(Library({"FieldValues": power_field(650_000, 0)}), 650.0, id="as it is now"),
         pytest.param(Library({"FieldValues": power_field(0, 3)}), 80.0, id="the driver has no such field"),
         pytest.param(Library({}), 80.0, id="the driver has no fields"),
-        pytest.param(Old({}), 80.0, id="the library has no fields"),
     ],
 )
 def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_tells(
@@ -508,7 +404,6 @@ def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_t
     ("cpus", "cores", "threads", "others", "flag"),
     [
         (2, 2, 2, 1.0, "crowded: others had 1.0 cores, so that 2 threads shared 1.0 free cores"),
-        (2, 2, 2, 0.67, "crowded: others had 0.7 cores, so that 2 threads shared 1.3 free cores"),
         (2, 2, 2, 0.2, ""),
         (2, 2, 1, 1.0, ""),
         (2, 2, 1, 1.9, "crowded: others had 1.9 cores, so that 1 thread had 0.1 free cores"),
@@ -517,10 +412,8 @@ def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_t
         (64, 64, 63, 0.5, ""),
         # A neighbour on the other hardware thread of a core takes of it as well.
         (16, 8, 8, 1.0, "crowded: others had 1.0 cores, so that 8 threads shared 7.0 free cores"),
-        (16, 8, 16, 1.0, "crowded: others had 1.0 cores, so that 16 threads shared 15.0 free cores"),
         (16, 8, 7, 1.0, ""),
         (4, 4, 0, 4.0, ""),
-        (4, 4, 9, 1.0, "crowded: others had 1.0 cores, so that 9 threads shared 3.0 free cores"),
     ],
 )
 def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
@@ -531,26 +424,6 @@ def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
     now = replace(CALM, at=0.5, here=(others + threads) / 2, own=threads / 2)
     assert text(crowded(CALM, now, threads)) == flag
     assert [str(one) for one in parse(flag)] == [flag][: len(flag)]
-
-
-def test_samples_are_crowded_by_the_threads_of_their_own_point(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state.topology, "allowed_cpus", lambda: frozenset(range(4)))
-    monkeypatch.setattr(state.processor, "usable_cores", lambda allowed: 4)
-    flags, watch = [], Watch("cpu")
-    machine.passes(2.0, other_cores=2.5)
-    for threads in (1, 2, 1):
-        # Many points are shorter than a window: they have the state before.
-        watch.begin(threads)
-        machine.passes(WINDOW_S / 10)
-        flags.append([flag.name for flag in parse(watch.read().flags)])
-    assert flags == [["busy"], ["busy", "crowded"], ["busy"]]
-    watch.begin(2)
-    machine.passes(WINDOW_S, other_cores=0.0)
-    assert [parse(watch.read().flags)[-1].name, watch.read().flags] == ["crowded", ""], (
-        "the state before is its first's"
-    )
 
 
 def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

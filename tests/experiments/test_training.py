@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from experiments.devices.cpu import CpuDevice
-from experiments.models import trace, traffic, usage
+from experiments.models import traffic, usage
 from experiments.models import trainer as trainer_module
 from experiments.models.catalogue import NETWORKS, Counts
 from experiments.models.from_transformers import Adapted
 from experiments.models.tolerance import of_gradients
-from experiments.models.trainer import Trainer, least_error, make_model
+from experiments.models.trainer import Trainer, least_error
 from experiments.models.zoo import ZOO, Entry, from_catalogue
 from experiments.suite.training import memory
 from experiments.work import Dtype
@@ -142,18 +142,6 @@ of_linux = pytest.mark.skipif(
 
 
 @of_linux
-def test_what_a_step_of_a_cpu_holds_is_observed() -> None:
-    entry, one = ZOO["gpt-1m"], trained("gpt-1m", 16)
-    one.step()
-    found = one.observe(operators=False)
-    assert set(found) == {"peak_memory"}
-    held, unit = found["peak_memory"]
-    assert unit == "B"
-    least = 16 * entry.parameters() + 0.5 * 16 * entry.activation_bytes()
-    assert least < held < 3 * (16 * entry.parameters() + 16 * entry.activation_bytes())
-
-
-@of_linux
 def test_the_peak_of_resident_memory_is_that_of_the_call() -> None:
     peak = usage.peak_bytes(lambda: torch.ones(64 * MIB // 4).sum(), CpuDevice(), held=1000.0)
     assert peak is not None
@@ -171,16 +159,6 @@ def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(mo
     monkeypatch.setattr(torch, "counting", module, raising=False)
     assert usage.peak_bytes(lambda: order.append("call"), device, held=7.0) == 12345.0
     assert order == ["reset counting:0", "call", "read after 1 wait"]
-
-
-def test_a_cpu_has_no_kernels_that_a_host_launches() -> None:
-    calls: list[int] = []
-    assert set(trace.profile_metrics(lambda: calls.append(1), CpuDevice(), 3)) == {"matmul_time_share"}
-    assert len(calls) == 3, "one profile tells all"
-    profile = trained("mlp", 4).profile(operators=True)
-    assert profile is not None
-    assert profile.units == {"matmul_time_share": "1"}
-    assert trained("mlp", 4).profile(operators=False) is None
 
 
 # The shape of a Llama, small; its adapters are those of the catalogue's.
@@ -217,25 +195,6 @@ def test_adapters_alone_are_trained_and_checked(
     assert not right(points.work("training", model="llama-1b-lora", batch=2, dtype=dtype))
 
 
-def test_adapters_take_a_third_less_than_training_all_weights(adapted: Entry) -> None:
-    rank, width, narrow, layers = 8, 64, 32, 2
-    assert adapted.trained_parameters() == layers * rank * (width + width + width + narrow)
-    assert 2 * adapted.counts.macs < adapted.step_flop(1) / 2 < 2.2 * adapted.counts.macs
-    frozen = adapted.parameters() - adapted.trained_parameters()
-    full, half = (memory("llama-1b-lora", 1, 0, dtype=dtype) for dtype in ("float32", "bfloat16"))
-    assert full - half == 2 * frozen
-    model = make_model(adapted, CpuDevice(), Dtype.BFLOAT16)
-    kept = {one.dtype for one in model.parameters() if not one.requires_grad}
-    assert kept == {torch.bfloat16}
-    assert torch.get_default_dtype() is torch.float32
-
-
-def test_images_are_trained_with_channels_last() -> None:
-    assert right(points.work("training", model="cnn", backend="channels_last"))
-    said = answer("training", model="gpt-1m", backend="channels_last")
-    assert (said["status"], "takes no images" in said["reason"]) == ("unsupported", True)
-
-
 def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:
     model = ZOO["minilm-l6"].model()
     inputs, _ = ZOO["minilm-l6"].batch(1)
@@ -254,17 +213,3 @@ def test_gradients_of_grouped_convolutions_are_counted_like_their_results() -> N
     products = [one.flop for one in found if one.product]
     assert products == [2 * 2 * 8 * 4 * 4 * 9, 2 * 2 * 2 * 8 * 4 * 4 * 9]
     assert forward >= products[0]
-
-
-@of_linux
-def test_of_a_slow_step_few_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "SLOW_S", 0.0)
-    one, steps = trained("mlp", 4), list[int]()
-    one.step()  # the first one makes the moments
-    step = one.step
-    monkeypatch.setattr(one, "step", lambda: steps.append(1) or step())
-    assert one.observe(operators=True)["repeat_share"] == (1.0, "1")
-    profile = one.profile(operators=True)
-    assert profile is not None
-    assert set(profile.take()) == {"matmul_time_share"}
-    assert len(steps) == 3

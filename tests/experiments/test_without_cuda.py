@@ -79,13 +79,6 @@ def test_a_wrong_kernel_fails_the_check(
     assert not right(point(CPU, kernel, 33 if kernel != "triad" else 1000, "vulkan"))
 
 
-def test_a_wrong_twin_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch)
-    monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 1)
-    monkeypatch.setattr(products, "SOURCE", products.SOURCE.replace("i < k;", "i + 1 < k;"))
-    assert not right(point(GPU, "naive", 20, "cuda"))
-
-
 def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
     assert twins.grid("triad", 2**25) == (43691, 3)
     monkeypatch.setattr(twins, "MOST_BLOCKS", 3)
@@ -102,26 +95,6 @@ def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.
     for place, out in enumerate(outs[:-1]):
         assert np.array_equal(vulkan.read(out), 4 * data + place)
     assert not vulkan.read(outs[-1]).any()
-
-
-def test_only_webgpu_clamps_indices(vulkan: webgpu.Vulkan) -> None:
-    """The sixth of four elements is the fourth by WebGPU's rules; without them, what lies there in memory."""
-    source = (
-        twins.WGSL.partition("@compute")[0]
-        + """
-        struct Two { first: array<f32, 4>, second: array<f32, 4> }
-        var<workgroup> two: Two;
-        @compute @workgroup_size(1)
-        fn sixth() {
-            for (var i = 0u; i < 4u; i++) { two.first[i] = a[i]; two.second[i] = b[i]; }
-            c[0] = two.first[sizes.x];
-        }"""
-    )
-    for checked, found in ((True, 3.0), (False, 11.0)):
-        kernel, out = webgpu.Kernel(vulkan, source, "sixth", (5, 0, 0), checked), vulkan.empty(1)
-        arrays = [vulkan.buffer(np.arange(start, start + 4, dtype=np.float32)) for start in (0, 10)]
-        kernel.batch([kernel.bind(*arrays, out)], (1, 1), 1)()
-        assert float(vulkan.read(out)[0]) == found
 
 
 @pytest.mark.parametrize("each_s", [1e-5, 3e-3, 1.0])

@@ -78,17 +78,6 @@ def test_the_catalogue_has_the_sizes_that_were_published(name: str) -> None:
     assert ZOO[name].forward_flop(1) / 2e9 == pytest.approx(macs, abs=0.005)
 
 
-@pytest.mark.parametrize("name", ["vit-b-16", "bert-base", "gpt2-124m"])
-def test_attention_is_counted_as_by_formula(name: str) -> None:
-    length, outside = {
-        "vit-b-16": (197, 3 * 16**2 * 768 * 196 + 768 * 1000),
-        "bert-base": (128, 768**2),  # the pooler
-        "gpt2-124m": (128, 128 * 768 * 50257),
-    }[name]
-    block = 12 * 768**2 * length + 2 * length**2 * 768
-    assert ZOO[name].counts.macs == 12 * block + outside
-
-
 @pytest.mark.parametrize("name", [*OWN, "resnet-50", "t5-small", "whisper-tiny"])
 def test_shapes_and_kinds_of_inputs_and_answers(name: str) -> None:
     entry = ZOO[name]
@@ -226,11 +215,3 @@ def test_large_models_are_counted_without_being_made() -> None:
     found = observed(made)
     assert found["parameters"] == PARAMETERS["llama-1b"]
     assert found["work"] > found["forward_flop"] / 2
-
-
-def test_vectors_that_are_added_are_random_and_those_that_multiply_are_not() -> None:
-    network = ZOO["clip-vit-b-32"].model()
-    vectors = {name: one for name, one in network.named_parameters() if one.dim() == 1}
-    factors = {name for name in vectors if name.endswith("weight")}
-    assert {name for name, one in vectors.items() if one.unique().numel() == 1} == factors
-    assert any(name.endswith("class_embedding") for name in vectors.keys() - factors)

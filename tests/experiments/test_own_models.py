@@ -1,4 +1,4 @@
-"""Language models of the user's own: GGUF files that are read, checked by two of their layers, and refused."""
+"""Models of the user's own, networks by configuration and GGUF files: where they are measured, checked, and refused."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ import pytest
 
 from contract.errors import StudyError
 from experiments import own, registry, sweep
-from experiments.language import files, own_files, weights
-from experiments.language.shapes import SHAPES, Shape, shapes
+from experiments.jobs import Job, Point
+from experiments.language import files, own_files, shapes, weights
+from experiments.models import catalogue, from_transformers
 from experiments.suite import language_models
 from experiments.workers import Workers
 from tests.experiments.points import error, run, work
 
-TINY = replace(SHAPES["llama-tiny"], layers=3)
+CONFIG = {
+    "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 99,
+}  # fmt: skip
+MINE: dict[str, Any] = {
+    "class": "BertModel", "config": CONFIG, "input": {"tokens": 16}, "output": "last_hidden_state",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No file and no model is left behind."""
+    """No model is announced yet, and no file and no model is left behind."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)
     for variable in (own.VARIABLE, own.FILES):
@@ -37,14 +43,92 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     files._temporary_file.cache_clear()
 
 
-def announced(folder: Path, **named: str) -> None:
-    """Announce files by their names."""
-    path = folder / "mine.yaml"
-    path.write_text(json.dumps({name: {"file": file} for name, file in named.items()}))
-    own.announce(path, SHAPES, own_files.describe)
+Announce = Callable[..., dict[str, catalogue.Network]]
 
 
-def points() -> list[Any]:
+@pytest.fixture
+def announce(tmp_path: Path) -> Announce:
+    """Announces models in a file."""
+
+    def write(**models: Any) -> dict[str, catalogue.Network]:
+        path = tmp_path / "mine.yaml"
+        path.write_text(json.dumps(models))
+        own.announce(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], own_files.describe)
+        return catalogue.networks()
+
+    return write
+
+
+def network_points() -> list[Point]:
+    """The points of a preset that asks for the user's own networks."""
+    block = {
+        "cases": [{"model": "own"}],
+        "grid": {"batch": [1], "dtype": ["float32"], "backend": ["torch", "openvino"]},
+    }
+    return sweep.Sweep(registry.get("inference"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
+
+
+def asked() -> list[dict[str, Any]]:
+    """What a preset asks of the user's own networks."""
+    return [{**dict(one.params), "environment": dict(one.environment)} for one in network_points()]
+
+
+def test_a_preset_measures_them_in_processes_that_know_them(announce: Announce) -> None:
+    assert asked() == []
+    announce(mine=MINE)
+    assert [(one["model"], one["backend"]) for one in asked()] == [("mine", "torch"), ("mine", "openvino")]
+    assert all(json.loads(one["environment"][own.VARIABLE]) == {"mine": MINE} for one in asked())
+
+
+def test_another_configuration_by_the_same_name_is_measured_anew(announce: Announce) -> None:
+    def digest(config: dict[str, Any]) -> str:
+        announce(mine={**MINE, "config": config})
+        return Job("inference", "cpu", "cpu", 0.1, 60.0, 9, tuple(network_points())).digest(1)
+
+    assert digest(CONFIG) == digest(CONFIG) != digest({**CONFIG, "vocab_size": 98})
+
+
+def test_a_configuration_is_read_beside_the_file_without_its_labels(announce: Announce, tmp_path: Path) -> None:
+    labels = {str(number): f"a name that is long enough {number}" for number in range(500)}
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "id2label": labels, "label2id": {}}))
+    made = announce(mine={**MINE, "class": "BertForSequenceClassification", "output": "logits",
+                          "config": "config.json"})["mine"]  # fmt: skip
+    assert from_transformers.count(made).output == (1, 500)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"class": "BertModle"}, "x: BertModle does not load: transformers .* has no such class"),
+        ({"class": "../x"}, "line 1: x.class"),
+        ({"output": "logits"}, "no output 'logits': name one of last_hidden_state, pooler_output"),
+        ({"config": {"hidden_size": 33, "num_attention_heads": 2}}, "hidden size .33. is not a multiple"),
+        ({"config": "none.json"}, "none.json: no such file"),
+        ({"inptu": {}}, "unknown key.* Did you mean 'input'"),
+        ({"input": {"tokens": 0}}, "line 1: x.input.tokens"),
+        ({"input": {"tokens": 16, "image": 32}}, "line 1: x.input"),
+        ({"input": {"tokens": 1000}}, "x: BertModel does not load"),
+        ({"config": {**CONFIG, "name": "x" * 5000}}, "more than 4,000 characters"),
+    ],
+)
+def test_each_mistake_is_told_in_one_line(announce: Announce, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(StudyError, match=said) as refused:
+        from_transformers.count(announce(x=MINE | changed)["x"])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_name_of_the_study_is_refused(announce: Announce) -> None:
+    for name in ("resnet-50", "mlp", "own", "llama-1b"):
+        with pytest.raises(StudyError, match=f"{name}: a model of the study has that name"):
+            announce(**{name: MINE})
+
+
+FREQUENCIES = np.linspace(1, 3, 16, dtype=np.float32)
+TINY = replace(shapes.SHAPES["llama-tiny"], layers=3)
+
+
+def file_points() -> list[Point]:
+    """The points of a preset that asks for the user's own files of language models."""
     block = {
         "cases": [{"model": "own", "format": "Q4_K_M"}],
         "grid": {"phase": ["decode"], "tokens": [16], "backend": ["xllamacpp"], "threads": [1]},
@@ -60,15 +144,17 @@ def points() -> list[Any]:
         (replace(TINY, scaling=None), "F16"),
     ],
 )
-def test_a_file_is_measured_and_checked_by_its_own_weights(shape: Shape, kind: Any, tmp_path: Path) -> None:
+def test_a_file_is_measured_and_checked_by_its_own_weights(
+    shape: shapes.Shape, kind: Any, tmp_path: Path, announce: Announce
+) -> None:
     files.write(tmp_path / "mine.gguf", shape, kind)
-    assert points() == []
-    announced(tmp_path, mine="mine.gguf")
-    found = shapes()["mine"]
+    assert file_points() == []
+    announce(mine={"file": "mine.gguf"})
+    found = shapes.shapes()["mine"]
     # A file holds it in float32.
     assert found.epsilon == pytest.approx(shape.epsilon)
     assert replace(found, source=shape.source, epsilon=shape.epsilon, file=None) == shape
-    (point,) = points()
+    (point,) = file_points()
     assert dict(point.params)["format"] == kind, "the file's format, not the preset's"
     assert files.model_file("mine", found, kind) == tmp_path / "mine.gguf"
     assert weights.bytes_per_token(kind, found) == weights.bytes_per_token(kind, shape)
@@ -81,10 +167,10 @@ def test_a_file_is_measured_and_checked_by_its_own_weights(shape: Shape, kind: A
     assert (tmp_path / "mine.gguf").exists()
 
 
-def test_no_record_holds_the_folder_of_a_file(tmp_path: Path) -> None:
+def test_no_record_holds_the_folder_of_a_file(tmp_path: Path, announce: Announce) -> None:
     files.write(tmp_path / "mine.gguf", TINY, "Q8_0")
-    announced(tmp_path, mine="mine.gguf")
-    (point,) = points()
+    announce(mine={"file": "mine.gguf"})
+    (point,) = file_points()
     workers = Workers([], None, lambda: None)
     workers.started_with("cpu", point.environment)
     assert str(tmp_path) in json.dumps(dict(point.environment))
@@ -125,22 +211,20 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
         (lambda to: to.add_block_count(1 << 31), "block_count", "more layers than tensors"),
         (lambda to: None, "token_embd", "its fields are not those of a llama model"),
         (lambda to: to.add_string("llama.rope.scaling.type", "yarn"), "", "rotary frequencies are scaled"),
-        (
-            lambda to: to.add_tensor("rope_freqs.weight", np.linspace(1, 3, 16, dtype=np.float32)),
-            "rope_freqs",
-            "rotary frequencies are scaled",
-        ),
+        (lambda to: to.add_tensor("rope_freqs.weight", FREQUENCIES), "rope_freqs", "rotary frequencies are scaled"),
     ],
 )
-def test_a_file_that_cannot_be_checked_is_refused(change: Any, leave: str, said: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_checked_is_refused(
+    change: Any, leave: str, said: str, tmp_path: Path, announce: Announce
+) -> None:
     files.write(tmp_path / "whole.gguf", TINY, "Q8_0")
     rewritten(tmp_path / "whole.gguf", tmp_path / "odd.gguf", change, leave)
     with pytest.raises(StudyError, match=rf"mine.yaml: mine: .*odd.gguf.*{said}") as refused:
-        announced(tmp_path, mine="odd.gguf")
+        announce(mine={"file": "odd.gguf"})
     assert "\n" not in str(refused.value)
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path, announce: Announce) -> None:
     writer = gguf.GGUFWriter(tmp_path / "gemma.gguf", "gemma3")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -154,7 +238,5 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         (".", "is no whole GGUF file"),
     ):
         with pytest.raises(StudyError, match=said) as refused:
-            announced(tmp_path, mine=file)
+            announce(mine={"file": file})
         assert "\n" not in str(refused.value)
-    with pytest.raises(StudyError, match="a model of the study has that name"):
-        announced(tmp_path, **{"llama-1b": "none.gguf"})
