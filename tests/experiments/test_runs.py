@@ -14,7 +14,7 @@ import torch
 from experiments.devices.base import Device
 from experiments.models import convergence as runs
 from experiments.models import data
-from experiments.models.jobs import FITS, JOBS, Fit, Learner, fit, learn, split
+from experiments.models.jobs import FITS, JOBS, Fit, Learner, fit, learn, passages, split
 from experiments.models.trainer import Trainer
 from experiments.suite import equivalence, time_to_train
 from experiments.work import Dtype
@@ -220,3 +220,18 @@ def test_passages_bear_the_library_that_they_come_from(monkeypatch: pytest.Monke
     assert passages.shape[1] == 4 and len(passages) == len(labels)
     assert torch.equal(passages[labels == 1], theirs.repeat(4, 1))
     assert torch.equal(passages[labels == 0].flatten()[:3], data.numbered_words(LIBRARY.read_bytes(), 1000)[:3])
+
+
+def test_grey_images_enter_a_network_of_photographs_at_its_size() -> None:
+    job, images = JOBS["mnist-resnet-50"], torch.rand(2, 1, 28, 28)
+    entered = job.enter(images)
+    assert entered.shape == (2, *job.entry.sample)
+    assert torch.equal(entered[:, 0], entered[:, 2])
+    assert entered.mean().item() == pytest.approx(images.mean().item(), abs=0.02)
+
+
+def test_passages_are_followed_by_what_comes_next() -> None:
+    inputs, targets = passages(128)
+    assert inputs.shape == targets.shape and inputs.shape[1] == 128
+    text = torch.cat([inputs.flatten(), targets[-1, -1:]])
+    assert torch.equal(targets.flatten(), text[1:])

@@ -80,6 +80,12 @@ def test_a_hard_limit_is_told_with_what_to_do(
         limits.require(40, "the load", limits.make_room(40))
 
 
+@pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (limits.sys.maxsize,) * 2])
+def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    assert not limits.lacking_files(CONNECTIONS, limits.make_room(CONNECTIONS))
+
+
 @pytest.mark.parametrize(
     ("text", "lacks"),
     [("32768\t60999\n", False), ("32768 32800", True), (f"40000 {40000 + CONNECTIONS + MARGIN - 1}", False),

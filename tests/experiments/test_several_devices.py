@@ -13,7 +13,7 @@ import torch.distributed as dist
 from experiments import hardware
 from experiments.devices.cpu import CpuDevice
 from experiments.models import ranks
-from experiments.models.ranks import Replica
+from experiments.models.ranks import BEYOND, Replica
 from experiments.models.trainer import Trainer
 from experiments.work import Dtype, HarnessError, Unsupported
 from tests.experiments.points import observed, right, work
@@ -84,3 +84,11 @@ def test_a_rank_that_learns_something_else_is_noticed(alone: Any, monkeypatch: p
 
     monkeypatch.setattr(Trainer, "backward", halved)
     assert 0.3 < alone.error() < 0.7
+
+
+@pytest.mark.parametrize("fault", [1e-3, float("nan")])
+def test_ranks_with_different_weights_are_noticed(alone: Any, monkeypatch: pytest.MonkeyPatch, fault: float) -> None:
+    assert alone.spread() == 0.0
+    monkeypatch.setattr(dist, "broadcast", lambda first, *_, **__: first.add_(fault))
+    assert not alone.spread() <= 1e-6
+    assert alone.error() == BEYOND
