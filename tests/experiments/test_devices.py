@@ -264,6 +264,37 @@ def test_a_gpu_is_found_and_described_by_what_is_known_of_it(made: Made) -> None
     assert re.fullmatch(allowed[1], name.replace(":", "-")), "as the workflow writes it into file names"
 
 
+def test_formats_are_computed_where_they_can_be_and_refused_elsewhere_before_data_are_made(made: Made) -> None:
+    device, float64 = made.kind(made.name), made.kind in (CudaDevice, RocmDevice)
+    of_nvidia, of_apple = made.kind is CudaDevice, made.kind is MpsDevice
+    refused = {Dtype.FLOAT64: not float64, Dtype.TF32: not of_nvidia, Dtype.FLOAT8: of_apple}
+    assert {dtype: bool(device.refusal(dtype)) for dtype in refused} == refused
+    for dtype in [one for one in refused if refused[one]]:
+        with pytest.raises(Unsupported, match=f"{dtype}"):
+            device.normal((2, 2), dtype)
+    assert device.torch_dtype(Dtype.FLOAT32) is real.float32
+    a: Any = SimpleNamespace(shape=(2, 3), dtype="float32")
+    b: Any = SimpleNamespace(shape=(3, 4), dtype="float32")
+    assert device.matmul("torch", a, b, Dtype.FLOAT32)() == (2, 4)
+    of_others = () if of_nvidia else (Dtype.TF32, Dtype.FLOAT8, Dtype.INT8)
+    for backend, dtype in (("numpy", Dtype.FLOAT32), *(("torch", one) for one in of_others)):
+        with pytest.raises(Unsupported, match=f"{backend} does not run on {made.name}|NVIDIA"):
+            device.matmul(backend, a, b, dtype)
+    if made.kind in (MpsDevice, XpuDevice):
+        with pytest.raises(Unsupported, match="captures no graphs"):
+            device.graph([lambda: None])
+    assert device.overhead_s > 0
+
+
+def test_an_older_gpu_of_nvidia_has_no_tf32_and_apples_no_page_locked_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Torch(SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5}), cuda="13.0"))
+    with pytest.raises(Unsupported, match=r"tf32 needs compute capability 8\.0"):
+        CudaDevice("cuda:0").normal((2, 2), Dtype.TF32)
+    install(monkeypatch, Torch(H100, mps=True))
+    with pytest.raises(Unsupported, match="page-locked"):
+        MpsDevice("mps").pinned(real.ones(2))
+
+
 def test_free_memory_is_what_others_and_the_host_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(ARC, xpu="20250301"))
     # Some drivers refuse to tell it.

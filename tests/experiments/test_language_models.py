@@ -239,6 +239,13 @@ def test_a_runtime_reads_and_writes_and_is_right(backend: str, kind: str) -> Non
         assert 0 < error(made) <= check.TOLERANCE
 
 
+def test_a_captured_token_is_right() -> None:
+    made = work("language-models", GPU, backend="transformers-graph", phase="decode")
+    run(made)
+    run(made)
+    assert right(made)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

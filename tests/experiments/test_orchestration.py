@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 import torch
+from PIL import Image
 
 from experiments import counters
 from experiments.devices.base import Device
@@ -51,6 +52,17 @@ def test_samples_are_what_the_model_takes_and_reach_worker_processes_as_they_are
     assert received.wrong(*batch(received)) == 0.0
     held = [one for one in vars(from_source).values() if isinstance(one, torch.Tensor)]
     assert not any(one.is_shared() for one in held), "containers have little shared memory"
+
+
+def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures, text = (
+        loading.samples(source, ZOO[model])
+        for model, source in (("mlp", "photographs"), ("bert-base-classifier", "encoded"))
+    )
+    drawn = [batch(one) for one in (pictures, text)]
+    monkeypatch.setattr(loading.Photographs, "decoded", lambda self, index: Image.new("RGB", (640, 427)))
+    monkeypatch.setattr(loading.gzip, "decompress", lambda piece: b"other " * 10_000)
+    assert [one.wrong(*given) for one, given in zip((pictures, text), drawn, strict=True)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

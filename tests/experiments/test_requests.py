@@ -220,6 +220,15 @@ def test_onnx_runtime_writes_its_answer_where_the_tensors_lie() -> None:
         assert torch.allclose(call(inputs), model(inputs), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("maker", "said"), [("NVIDIA", "pip install onnxruntime-gpu"), ("AMD", "backend onnx does not run on")]
+)
+def test_a_gpu_without_an_onnx_runtime_is_told(maker: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SecondCpu, "maker", maker)
+    with pytest.raises(Unsupported, match=said):
+        work("inference", GPU, backend="onnx")
+
+
 def test_openvino_says_which_format_it_really_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     import openvino
 

@@ -129,6 +129,14 @@ def test_the_difference_is_the_largest_of_all_steps_over_the_first_loss() -> Non
     assert "loss_deviation" not in lost
 
 
+@pytest.mark.usefixtures("seed")
+def test_compiled_it_begins_with_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Compiling itself takes half a minute; what it does to the weights is a step.
+    monkeypatch.setattr(Trainer, "compile", lambda self, threads: self.step())
+    assert compared(backend="inductor")["loss_deviation"] == 0
+    assert compared(backend="inductor", model="cnn", batch=4, steps=3)["loss_deviation"] == 0
+
+
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little time for the parts, and a small job."""

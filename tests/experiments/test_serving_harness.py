@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -286,6 +287,27 @@ def test_an_answer_that_comes_in_pieces_is_whole_in_the_end(cut: int) -> None:
         thread.join(30)
 
 
+def test_a_request_that_the_system_takes_in_parts_is_sent_whole() -> None:
+    body = os.urandom(30_000_000)
+    got: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as held:
+
+        def serve() -> None:
+            line, _ = held.accept()
+            with line:
+                asked = line.recv(1 << 16)
+                while not asked.endswith(body[-100:]):
+                    asked += line.recv(1 << 20)
+                got.append(asked.endswith(body))
+                line.sendall(RIGHT)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert load.Load(held.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        thread.join(30)
+    assert got == [True]
+
+
 def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
     with saying(RIGHT) as port:
         found = load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
@@ -325,6 +347,25 @@ def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
     assert complaints.count("Too many open files") == 1
     assert "Traceback" not in complaints
     kept.child.stop()
+
+
+@pytest.mark.parametrize(("number", "ends"), [("EMFILE", True), ("ENFILE", True), ("ECONNRESET", False)])
+def test_the_server_ends_where_the_system_refuses_it_something(
+    monkeypatch: pytest.MonkeyPatch, number: str, ends: bool
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(server.os, "_exit", said.append)
+
+    class Running:
+        async def serve(self, **_: Any) -> None:
+            refusal = OSError(getattr(errno, number), "refused")
+            asyncio.get_running_loop().call_exception_handler({"message": "", "exception": refusal})
+
+    with server.listening(0) as held:
+        asyncio.run(server.serve(Running(), held, said.append))  # type: ignore[arg-type]
+    assert [str(word)[:40] for word in said] == (
+        [f"{{'harness': 'the server: {number}: refused'"[:40], "1"] if ends else []
+    )
 
 
 def test_a_server_that_dies_under_load_is_the_harnesss() -> None:

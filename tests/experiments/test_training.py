@@ -149,6 +149,18 @@ def test_the_peak_of_resident_memory_is_that_of_the_call() -> None:
     assert usage.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little to be told"
 
 
+@of_linux
+def test_what_a_step_of_a_cpu_holds_is_observed() -> None:
+    entry, one = ZOO["gpt-1m"], trained("gpt-1m", 16)
+    one.step()
+    found = one.observe(operators=False)
+    assert set(found) == {"peak_memory"}
+    held, unit = found["peak_memory"]
+    assert unit == "B"
+    least = 16 * entry.parameters() + 0.5 * 16 * entry.activation_bytes()
+    assert least < held < 3 * (16 * entry.parameters() + 16 * entry.activation_bytes())
+
+
 def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     device = SecondCpu("counting:0")

@@ -121,6 +121,10 @@ def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: 
         assert asked(**known)["reason"] == "probed"
 
 
+def test_what_asks_about_accelerators_says_that_there_is_none() -> None:
+    assert answer("transfer") == {"status": "unsupported", "reason": "no accelerator"}
+
+
 STEP = {"time", "time.forward", "time.backward", "time.update"}
 REQUEST = {"time", "time.enqueue_h2d", "time.enqueue_compute", "time.enqueue_d2h", "time.synchronise"}
 COPY = {"time", "request_time", "request_time.enqueue", "request_time.wait"}
