@@ -295,6 +295,7 @@ def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], m
 @pytest.mark.parametrize(
     ("refuses", "files", "torch", "level", "mend"),
     [
+        ("LIBRARY_NOT_FOUND", CONTAINER, PLAIN, "note", "--gpus all"),
         ("LIBRARY_NOT_FOUND", CONTAINER, BUILT, "note", "--gpus all"),
         ("LIB_RM_VERSION_MISMATCH", {}, PLAIN, "warning", "load its modules again"),
         ("UNKNOWN", CONTAINER, PLAIN, "warning", "start the container again"),

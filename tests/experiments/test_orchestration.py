@@ -136,6 +136,16 @@ def test_worker_processes_that_give_no_batches_are_the_harnesss_failure() -> Non
             feed.next()
 
 
+def test_a_mistake_in_the_loop_itself_is_none_of_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("not decoded")
+
+    monkeypatch.setattr(loading.Held, "__getitem__", fail)
+    with pytest.raises(RuntimeError, match="not decoded") as mistake:
+        loading.Feed(ZOO["mlp"], 6, "memory", 0, CPU).next()
+    assert mistake.type is RuntimeError
+
+
 @pytest.mark.parametrize(("free", "words"), [(2**26, "64.0 MiB free .*--shm-size"), (2**30, ""), (None, "there is no")])
 def test_little_shared_memory_is_told_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, free: int | None, words: str
