@@ -1,4 +1,4 @@
-"""What judging a claim can come to: verdicts, the side of one estimate, thresholds, what is missing.
+"""What judging a claim can come to: verdicts, the side of one estimate, thresholds.
 
 No data libraries: what only reads verdicts starts at once.
 """
@@ -148,41 +148,6 @@ class Threshold:
     def text(self, unit: str) -> str:
         """In words, with its unit."""
         return threshold_text(self.json, unit)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What an experiment came to on one kind of device; status: '' where it was not run."""
-
-    device: str
-    nodes: tuple[str, ...]
-    status: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """What a part waits for.
-
-    machine: which kind no node is. experiments: that it needs. failures: what they came to. label: of
-    the scope, which nothing was measured with: wanted and measured values in words. rule: which has
-    nothing to compare in so many estimates. single_rounds: estimates without an interval. source: the published
-    figure, why: for what reason it is not there.
-    """
-
-    verdict: Verdict
-    experiments: tuple[str, ...] = ()
-    machine: str = ""
-    device: str = ""
-    failures: tuple[Failure, ...] = ()
-    label: str = ""
-    wanted: tuple[str, ...] = ()
-    measured: tuple[str, ...] = ()
-    rule: str = ""
-    estimates: int = 0
-    single_rounds: int = 0
-    source: str = ""
-    why: str = ""
 
 
 def _whose(document: Mapping[str, Any]) -> list[str]:

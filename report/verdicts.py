@@ -73,22 +73,31 @@ class Robustness(Struct, kw_only=True, forbid_unknown_fields=True):
     trials: list[Trial]
 
 
-class Missing(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a part waits for: see `model.Missing`."""
+class Failure(Struct, frozen=True):
+    """The outcome of an experiment on one kind of device."""
+
+    device: str
+    nodes: list[str]
+    status: Annotated[str, Meta(description="The commonest; empty where it was not run")] = ""
+    reason: str = ""
+
+
+class Missing(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The needs of a part that waits."""
 
     verdict: Verdict
     experiments: list[str] = []
-    machine: str = ""
-    device: str = ""
-    failures: list[dict[str, Any]] = []
-    label: str = ""
-    wanted: list[str] = []
-    measured: list[str] = []
-    rule: str = ""
-    estimates: int = 0
-    single_rounds: int = 0
-    source: str = ""
-    why: str = ""
+    machine: Annotated[str, Meta(description="A kind of machine that no node is")] = ""
+    device: Annotated[str, Meta(description="Its kind of device")] = ""
+    failures: Annotated[list[Failure], Meta(description="The experiment gave nothing on these devices")] = []
+    label: Annotated[str, Meta(description="A label of the scope that nothing was measured with")] = ""
+    wanted: Annotated[list[str], Meta(description="Its values in the scope")] = []
+    measured: Annotated[list[str], Meta(description="Its measured values")] = []
+    rule: Annotated[str, Meta(description="A rule that can compare nothing")] = ""
+    estimates: Annotated[int, Meta(description="Estimates in scope")] = 0
+    single_rounds: Annotated[int, Meta(description="Estimates of one round, without an interval")] = 0
+    source: Annotated[str, Meta(description="The published figure")] = ""
+    why: Annotated[str, Meta(description="Why it is not there")] = ""
 
 
 class Others(Struct, kw_only=True, forbid_unknown_fields=True):

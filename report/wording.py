@@ -89,7 +89,7 @@ def _scaling(by: float) -> str:
 
 
 def missing(need: Record) -> str:
-    """What a part waits for. need: the fields of `model.Missing` that are not empty."""
+    """What a part waits for. need: the fields of `verdicts.Missing` that are not empty."""
     wanted = several(need.get("experiments", []))
     if need["verdict"] == Verdict.AWAITING_HARDWARE:
         kind = need.get("machine")

@@ -16,7 +16,7 @@ import pandas as pd
 
 from report import statistics
 from report.estimates import Estimates
-from report.judging.shares import Population
+from report.judging.rules import Population
 from report.model import Verdict
 
 SEED, ROUNDS, SPREAD, WANTED, THRESHOLD = 20261, 3, 0.05, 0.5, 1.0

@@ -14,9 +14,9 @@ from contract.files import place, read_yaml
 from contract.node import kind_of_node
 from contract.schema import did_you_mean
 from report import PACKAGE
+from report.compared_estimates import nodes_of, pooled
 from report.data.dataset import MissingSourceError
 from report.judging.evaluate import QuantityCache, select
-from report.judging.instances import nodes_of, pooled
 from report.judging.records import ends_of
 from report.quantities import quantities
 from report.quantities.published import machine_of

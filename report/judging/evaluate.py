@@ -21,8 +21,9 @@ from report.estimates import Estimates, device_kind, merged
 from report.formatting import label_value
 from report.judging.claims import Claim, Part
 from report.judging.rules import RuleResult, decide
-from report.model import Failure, Missing, Verdict
+from report.model import Verdict
 from report.quantities import Quantity, quantities
+from report.verdicts import Failure, Missing
 
 
 def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
@@ -82,7 +83,7 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
     """The lack that leaves a part nothing to compare. estimates: all of its quantity."""
     kinds = kinds_needed(part, quantity)
-    wanted = tuple(quantity.experiments)
+    wanted = list(quantity.experiments)
     for kind in kinds:
         if not data.with_kind(kind):
             return Missing(Verdict.AWAITING_HARDWARE, wanted, device=kind)
@@ -92,9 +93,9 @@ def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset)
     there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
         failures = [_failure(experiment, kind, data) for kind in there]
-        failed = tuple(one for one in failures if one is not None)
+        failed = [one for one in failures if one is not None]
         if failed and (kinds or len(failed) == len(there)):
-            return Missing(Verdict.AWAITING_EXPERIMENT, (experiment,), failures=failed)
+            return Missing(Verdict.AWAITING_EXPERIMENT, [experiment], failures=failed)
     return _left_over(part, estimates, wanted[0] if wanted else quantity.name)
 
 
@@ -103,7 +104,7 @@ def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
-    nodes = tuple(data.names(data.with_kind(kind)))
+    nodes = list(data.names(data.with_kind(kind)))
     if not len(rows):
         return Failure(kind, nodes)
     commonest = rows.groupby(["status", "reason"]).size().idxmax()
@@ -112,13 +113,13 @@ def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
 
 def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
     """The label of the scope that nothing was measured with."""
-    left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, (experiment,))
+    left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
     for name, value in _wanted(part.scope, estimates).items():
         narrowed = _narrow(left, name, value)
         if not len(narrowed):
             there = sorted(left[name].dropna().unique(), key=str) if name in left.labels else []
             wanted = value if isinstance(value, list) else [value]
-            words = [tuple(label_value(name, one) for one in values) for values in (wanted, there)]
+            words = [[label_value(name, one) for one in values] for values in (wanted, there)]
             return Missing(none.verdict, none.experiments, label=name, wanted=words[0], measured=words[1])
         left = narrowed
     if part.rule in ("ratio", "trend", "crossover") and len(left):
@@ -264,7 +265,7 @@ def _awaiting(part: Part, claim: Claim, quantity: Quantity | None, cache: Quanti
         )
     awaits = part.awaits or {}
     if "experiment" in awaits:
-        need = Missing(Verdict.AWAITING_EXPERIMENT, (awaits["experiment"],), why=awaits["why"])
+        need = Missing(Verdict.AWAITING_EXPERIMENT, [awaits["experiment"]], why=awaits["why"])
     else:
         need = Missing(Verdict.AWAITING_SOURCE, source=awaits["source"], why=awaits["why"])
     return PartResult(part, need.verdict, need, _unit(part, quantity, cache.data) if quantity else "", quantity)
@@ -369,5 +370,5 @@ def _missing_rounds(found: PartResult) -> Missing | None:
     single, every = int(found.result.single_round.sum()), len(found.result.estimates)
     if 2 * single <= every:
         return None
-    wanted = tuple(found.quantity.experiments)
+    wanted = list(found.quantity.experiments)
     return Missing(Verdict.AWAITING_EXPERIMENT, wanted, single_rounds=single, estimates=every)

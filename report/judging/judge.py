@@ -17,6 +17,7 @@ from contract.files import atomic, write_json
 from contract.node import number_of_machines, utc
 from contract.provenance import commit, study_version
 from report import PACKAGE, verdicts
+from report.compared_estimates import row_name
 from report.data.dataset import Dataset
 from report.data.nodes import Node
 from report.data.reference import source
@@ -26,7 +27,6 @@ from report.judging.claims import ARTICLES, Claim, read_claims
 from report.judging.contradictions import decide, read_contradictions
 from report.judging.counterparts import counterparts
 from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
-from report.judging.instances import row_name
 from report.judging.published_use import of_sources, of_verdicts, users
 from report.judging.records import case_records, ends_of, part_record
 from report.judging.reference_comparison import compare

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from msgspec import convert
-
 from report import verdicts
+from report.compared_estimates import nodes_of, pooled, ranges_of, row_name, worked_labels
 from report.data.ranges import format_ranges
 from report.derivations import Formula, Input
 from report.derived_estimates import DerivedEstimates, Work
@@ -18,11 +17,9 @@ from report.estimates import Estimates
 from report.formatting import case_name
 from report.judging.claims import Part
 from report.judging.evaluate import Others, PartResult, QuantityCache, select
-from report.judging.instances import nodes_of, pooled, ranges_of, row_name, worked_labels
 from report.judging.robustness import Retrial, robustness, threshold_trials
-from report.judging.rules import Boundary, RuleResult, decide
-from report.judging.shares import Share
-from report.model import ARITHMETIC, Missing, Side, Tier, Verdict
+from report.judging.rules import Boundary, RuleResult, Share, decide
+from report.model import ARITHMETIC, Side, Tier, Verdict
 from report.quantities import Quantity, quantities
 from report.quantities.whole_runs import CHECK, coverage
 
@@ -67,7 +64,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         followed=result is None or _followed(result.estimates),
         outcome=found.outcome,
         tier=Tier(found.quantity.tier) if found.quantity and result is not None else Tier.NONE,
-        waits=missing_record(found.waits),
+        waits=found.waits,
         others=[others_record(one, found, whole) for one in found.others],
         unchecked=found.unchecked,
         checked=found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
@@ -75,7 +72,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         cases_why=part.cases_why,
         n_cases=len(result.sides) if result else 0,
         share=share_record(result.share) if result and result.share else None,
-        missing=missing_record(found.missing),
+        missing=found.missing,
         boundary=boundary_record(result),
         **number,
         robustness=tried,
@@ -111,11 +108,6 @@ def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Ver
         beside=ours,
         records=one.records,
     )
-
-
-def missing_record(missing: Missing | None) -> verdicts.Missing | None:
-    """The needs of a part that waits."""
-    return convert(asdict(missing), verdicts.Missing) if missing else None
 
 
 def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.node import kind_of_node
+from report.compared_estimates import pooled, row_name
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.nodes import Node
 from report.data.ranges import format_ranges
@@ -16,7 +17,6 @@ from report.data.reference import source
 from report.estimates import Estimates
 from report.formatting import count, exactly, several, short_processor, within
 from report.judging.evaluate import QuantityCache, select
-from report.judging.instances import pooled, row_name
 from report.judging.records import ends_of
 from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
 from report.quantities import quantities

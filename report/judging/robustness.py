@@ -18,11 +18,11 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from contract.node import kind_of_node
+from report.compared_estimates import by_kind, row_name, row_place
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.judging.claims import Part
 from report.judging.evaluate import DIRECT, PartResult, select
-from report.judging.instances import by_kind, row_name, row_place
 from report.judging.rules import (
     CLEAR,
     RuleResult,

@@ -1,303 +1,38 @@
 """Rules: the closed vocabulary by which a claim is decided, and nothing beyond it.
 
-A rule turns a quantity's estimates into those that are compared (ratios, slopes,
-crossings), compares each one's interval with the threshold, and draws one
-outcome from all of them.
+A rule takes the estimates that are compared (`report.compared_estimates`), holds the interval of each against the
+threshold, and draws one outcome from all of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special, stats
 
 from contract.errors import StudyError
-from contract.schema import did_you_mean
+from contract.node import kind_of_node
 from report import statistics
-from report.estimates import RUNTIMES, Estimates, exact, merged
-from report.formatting import exactly
+from report.compared_estimates import (
+    ComparedEstimates,
+    Pooled,
+    as_they_are,
+    by_kind,
+    crossings,
+    pool,
+    ratios,
+    slopes,
+)
+from report.estimates import RUNTIMES, Estimates
 from report.judging.claims import Part
-from report.judging.instances import ComparedEstimates, by_kind, pool
-from report.judging.shares import Population, Share
 from report.model import Side, Threshold, Verdict, agreed
 from report.statistics import Floats
-
-# Labels that follow from the device and therefore cannot agree across devices.
-_FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
-# What a variable puts in order bears a name: a label that goes with it, and does not part a series.
-_NAMES = {"parameters": ["model"]}
-
-
-def as_they_are(cases: Estimates, unit: str) -> ComparedEstimates:
-    return ComparedEstimates(cases, unit, [None] * len(cases))
-
-
-def _need(cases: Estimates, label: str, rule: str) -> None:
-    if label not in cases.labels:
-        raise StudyError(f"rule {rule}: no label {label!r}. Labels: {', '.join(cases.labels)}." + did_you_mean(
-            label, cases.labels
-        ))  # fmt: skip
-
-
-def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Cases with over = of, divided by those with over = to that agree in all other labels.
-
-    Raises StudyError if there is no such label. Cases without a partner give no ratio.
-    """
-    over = str(options["over"])
-    if not len(cases):
-        return as_they_are(cases, "1")
-    _need(cases, over, "ratio")
-    differ = [name for name in _FOLLOWS.get(over, [over]) if name in cases.labels]
-    above, below = cases.only(**{over: options["of"]}), cases.only(**{over: options["to"]})
-    return as_they_are(above / below.without(*differ), "1")
-
-
-def _series(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Cases that differ only along one numeric label, and in what it orders, sorted by it."""
-    labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
-    frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
-    if not labels:
-        return [({}, frame.sort_values(along))]
-    groups: list[tuple[dict[str, Any], pd.DataFrame]] = []
-    for key, part in frame.groupby(labels, dropna=False, sort=True):
-        values: tuple[Hashable, ...] = key if isinstance(key, tuple) else (key,)
-        groups.append((dict(zip(labels, values, strict=True)), part.sort_values(along)))
-    return groups
-
-
-def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Exponents p of quantity ~ along^p: weighted least squares on logarithms, one per series.
-
-    Weights are the inverse squares of the standard errors. Where the points
-    scatter about the line more than their errors explain, the slope's error is
-    raised by that much and has n - 2 degrees of freedom. A series of fewer than
-    two values of the variable, or with values that have no logarithm or error, gives none.
-    """
-    along = str(options["along"])
-    if not len(cases):
-        return as_they_are(cases, "1")
-    _need(cases, along, "trend")
-    rows = []
-    for labels, part in _series(cases, along):
-        estimate = part["estimate"].to_numpy(float)
-        se = part["se"].to_numpy(float) / (1.0 if cases.log else estimate)
-        usable = (estimate > 0) & np.isfinite(se) & (se > 0) & (part[along].to_numpy(float) > 0)
-        x, y, w = np.log(part[along].to_numpy(float)[usable]), np.log(estimate[usable]), se[usable] ** -2.0
-        if len(np.unique(x)) < 2:
-            continue
-        slope, error, df = _fit(x, y, w, part["df"].to_numpy(float)[usable])
-        half = float(statistics.half_width(error, df))
-        x_min, x_max = (float(end) for end in (part[along][usable].min(), part[along][usable].max()))
-        ends = f"{along} {exactly(x_min)} to {exactly(x_max)}"
-        rows.append(
-            {**labels, "estimate": slope, "low": slope - half, "high": slope + half, "detail": ends,
-             "se": error, "df": df,
-             "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
-             "source_rows": merged(part["source_rows"][usable])}
-        )  # fmt: skip
-    return as_they_are(exact(rows), "1")
-
-
-def _fit(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
-    """Slope, its standard error and degrees of freedom."""
-    centre = np.sum(w * x) / np.sum(w)
-    sxx = float(np.sum(w * (x - centre) ** 2))
-    slope = float(np.sum(w * (x - centre) * y) / sxx)
-    residual = y - np.sum(w * y) / np.sum(w) - slope * (x - centre)
-    free = len(x) - 2
-    scatter = float(np.sum(w * residual**2) / free) if free > 0 else 0.0
-    if scatter > 1:
-        return slope, math.sqrt(scatter / sxx), float(free)
-    # Each point's share in the slope's variance weighs its df, as in stats.combine.
-    part = w * (x - centre) ** 2 / sxx
-    return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
-
-
-def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Where two series change places along a variable, one case per pair of series.
-
-    The ratio of the series decides at each value of the variable whether one is
-    above the other. low and high are the neighbouring values at which it decides
-    differently; the estimate is interpolated on logarithms between the points
-    around the change. A pair that never changes places challenges, unless some
-    point could not decide.
-    """
-    along = str(options["along"])
-    if not len(cases):
-        return as_they_are(cases, "1")
-    _need(cases, along, "crossover")
-    rows: list[dict[str, Any]] = []
-    settled: list[Side | None] = []
-    compared = ratios(cases, options).estimates
-    if not len(compared):
-        return as_they_are(compared, "1")
-    low_ends, high_ends = compared.ends(statistics.DECIDING)
-    decided_by = Estimates(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
-    for labels, part in _series(decided_by, along):
-        x, r = part[along].to_numpy(float), part["estimate"].to_numpy(float)
-        sides = np.where(part["low"] > 1, 1, np.where(part["high"] < 1, -1, 0))
-        decided = np.flatnonzero(sides)
-        turn = next((k for k in range(len(decided) - 1) if sides[decided[k]] != sides[decided[k + 1]]), None)
-        row = {
-            **labels,
-            "n_rounds": int(part["n_rounds"].min()),
-            "n_samples": int(part["n_samples"].sum()),
-            "source_rows": merged(part["source_rows"]),
-        }
-        if turn is None:
-            surely = len(decided) == len(sides)
-            first = options["of"] if (r > 1).all() else options["to"]
-            what = f"{first} is ahead at every {along} measured" if surely else "too close to tell at some values"
-            rows.append({**row, "estimate": math.nan, "low": math.nan, "high": math.nan, "detail": what})
-            settled.append(Side.CHALLENGES if surely else Side.UNDECIDED)
-            continue
-        a, b = decided[turn], decided[turn + 1]
-        low, high = x[a], x[b]
-        ahead = options["of"] if sides[b] > 0 else options["to"]
-        detail = f"{ahead} is ahead from {along} {exactly(high)} on, not up to {exactly(low)}"
-        rows.append(
-            {**row, "estimate": _between(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
-        )
-        settled.append(None)
-    return ComparedEstimates(exact(rows), "1", settled)
-
-
-def _between(x: Any, r: Any) -> float:
-    """Where the ratio passes 1, linear in logarithms; the first passage if there are several."""
-    y = np.log(r)
-    k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])
-    share = y[k] / (y[k] - y[k + 1])
-    at = np.log(x[k : k + 2]) if x[k] > 0 else x[k : k + 2]
-    value = at[0] + share * (at[1] - at[0])
-    return float(np.exp(value) if x[k] > 0 else value)
-
-
-# Most of what a reader can take in within a sentence.
-_MOST_VALUES = 6
-# Numbers that order named things; the thing's name says more.
-_NAMED_BY = {"flop": "run"}
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Range:
-    """One side of a numeric boundary: its value next to the other side, by the label that names it."""
-
-    label: str
-    value: Any
-    single: bool
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """What separates the sides.
-
-    sides: those that occur, as ordered here. counts: of all estimates by side. label: which one
-    separates them; '' if none does. ranges: of a numeric label, the lower side first. values: of
-    a named one, each side's. inner: of a first label that leaves a second to separate them, each
-    value with the side of all its estimates, or with what separates those. undecided: estimates
-    left aside.
-    """
-
-    label: str = ""
-    ranges: tuple[tuple[Side, Range], ...] = ()
-    values: tuple[tuple[Side, tuple[Any, ...]], ...] = ()
-    inner: tuple[tuple[Any, Side | Boundary], ...] = ()
-    counts: Mapping[Side, int] = field(default_factory=dict)
-    undecided: int = 0
-
-
-def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapping[str, str]) -> Boundary:
-    """The boundary between sides.
-
-    Looks for one label, numeric labels first, that separates supporting from
-    challenging estimates (or decided from undecided ones, if all decided ones agree);
-    then for one label within each value of another.
-    """
-    rows = [{**labels, "_": side} for labels, side in zip(estimates.all_label_values(), sides, strict=True)]
-    for row in rows:
-        if "node" in row:
-            row["node"] = node_labels.get(row["node"], row["node"])
-    counts = {side: sides.count(side) for side in Side if side in sides}
-    both = Side.SUPPORTS in counts and Side.CHALLENGES in counts
-    decided = [row for row in rows if row["_"] != Side.UNDECIDED] if both else rows
-    left = {"counts": counts, "undecided": len(rows) - len(decided)}
-    found = _one_label(decided) or _two_labels(decided)
-    return Boundary(**{**vars(found), **left}) if found else Boundary(**left)  # type: ignore[arg-type]
-
-
-def _labels(rows: Sequence[Row]) -> list[str]:
-    """Labels that all rows bear and that differ among them; numeric ones first."""
-    shared = [name for name in rows[0] if name not in ("_", *RUNTIMES) and all(name in row for row in rows)]
-    differ = [name for name in shared if len({row[name] for row in rows}) > 1]
-    return sorted(differ, key=lambda name: not _numeric(rows, name))
-
-
-def _numeric(rows: Sequence[Row], name: str) -> bool:
-    return all(isinstance(row[name], (int, float)) and not isinstance(row[name], bool) for row in rows)
-
-
-def _one_label(rows: Sequence[Row]) -> Boundary | None:
-    sides = [side for side in Side if any(row["_"] == side for row in rows)]
-    if len(sides) != 2:
-        return None
-    for name in _labels(rows):
-        values = {side: {row[name] for row in rows if row["_"] == side} for side in sides}
-        found = _ranges(name, rows, values) if _numeric(rows, name) else _values(name, values)
-        if found:
-            return found
-    return None
-
-
-def _ranges(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """The two ranges of a numeric label, if its values do not interleave."""
-    low, high = sorted(values, key=lambda side: max(values[side]))
-    at = {low: max(values[low]), high: min(values[high])}
-    if at[low] >= at[high]:
-        return None
-    ranges = []
-    for side in (low, high):
-        row = next(row for row in reversed(rows) if row[name] == at[side])
-        label = _NAMED_BY.get(name, name)
-        label = label if label in row else name
-        ranges.append((side, Range(label, row[label], len(values[side]) == 1)))
-    return Boundary(name, ranges=tuple(ranges))
-
-
-def _values(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Each side's values of a named label, if no value stands on both."""
-    first, second = values.values()
-    if first & second or max(map(len, values.values())) > _MOST_VALUES:
-        return None
-    return Boundary(name, values=tuple((side, tuple(sorted(own, key=str))) for side, own in values.items()))
-
-
-def _two_labels(rows: Sequence[Row]) -> Boundary | None:
-    candidates = sorted(_labels(rows), key=lambda name: (_numeric(rows, name), len({row[name] for row in rows})))
-    for name in candidates:
-        groups: dict[Any, list[Row]] = {}
-        for row in rows:
-            groups.setdefault(row[name], []).append(row)
-        if len(groups) > _MOST_VALUES:
-            continue
-        inner = []
-        for value in sorted(groups, key=lambda one: (str(type(one)), one)):
-            sides = {row["_"] for row in groups[value]}
-            found = sides.pop() if len(sides) == 1 else _one_label(groups[value])
-            if found is None:
-                break
-            inner.append((value, found))
-        else:
-            return Boundary(name, inner=tuple(inner))
-    return None
-
 
 # By what factor a published figure has to clear the threshold to decide without another that agrees.
 CLEAR = 1.5
@@ -369,7 +104,7 @@ def level(rule: str, estimates: int) -> float:
 
 
 def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
-    """The estimates that a part's rule compares, one for all machines of a kind (`judging.instances`).
+    """The estimates that a part's rule compares, one for all machines of a kind (`pooled`).
 
     Raises StudyError if its options do not fit them.
     """
@@ -499,7 +234,7 @@ def outcome_of(rule: str, sides: Sequence[Side]) -> Verdict:
 def of_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
     """One outcome of n estimates, of which so many support and so many challenge.
 
-    exists: one that supports is enough. Otherwise as `agreed` says. A share is counted elsewhere (`judging.shares`).
+    exists: one that supports is enough. Otherwise as `agreed` says. A share is counted elsewhere (`share_of`).
     """
     if rule == "exists":
         if supporting:
@@ -536,3 +271,225 @@ def may_be_negative(part: Part) -> bool:
     """Whether a threshold below zero makes sense: for exponents, and where such a one is declared. Times, counts, rates
     and ratios are never negative."""
     return part.rule == "trend" or min(end for one in (part.threshold, *part.sensitivity) for end in one.ends) < 0
+
+
+# Shares
+
+# A share that misses what is asked for by rounding alone does not miss it.
+_ROUNDING = 1e-9
+
+
+def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
+    """Interval of a share of so many units of which between `least` and `most` count.
+
+    Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution; counts need not be whole.
+    """
+    tail = (1 - level) / 2
+    low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
+    high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
+    # Quantiles of the tiniest counts are exact to a millionth of a millionth only.
+    return min(low, least / units), max(high, most / units)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with its interval, of so many units that differ in the label `of`."""
+
+    estimate: float
+    low: float
+    high: float
+    units: int
+    of: str
+
+    def outcome(self, wanted: float) -> Verdict:
+        """Whether so large a share reaches the threshold."""
+        if self.units and self.low >= wanted - _ROUNDING:
+            return Verdict.SUPPORTED
+        return Verdict.CHALLENGED if self.units and self.high < wanted - _ROUNDING else Verdict.UNDECIDED
+
+
+class Population:
+    """Estimates whose units are the values of one label, of nodes their kinds. compare: at_least or at_most.
+
+    What "most" and "usually" mean is a share of models, jobs or processors: those that were looked at stand for
+    others like them. Each of these units counts once, however many estimates it has, and each estimate counts with
+    the chance, by its own interval from rounds, that it reaches the threshold; one of several machines of a kind with
+    the chances that bound those of their median. The interval of the share is that of Clopper and Pearson (1934),
+    whose formula by the beta distribution takes counts that are not whole: a unit of which a part counts varies less
+    than one that counts or does not, so that the interval is at the least as wide as it has to be.
+
+    What lies so near to the threshold that rounds cannot tell counts as a half. That is right where values spread
+    around the threshold; where many lie exactly on it, a share that counts them as reaching it is estimated too low.
+    `studies/shares.py` shows how often the rule errs in either case, and what it finds.
+    """
+
+    def __init__(self, estimates: Estimates, of: str, compare: str) -> None:
+        self.of, self.upper = of, compare == "at_most"
+        values = estimates[of].map(kind_of_node, na_action="ignore") if of == "node" else estimates[of]
+        self.units = pd.factorize(values)[0] if len(estimates) else np.zeros(0, dtype=np.intp)
+        self.names = [str(name) for name in values.unique()]
+        self.pooled = estimates if isinstance(estimates, Pooled) else None
+        each = self.pooled.instances if self.pooled else estimates
+        self.log = estimates.log
+        self._of: dict[float, tuple[Floats, Floats]] = {}
+        self.estimate, self.low, self.high, self.se, self.df = (
+            each.numbers(name).to_numpy() for name in ("estimate", "low", "high", "se", "df")
+        )
+
+    def _chances(self, threshold: float) -> tuple[Floats, Floats]:
+        """Least and most chance of each case to reach the threshold: an unknown one may or may not.
+
+        Kept for the last threshold, at which one unit after the other is left out.
+        """
+        if threshold in self._of:
+            return self._of[threshold]
+        value, bound = self.estimate, threshold
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = np.log(value / bound) if self.log and bound > 0 else value - bound
+            spread = stats.t.cdf((-gap if self.upper else gap) / self.se, np.where(self.df > 0, self.df, 1.0))
+        sure = (self.high <= bound, self.low > bound) if self.upper else (self.low >= bound, self.high < bound)
+        by_chance = (self.se > 0) & np.isfinite(value)
+        if self.log and bound <= 0:
+            by_chance &= False
+        known = ~(np.isnan(self.low) | np.isnan(self.high))
+        least = np.where(by_chance, spread, (known & sure[0]).astype(float))
+        most = np.where(by_chance, spread, 1.0 - (known & sure[1]).astype(float))
+        if self.pooled:
+            least, most = self.pooled.bounds(least, most)
+        self._of = {threshold: (least, most)}
+        return least, most
+
+    def at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
+        """The share that reaches a threshold. keep: of these estimates alone, shape (estimates,)."""
+        kept = np.ones(len(self.units), dtype=bool) if keep is None else keep
+        sizes = np.bincount(self.units[kept], minlength=len(self.names)).astype(float)
+        there = int((sizes > 0).sum())
+        if not there:
+            return Share(math.nan, 0.0, 1.0, 0, self.of)
+        weights = 1 / sizes[self.units[kept]]
+        least, most = (float((weights * one[kept]).sum()) for one in self._chances(threshold))
+        low, high = clopper_pearson(min(least, there), min(most, there), there)
+        return Share((least + most) / 2 / there, low, high, there, self.of)
+
+
+# The boundary between sides
+
+# Most of what a reader can take in within a sentence.
+_MOST_VALUES = 6
+# Numbers that order named things; the thing's name says more.
+_NAMED_BY = {"flop": "run"}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Range:
+    """One side of a numeric boundary: its value next to the other side, by the label that names it."""
+
+    label: str
+    value: Any
+    single: bool
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """What separates the sides.
+
+    sides: those that occur, as ordered here. counts: of all estimates by side. label: which one
+    separates them; '' if none does. ranges: of a numeric label, the lower side first. values: of
+    a named one, each side's. inner: of a first label that leaves a second to separate them, each
+    value with the side of all its estimates, or with what separates those. undecided: estimates
+    left aside.
+    """
+
+    label: str = ""
+    ranges: tuple[tuple[Side, Range], ...] = ()
+    values: tuple[tuple[Side, tuple[Any, ...]], ...] = ()
+    inner: tuple[tuple[Any, Side | Boundary], ...] = ()
+    counts: Mapping[Side, int] = field(default_factory=dict)
+    undecided: int = 0
+
+
+def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapping[str, str]) -> Boundary:
+    """The boundary between sides.
+
+    Looks for one label, numeric labels first, that separates supporting from
+    challenging estimates (or decided from undecided ones, if all decided ones agree);
+    then for one label within each value of another.
+    """
+    rows = [{**labels, "_": side} for labels, side in zip(estimates.all_label_values(), sides, strict=True)]
+    for row in rows:
+        if "node" in row:
+            row["node"] = node_labels.get(row["node"], row["node"])
+    counts = {side: sides.count(side) for side in Side if side in sides}
+    both = Side.SUPPORTS in counts and Side.CHALLENGES in counts
+    decided = [row for row in rows if row["_"] != Side.UNDECIDED] if both else rows
+    left = {"counts": counts, "undecided": len(rows) - len(decided)}
+    found = _one_label(decided) or _two_labels(decided)
+    return Boundary(**{**vars(found), **left}) if found else Boundary(**left)  # type: ignore[arg-type]
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Labels that all rows bear and that differ among them; numeric ones first."""
+    shared = [name for name in rows[0] if name not in ("_", *RUNTIMES) and all(name in row for row in rows)]
+    differ = [name for name in shared if len({row[name] for row in rows}) > 1]
+    return sorted(differ, key=lambda name: not _numeric(rows, name))
+
+
+def _numeric(rows: Sequence[Row], name: str) -> bool:
+    return all(isinstance(row[name], (int, float)) and not isinstance(row[name], bool) for row in rows)
+
+
+def _one_label(rows: Sequence[Row]) -> Boundary | None:
+    sides = [side for side in Side if any(row["_"] == side for row in rows)]
+    if len(sides) != 2:
+        return None
+    for name in _labels(rows):
+        values = {side: {row[name] for row in rows if row["_"] == side} for side in sides}
+        found = _ranges(name, rows, values) if _numeric(rows, name) else _values(name, values)
+        if found:
+            return found
+    return None
+
+
+def _ranges(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
+    """The two ranges of a numeric label, if its values do not interleave."""
+    low, high = sorted(values, key=lambda side: max(values[side]))
+    at = {low: max(values[low]), high: min(values[high])}
+    if at[low] >= at[high]:
+        return None
+    ranges = []
+    for side in (low, high):
+        row = next(row for row in reversed(rows) if row[name] == at[side])
+        label = _NAMED_BY.get(name, name)
+        label = label if label in row else name
+        ranges.append((side, Range(label, row[label], len(values[side]) == 1)))
+    return Boundary(name, ranges=tuple(ranges))
+
+
+def _values(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
+    """Each side's values of a named label, if no value stands on both."""
+    first, second = values.values()
+    if first & second or max(map(len, values.values())) > _MOST_VALUES:
+        return None
+    return Boundary(name, values=tuple((side, tuple(sorted(own, key=str))) for side, own in values.items()))
+
+
+def _two_labels(rows: Sequence[Row]) -> Boundary | None:
+    candidates = sorted(_labels(rows), key=lambda name: (_numeric(rows, name), len({row[name] for row in rows})))
+    for name in candidates:
+        groups: dict[Any, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(row[name], []).append(row)
+        if len(groups) > _MOST_VALUES:
+            continue
+        inner = []
+        for value in sorted(groups, key=lambda one: (str(type(one)), one)):
+            sides = {row["_"] for row in groups[value]}
+            found = sides.pop() if len(sides) == 1 else _one_label(groups[value])
+            if found is None:
+                break
+            inner.append((value, found))
+        else:
+            return Boundary(name, inner=tuple(inner))
+    return None

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
+from report.compared_estimates import crossings
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.judging.rules import crossings
 from report.quantities import quantity
 from report.quantities.comparing import complement, over, with_library
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from report.commands.explain import Sources, explain
 from report.commands.lint import Study, faults
+from report.compared_estimates import Pooled, by_kind, nodes_of, pooled, ranges_of
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.reference import REFERENCE, read_reference
 from report.estimates import Estimates, concat
 from report.judging import rules
 from report.judging.evaluate import PartResult
-from report.judging.instances import Pooled, by_kind, nodes_of, pooled, ranges_of
 from report.judging.judge import judge
 from report.judging.robustness import part_slider, robustness
-from report.judging.shares import clopper_pearson
+from report.judging.rules import clopper_pearson
 from report.pages.claims import _case_tables, _sure
 
 from .conftest import Factory

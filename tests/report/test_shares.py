@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 from report import statistics
 from report.estimates import Estimates, exact
-from report.judging.shares import Population, clopper_pearson
+from report.judging.rules import Population, clopper_pearson
 from studies import shares
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from report.compared_estimates import pooled
 from report.estimates import Estimates, concat
-from report.judging.instances import pooled
 from report.judging.rules import find_boundary, slopes
 from report.model import Side
 from report.quantities import quantities
