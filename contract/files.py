@@ -10,7 +10,6 @@ import pickle
 import re
 import stat
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -89,42 +88,24 @@ def write_text(path: Path | str, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path | str, value: Any, in_lines: str | None = None) -> None:
+def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
     """Write `value` as readable JSON, whole or not at all. Raises OSError, ValueError for NaN.
 
-    in_lines: a key whose lists, wherever they are, have each of their items on one line: for very many of them.
+    in_lines: value is a mapping; each item of the lists in it stands on one line.
     """
     with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        lists: list[list[Any]] = []
-        mark = f"{uuid.uuid4().hex}:"
-        held = value if in_lines is None else _without(value, in_lines, mark, lists)
-        text = json.dumps(held, indent=1, ensure_ascii=False, allow_nan=False)
-        line = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-        # Before and after the place of each list, which stands as its number.
-        whole, *rest = text.split(f'"{mark}')
-        file.write(whole)
-        for part in rest:
-            number, _, after = part.partition('"')
-            file.write("[")
-            file.writelines(f"{',' if at else ''}\n  {line(item)}" for at, item in enumerate(lists[int(number)]))
-            file.write("\n ]" + after)
-        file.write("\n")
-
-
-def _without(value: Any, key: str, mark: str, lists: list[list[Any]]) -> Any:
-    """The value with what is put into `lists`, that is the filled lists under a key, replaced by their numbers."""
-    if isinstance(value, Mapping):
-        held = {}
-        for name, one in value.items():
-            if name == key and isinstance(one, list) and one:
-                lists.append(one)
-                held[name] = f"{mark}{len(lists) - 1}"
+        if not in_lines:
+            file.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+            return
+        line = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+        for at, (name, one) in enumerate(value.items()):
+            file.write(f"{',' if at else '{'}\n {line(name)}: ")
+            if isinstance(one, list) and one:
+                file.writelines(f"{',' if n else '['}\n  {line(item)}" for n, item in enumerate(one))
+                file.write("\n ]")
             else:
-                held[name] = _without(one, key, mark, lists)
-        return held
-    if isinstance(value, (list, tuple)):
-        return [_without(one, key, mark, lists) for one in value]
-    return value
+                file.write(line(one))
+        file.write("\n}\n")
 
 
 # Deeper than anything that this project writes; a parser, or what walks its result, falls over from some hundred on.

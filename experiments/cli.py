@@ -276,7 +276,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if minutes:
         made = plan.within(made, minutes, least=arguments.budget is None)
     if arguments.out:
-        write_json(arguments.out, made.plain, in_lines="points")
+        write_json(arguments.out, made.plain, in_lines=True)
     print(plan.told(made), file=sys.stderr if arguments.out else sys.stdout)
     return 0
 

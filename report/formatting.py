@@ -304,6 +304,11 @@ def case_name(labels: Mapping[str, Any], detail: str) -> str:
     return ", ".join(text for text in ("" if device == "cpu" else device, words, detail) if text)
 
 
+def name_of_case(case: Mapping[str, Any]) -> str:
+    """A case of `verdicts.json` in words."""
+    return case_name({**case["labels"], "device": case.get("device") or "cpu"}, case.get("detail", ""))
+
+
 def _name_of_others(labels: Mapping[str, Any], detail: str) -> str:
     """The work, hardware, setting and source of a published figure.
 

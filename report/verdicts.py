@@ -114,7 +114,9 @@ class Others(Struct, kw_only=True, forbid_unknown_fields=True):
     most: Number
     trials: Annotated[list[Trial], Meta(description="Where it decides: other thresholds")]
     beside: Annotated[Number, Meta(description="How many times what others found is found here")]
-    records: Annotated[list[str], Meta(description="Keys of the published records compared")]
+    records: Annotated[
+        list[str], Meta(description="Keys of the published records compared; where it decides, the cases name them")
+    ]
 
 
 class Part(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -160,7 +162,6 @@ class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
     part: str
     node: Annotated[str | None, Meta(description="None for published figures")]
     device: str | None
-    label: Annotated[str, Meta(description="Its labels in words")]
     labels: dict[str, Label]
     estimate: Number
     low: Number
@@ -169,6 +170,7 @@ class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
     n_samples: int
     outcome: Side
     behind: Annotated[str, Meta(description="Rows of the summary behind it, as '3-5 9'")]
+    detail: Annotated[str, Meta(description="A word on its arithmetic, or why it has no estimate")] = ""
     disturbed: Annotated[float, Meta(description="Share of these rows that are disturbed")] = 0.0
     instances: Annotated[list[str], Meta(description="Nodes of the machines of one kind that it stands for")] = []
     machines: Annotated[str, Meta(description="These machines in words")] = ""
@@ -260,7 +262,8 @@ def with_cases(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
     def case(cell: Mapping[str, Any]) -> dict[str, Any]:
         own = {name: value for name, value in cell.items() if name in Case.__struct_fields__}
-        return {**own, "labels": {name: value for name, value in cell.items() if name not in own}}
+        labels = {name: value for name, value in cell.items() if name not in own and name != "label"}
+        return {**own, "labels": labels}
 
     upgraded = [{"cases": [*map(case, one["cells"])], **one} if "cells" in one else one for one in verdicts]
     return {**document, "verdicts": upgraded}

@@ -19,6 +19,7 @@ from report.data.rows import read_rows, rounds_of, row_lines
 from report.formatting import (
     count,
     interval,
+    name_of_case,
     nodes_of_case,
     number,
     place_of,
@@ -197,7 +198,7 @@ def _cases(
     rows = read_rows(sources.data, {row for some in told for row in some}) if sources.data else {}
     for case, behind, some in zip(shown, numbers, told, strict=True):
         value = interval(case["estimate"], case["low"], case["high"], part["unit"])
-        where = ", ".join(filter(None, (place_of(case, labels), case["label"])))
+        where = ", ".join(filter(None, (place_of(case, labels), name_of_case(case))))
         counts = f"; {count(case['n_rounds'], 'round')}, {count(case['n_samples'], 'sample')}"
         lines += _wrap(
             f"  {case['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if case['n_rounds'] else ''}"

@@ -15,7 +15,7 @@ import pandas as pd
 from report.data.gathered import read_summary
 from report.data.ranges import parse_ranges
 from report.data.reference import REFERENCE, read_reference
-from report.formatting import nodes_of_case
+from report.formatting import name_of_case, nodes_of_case
 from report.model import Verdict
 from report.pages.failures import read_failures
 from report.quantities import Quantity, quantities
@@ -68,7 +68,7 @@ class Study:
         """Each case: where, its part, the part's quantity, the case."""
         for where, _, part, cases in self.parts():
             for case in cases:
-                at = f"{where}, {case['label']}" if case["label"] else where
+                at = ", ".join(filter(None, (where, name_of_case(case))))
                 yield at, part, quantities()[part["quantity"]], case
 
     def rows_behind(self, case: Record) -> pd.DataFrame:
@@ -135,10 +135,12 @@ def intervals(study: Study) -> Found:
         rows = study.rows_behind(case)
         estimate, low, high = (case[name] for name in _ENDS)
         # One round, or rounds that are all equal, give no interval; what a disturbed measurement gave says so.
-        lost = rows["low"].notna().all() and not any(why in case["label"] for why in ("cannot exceed", "too close"))
+        lost = rows["low"].notna().all() and not any(
+            why in case.get("detail", "") for why in ("cannot exceed", "too close")
+        )
         timed = rows["unit"].isin(_TIMED) & (rows["low"] != rows["high"])
         if estimate is None:
-            if not case["label"]:
+            if not case.get("detail"):
                 yield at, "neither an estimate nor a word why there is none", "Give the estimate a detail"
         elif low is None or high is None:
             if lost:

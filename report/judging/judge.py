@@ -88,7 +88,7 @@ def judge(
         "replaced": instead,
         "counterparts": beside_ours,
     }
-    write_json(out, document, in_lines="cases")
+    write_json(out, document, in_lines=True)
     write_json(out.with_name("verdicts.schema.json"), verdicts.schema())
     _write_csv(out.with_suffix(".csv"), judged)
     write_tables(document, out)

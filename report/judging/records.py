@@ -83,9 +83,9 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
 def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
     """Others' measurements of a part: their strength, outcome and range, and the outcome at other thresholds.
 
-    decides: whether the part is decided on it; its cases are then the part's. records: keys of the published records
-    that were compared. beside: how many times what others found is found here, each by its nearest to the threshold;
-    None where only one is known.
+    decides: whether the part is decided on it; its cases are then the part's, and name their records. records: keys of
+    the published records that were compared. beside: how many times what others found is found here, each by its
+    nearest to the threshold; None where only one is known.
     """
     decides = found.waits is not None and one.part is found.part
     known: list[float] = one.result.estimates.numbers("estimate").dropna().tolist() if one.result else []
@@ -106,7 +106,7 @@ def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Ver
         most=max(known, default=None),
         trials=list(threshold_trials(Retrial(one.part, one.result, whole))) if one.result and decides else [],
         beside=ours,
-        records=one.records,
+        records=[] if decides else one.records,
     )
 
 
@@ -191,7 +191,6 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
     for at, (labels, side, (*ends, n_rounds, n_samples, detail, rows)) in enumerate(
         zip(estimates.all_label_values(), result.sides, values, strict=True)
     ):
-        words = case_name(labels, str(detail))
         number: Any = dict(zip(_ENDS, (known(float(end)) for end in ends), strict=True))
         more: dict[str, Any] = {}
         if many := sum(row in disturbed for row in rows):
@@ -207,12 +206,12 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
                 part=found.part.name,
                 node=labels.pop("node", None),
                 device=labels.pop("device", None),
-                label=words,
                 labels=labels,
                 **number,
                 n_rounds=int(n_rounds),
                 n_samples=int(n_samples),
                 outcome=side,
+                detail=str(detail),
                 behind=format_ranges(cache.source_rows(quantity, rows, nodes[at])),
                 **more,
             )

@@ -159,7 +159,7 @@ def short_labels(
     alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
     for label in alike:
         places = [at for at, one in enumerate(labels) if one == label]
-        full = [str(cases[at].get("label") or "") for at in places]
+        full = [formatting.name_of_case(cases[at]) for at in places]
         for at, whole, other in zip(places, full, _apart(full), strict=True):
             labels[at] = _joined(label, other) or _first_words(whole) or "the whole"
     return _numbered(labels)

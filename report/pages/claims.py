@@ -242,7 +242,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
         told = sorted(on_shown(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
         rows = [
             {
-                "what": str(case["label"] or "the whole"),
+                "what": formatting.name_of_case(case) or "the whole",
                 "where": _where(case, machines, unit) if several_nodes else "",
                 "number": formatting.with_unit(case["estimate"], unit) + words.disturbed(case.get("disturbed")),
                 "around": words.between(case.get("low"), case.get("high"), unit) or words.NOTHING,

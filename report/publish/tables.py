@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 from contract.files import atomic
 from contract.node import number_of_machines
 from report import statistics, wording
-from report.formatting import nodes_of_case
+from report.formatting import name_of_case, nodes_of_case
 
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
 _TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
@@ -121,6 +121,7 @@ def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             **{name: case.get(name) for name in CASES},
             "machines": number_of_machines(nodes_of_case(case)),
             "claim": one["id"],
+            "label": name_of_case(case),
             "quantity": part["quantity"],
             "unit": part["unit"],
             "labels": encoder.encode(case["labels"]),

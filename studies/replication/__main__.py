@@ -17,6 +17,7 @@ from contract.arguments import path
 from contract.encoding import escape_unprintable
 from contract.errors import StudyError
 from contract.files import read_json, write_json
+from report.formatting import name_of_case
 
 from . import measure
 
@@ -98,7 +99,7 @@ def row(one: Again, part: Mapping[str, Any], case: Mapping[str, Any], values: Se
         "node": case["node"],
         "claim": one.claim,
         "part": one.part,
-        "labels": case["label"],
+        "labels": name_of_case(case),
         "means": one.means,
         "unit": part["unit"],
         "threshold": threshold,

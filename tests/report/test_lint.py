@@ -100,7 +100,8 @@ def test_a_file_that_is_missing_is_named(study: Study, tmp_path: Path, what: str
         faults(replace(study, **{what: tmp_path / "none"}))
 
 
-WITHOUT_INTERVAL, WITHOUT_A_WORD = {"low": None, "high": None}, dict.fromkeys(("estimate", "low", "high"))
+WITHOUT_INTERVAL = {"low": None, "high": None}
+WITHOUT_A_WORD = {"estimate": None, **WITHOUT_INTERVAL, "detail": ""}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ WITHOUT_INTERVAL, WITHOUT_A_WORD = {"low": None, "high": None}, dict.fromkeys(("
           for told in ("no interval, though all behind it have one", "without an interval")),
         ("interval", PRODUCT, lambda v, p, c: c.update(low=c["estimate"], high=c["estimate"]), "is exact, though it"),
         ("interval", PRODUCT, lambda v, p, c: c.update(estimate=c["high"] * 2), "is not within ["),
-        ("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_A_WORD, label=""), "neither an estimate nor a word why"),
+        ("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_A_WORD), "neither an estimate nor a word why"),
         ("counts", PRODUCT, lambda v, p, c: c.update(n_rounds=0), "no number of rounds or of samples"),
         ("unit", PRODUCT, lambda v, p, c: p.update(unit=""), "no unit"),
         ("unit", FIGURE, lambda v, p, c: p.update(unit="d"), "in d, while its entry is in"),

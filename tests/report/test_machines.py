@@ -17,7 +17,7 @@ from report.data.machines import DESKTOP, LAPTOP, SERVER_CORES
 from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE as ENTRIES
 from report.data.reference import read_reference
-from report.formatting import node_label
+from report.formatting import name_of_case, node_label
 from report.judging.claims import read_claims
 from report.judging.evaluate import QuantityCache, evaluate
 from report.judging.judge import CLAIMS, judge
@@ -152,7 +152,7 @@ def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away
 
     def cases(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
         every = [(verdict["id"], case) for verdict in document["verdicts"] for case in verdict["cases"]]
-        return {(claim, case["part"], case["label"]): case for claim, case in every if case["node"]}
+        return {(claim, case["part"], name_of_case(case)): case for claim, case in every if case["node"]}
 
     marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
     told = [(node["id"], node["label"]) for node in after["nodes"]]

@@ -151,7 +151,7 @@ def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_pat
     assert cases.groupby("claim").size().to_dict() == counts
     (one,) = cases[cases["claim"] == "N03"].to_dict("records")
     (case,) = verdict(document, "N03")["cases"]
-    for name in ("node", "device", "label", "estimate", "low", "high", "n_rounds", "outcome"):
+    for name in ("node", "device", "estimate", "low", "high", "n_rounds", "outcome"):
         assert one[name] == case[name], name
     labels = json.loads(one["labels"])
     assert labels["dtype"] == case["labels"]["dtype"] == "float32" and not set(labels) & set(cases.columns)

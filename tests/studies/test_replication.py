@@ -17,7 +17,7 @@ AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another li
 
 def case(part: str, dtype: str, estimate: float) -> dict[str, Any]:
     ends = {"low": 0.8 * estimate, "high": 1.2 * estimate}
-    return {"part": part, "node": "a", "label": dtype, "labels": {"dtype": dtype}, "estimate": estimate, **ends}
+    return {"part": part, "node": "a", "labels": {"dtype": dtype}, "estimate": estimate, **ends}
 
 
 CASES = [case("one core", "float32", 30.0), case("one core", "float64", 15.0), case("all cores", "float32", 30.0)]

@@ -106,7 +106,7 @@ def read_editions(path: Path) -> list[dict[str, Any]]:
 
 def write_editions(path: Path, editions: Iterable[Record]) -> None:
     """Write what `read_editions` reads. Raises OSError."""
-    write_json(path, {"editions": list(editions)}, in_lines="claims")
+    write_json(path, {"editions": list(editions)}, in_lines=True)
 
 
 def before(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ def made_up(estimates: Sequence[float], threshold: float, **labels: Sequence[Any
     """A verdict with one part and a case for each estimate; labels: a value of each for each case."""
     cases = [
         {
-            "part": "", "node": "synthetic", "label": f"case {at}", "estimate": value, "low": value, "high": value,
+            "part": "", "node": "synthetic", "detail": f"case {at}", "estimate": value, "low": value, "high": value,
             "outcome": "supports" if value >= threshold else "challenges",
             "labels": {name: values[at] for name, values in labels.items()},
         }
