@@ -54,7 +54,7 @@ class View:
         return _only(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
-        """The estimates of a quantity on this node with these labels; none if it is not known or was not measured."""
+        """The estimates of a quantity on this node with these labels; none if it was not measured."""
         return _quantity(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
@@ -141,8 +141,11 @@ def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
-    known = quantities().get(name)
-    return _only(known.estimates(data), wanted) if known else Estimates.empty()
+    """Raises KeyError for a quantity that does not exist, or a label that it does not declare."""
+    quantity = quantities()[name]
+    if undeclared := set(wanted) - {*quantity.labels, "node", "device"}:
+        raise KeyError(f"{name} has no label {', '.join(sorted(undeclared))}")
+    return _only(quantity.estimates(data), wanted)
 
 
 def _only(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
