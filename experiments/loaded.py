@@ -1,4 +1,4 @@
-"""What an installation brings: where NVIDIA's libraries in this process come from, and what PyTorch has kernels for."""
+"""The places from which a process has loaded NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ DRIVER = re.compile(r"libcuda\.so")
 TOOLKIT = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn\w*|cufft|cufile|cupti|curand|cusolver\w*|cusparse\w*|nccl|nvJitLink|nvrtc[\w-]*)[.-]"
 )
-KEYS = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU"}
 
 
 def origins(device: Device) -> Observed:
@@ -88,30 +87,3 @@ def compared(paths: Iterable[str], folders: Iterable[Path]) -> Observed:
         "toolkit_libraries_loaded": (float(len(toolkit)), "1"),
         "toolkit_libraries_from_system": (float(sum(toolkit)), "1"),
     }
-
-
-def kernels() -> Observed:
-    """PyTorch's operators, and how many have a kernel of their own for each device that this build is made for.
-
-    Operators are those of the namespace aten with all their overloads; `public_` leaves
-    out names with a leading underscore, many of which are bindings to one vendor's
-    library. Operators made of others need no kernel, and run on every device.
-    """
-    import torch
-
-    every = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-    if not every:
-        raise Unsupported("this version of torch does not list its operators")
-    built = {
-        "cpu": True,
-        "cuda": torch.version.cuda is not None or torch.version.hip is not None,
-        "mps": torch.backends.mps.is_built(),
-        "xpu": getattr(torch.version, "xpu", None) is not None,
-    }
-    found: Observed = {}
-    for prefix, names in (("", every), ("public_", [name for name in every if not name.startswith("aten::_")])):
-        found[f"{prefix}operators"] = (float(len(names)), "1")
-        for key in (key for key, made in built.items() if made):
-            has = torch._C._dispatch_has_kernel_for_dispatch_key
-            found[f"{prefix}kernels_{key}"] = (float(sum(has(name, KEYS[key]) for name in names)), "1")
-    return found

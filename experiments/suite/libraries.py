@@ -27,7 +27,7 @@ Shape = Literal[
     "conv1-7x7", "conv2-1x1", "conv2-3x3", "conv3-3x3", "conv4-1x1", "conv4-3x3", "conv5-3x3",
     "256-cells", "512-cells", "1024-cells",
     "1024x1024", "2048x2048", "4096x4096", "8192x8192", "768x3072", "16384x512",
-    "loaded", "operators",
+    "loaded",
 ]  # fmt: skip
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
@@ -85,8 +85,7 @@ def libraries(
     of this project (naive, tiled).
     dtype: tf32 against float32 is the switch of the matrix units.
 
-    Layer `none` times nothing and says what is installed: where the process has its
-    libraries from (loaded), for how many operators PyTorch has kernels (operators).
+    Layer `none` times nothing: it tells from where the process has loaded NVIDIA's libraries.
 
     Unsupported: variants and formats that a device lacks, and a switch that changes nothing.
     """
@@ -94,7 +93,7 @@ def libraries(
     from experiments.models.layers import Product, find
 
     if layer == "none":
-        return Work(observe=lambda: loaded.origins(device) if shape == "loaded" else loaded.kernels())
+        return Work(observe=lambda: loaded.origins(device))
     known = find(layer, shape)
     if known is None or dtype not in FORMATS:
         raise Unsupported(f"no {layer} {shape} in {dtype}")

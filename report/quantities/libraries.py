@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates
 from report.quantities import quantity, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
 # What computes a layer where no library does.
 WITHOUT = ["native", "naive", "tiled"]
-# Devices for which PyTorch's operators may have kernels, as the experiment names them.
-KEYS = ("cpu", "cuda", "mps", "xpu")
 _of_variants = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
 _OF_DEVICE = ("node", "device")
 _of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
@@ -63,22 +61,6 @@ _of_device(
     "1",
     "1 if the process that measured had loaded the driver from outside the environment's packages, else 0.",
 )
-
-
-@quantity("libraries.dispatch_coverage", "1", ("key", "names"))
-def dispatch_coverage(data: Dataset) -> Estimates:
-    """Share of the installed PyTorch's operators that have a kernel of their own for a kind of device (label key).
-
-    names: all, or public, without those that begin with an underscore. A build has
-    kernels only for devices that it was made for: keys of others give no case.
-    """
-    shares = []
-    for names, prefix in (("all", ""), ("public", "public_")):
-        operators = data.summary("libraries", f"{prefix}operators").by(*_OF_DEVICE)
-        for key in KEYS:
-            have = data.summary("libraries", f"{prefix}kernels_{key}").by(*_OF_DEVICE)
-            shares.append((have / operators).label(key=key, names=names))
-    return concat(shares)
 
 
 CUDA = "cuda"

@@ -83,7 +83,7 @@ def _models() -> Iterator[Point]:
 
 def _layers() -> Iterator[Point]:
     layer = {"batch": 1, "passes": "forward", "dtype": "float32"}
-    kinds = (("convolution", "conv5-3x3", "library"), ("lstm", "256-cells", "native"), ("none", "operators", "library"),
+    kinds = (("convolution", "conv5-3x3", "library"), ("lstm", "256-cells", "native"),
              ("product", "1024x1024", "library"), ("product", "16384x512", "naive"))  # fmt: skip
     for kind, shape, variant in kinds:
         yield "libraries", {**layer, "layer": kind, "shape": shape, "variant": variant}

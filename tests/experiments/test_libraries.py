@@ -18,7 +18,7 @@ from experiments.models import layers
 from experiments.suite import libraries
 from experiments.work import Dtype, Unsupported, Work
 from tests.experiments import points
-from tests.experiments.points import CPU, GPU, observed, right
+from tests.experiments.points import GPU, observed, right
 from tests.experiments.processor import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
 
@@ -177,14 +177,3 @@ def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.Monke
     found = observed(work(layer="none", shape="loaded", batch=0))
     assert GPU.waits > waited
     assert (found["system_driver_loaded"], found["system_toolkit_loaded"]) == (1, 0)
-
-
-def test_operators_are_counted_for_what_this_build_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = work(CPU, layer="none", shape="operators", batch=0)
-    monkeypatch.setattr(torch.version, "cuda", None)
-    found = observed(made)
-    assert 0 < found["public_kernels_cpu"] < found["kernels_cpu"] < found["operators"]
-    assert found["public_operators"] < found["operators"]
-    assert "kernels_cuda" not in found
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert "kernels_cuda" in observed(made)

@@ -212,16 +212,10 @@ def libraries(synthetic: Factory) -> SyntheticNode:
     about: dict[str, Any] = {"unit": "1", "samples": 1, "spread": 0.0, "backend": ""}
     params = {"layer": "none", "shape": "loaded", "batch": 0, "passes": "forward", "variant": "library"}
     loaded = {"system_toolkit_loaded": 0.0, "system_driver_loaded": 1.0}
-    node.point("libraries", loaded, params=params, **ONE_GPU, **about)
-    counts = {"operators": 3000.0, "kernels_cpu": 1200.0, "kernels_cuda": 1500.0, "public_operators": 2000.0,
-              "public_kernels_cpu": 1000.0}  # fmt: skip
-    params = {**params, "shape": "operators"}
-    node.point("libraries", counts, params=params, **ONE_GPU, **about)
-    return node.point("libraries", {"operators": 3000.0, "kernels_cpu": 1100.0}, params=params, **about)
+    return node.point("libraries", loaded, params=params, **ONE_GPU, **about)
 
 
 _PRODUCT, _LAYER = {"layer": "product", "shape": "1024"}, {"layer": "convolution", "device": "gpu"}
-_COUNTED: dict[str, Any] = {"device": "gpu", "width": "exact"}
 test_libraries = holding(
     libraries,
     case("libraries.rate", 2e12, **_LAYER, variant="searched"),
@@ -234,9 +228,6 @@ test_libraries = holding(
     case("libraries.matrix_unit_gain", 2.0, **_LAYER),  # the searched algorithm is the best without them
     case("libraries.matrix_unit_gain", 8.0, layer="product", shape="512"),
     case("libraries.gain", {"naive": 2.0}, by="variant", layer="product", shape="512"),
-    case("libraries.dispatch_coverage", {"cuda": 0.5, "cpu": 0.4}, by="key", names="all", **_COUNTED),
-    case("libraries.dispatch_coverage", 0.5, key="cpu", names="public", **_COUNTED),
-    case("libraries.dispatch_coverage", 1100 / 3000, device="cpu", width="exact"),
     *(case(f"libraries.system_{what}_loaded", there, width="exact", labels={"node": "node-a", "device": "cuda:0"})
       for what, there in (("toolkit", 0), ("driver", 1))),
 )  # fmt: skip

@@ -14,7 +14,6 @@ from scipy.stats import linregress
 from report.data.dataset import MissingSourceError
 from report.derived_estimates import DerivedEstimates
 from report.quantities import quantities
-from report.quantities.gpus import rated
 from report.quantities.prices import core_price, gpu_machine
 from report.quantities.sustained import drift
 from report.quantities.train_hours import RUNS, total_flop
@@ -296,21 +295,6 @@ test_several_devices = holding(
     case(estimate=2, model="MLP on digits", accelerator="Synthetic GPU, measured here",
          detail="weights, gradients, moments and a batch of 32 take 1.6 times one", **_NEEDED),
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("limit", ["computes", "moves", "waits"])
-def test_how_far_gpus_differ_follows_from_what_limits_the_model(synthetic: Factory, limit: str) -> None:
-    node = synthetic("node-a")
-    for model, flop, parameters, levels in (("computes", 1e15, 1e3, 1), ("moves", 1, 5e8, 1), ("waits", 1e3, 1e3, 1e3)):
-        counted(node, model, 3, step_flop=flop, parameters=parameters, activation_bytes=1, levels=levels)
-    found = evidence(synthetic, node)
-    ratings = {"computes": "bf16_flops", "moves": "memory_bytes_per_s"}
-    numbers = [chip.figures[ratings[limit]] if limit in ratings else 1 for chip in rated(found)]
-    spread = only("roofline.spread_over_gpus", found, model=limit)["estimate"]
-    counted(node, "large", 3, step_flop=1e12, parameters=4e9, activation_bytes=1, levels=10)
-    large = only("roofline.spread_over_gpus", evidence(synthetic, node), model="large")
-    assert large["estimate"] == math.inf and "NVIDIA L4" in large["detail"]  # which cannot hold it
-    assert len(numbers) >= 5 and spread == pytest.approx(max(numbers) / min(numbers), rel=1e-2)
 
 
 H100 = "NVIDIA H100 80GB HBM3"
