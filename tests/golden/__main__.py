@@ -1,7 +1,7 @@
 """Compares what the study says of known nodes with what it said: `python -m tests.golden`.
 
 Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
-the summary and the verdicts. Prints what differs; 1 if anything does.
+the summary and the verdicts, of the fleet its pages and figures too. Prints what differs; 1 if anything does.
 --write keeps what is said now instead: for a change that is meant.
 """
 
@@ -15,7 +15,8 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,11 @@ from report.data.published import read_published
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
 from tests.golden.fleet import FLEET
+from tests.golden.pages import pages
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
+PAGES = KEPT / "fleet.pages.txt"
 SETS = {"published": [PUBLISHED], "fleet": [PUBLISHED, FLEET]}
 # What differs from run to run, or with every commit.
 PASSING = ("generated_utc", "commit", "study_version")
@@ -111,6 +114,15 @@ def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
         yield f"{place}: {_short(kept)} -> {_short(now)}"
 
 
+def line_differences(kept: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Lines that only one of two texts has, each after the heading that it stands under."""
+    for kind, start, end, first, last in SequenceMatcher(None, kept, now, autojunk=False).get_opcodes():
+        old, new = kept[start:end], now[first:last]
+        if kind != "equal" and not (len(old) == len(new) and all(map(_same, old, new))):
+            heading = next((line for line in reversed(now[: first + 1]) if line.startswith("==== ")), "")
+            yield from (heading, *(f"- {_short(line)}" for line in old), *(f"+ {_short(line)}" for line in new))
+
+
 def _same(kept: Any, now: Any) -> bool:
     if isinstance(kept, float) and isinstance(now, (int, float)):
         return math.isclose(kept, now, rel_tol=TOLERANCE, abs_tol=1e-15) or (math.isnan(kept) and math.isnan(now))
@@ -141,19 +153,27 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
             judged(name, Path(folder))
             now = said(Path(folder))
-        for part, contents in now.items():
-            path = KEPT / f"{name}.{part}.json.gz"
-            if given.write:
-                path.parent.mkdir(exist_ok=True)
-                text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
-                path.write_bytes(gzip.compress(text.encode(), mtime=0))
-                continue
-            lines = list(differences(read(name, part), contents, f"{name}.{part}"))
-            print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
-            found += len(lines)
+            shown = list(pages(Path(folder))) if name == "fleet" else None
+        if given.write:
+            write(name, now, shown)
+            continue
+        lines = [line for part in now for line in differences(read(name, part), now[part], f"{name}.{part}")]
+        lines += line_differences(PAGES.read_text(encoding="utf-8").splitlines(), shown) if shown else []
+        print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
+        found += len(lines)
     if not given.write:
         print(f"{found} differences" if found else "as it was", file=sys.stderr)
     return int(found > 0)
+
+
+def write(name: str, now: Mapping[str, Any], shown: Sequence[str] | None) -> None:
+    """Keep what a set says now, and what its pages show."""
+    KEPT.mkdir(exist_ok=True)
+    for part, contents in now.items():
+        text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
+        (KEPT / f"{name}.{part}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    if shown:
+        PAGES.write_text("\n".join(shown) + "\n", encoding="utf-8")
 
 
 def read(name: str, part: str) -> Any:

@@ -15,7 +15,8 @@ from contract.tables import frame, load_samples, write_unchecked
 from report.data.gathered import read_dataset
 from report.judging.evaluate import QuantityCache
 from report.quantities import quantities
-from tests.golden.__main__ import SETS, differences, every_figure, judged, read, said
+from tests.golden.__main__ import PAGES, SETS, differences, every_figure, judged, line_differences, read, said
+from tests.golden.pages import pages
 
 
 def changes(name: str, now: dict[str, Any]) -> list[str]:
@@ -34,6 +35,11 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
         undeclared = {*cache.estimates(quantity).labels} - {*quantity.labels, "node", "device"}
         assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"
         assert not cache.undeclared(quantity), f"{name} reads experiments that it does not declare"
+
+
+def test_the_pages_of_a_fleet_show_what_they_showed(published_with_fleet: Path) -> None:
+    shown = list(pages(published_with_fleet))
+    assert list(line_differences(PAGES.read_text(encoding="utf-8").splitlines(), shown))[:20] == []
 
 
 def twin(node: Path, to: Path) -> None:

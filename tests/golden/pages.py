@@ -1,0 +1,64 @@
+"""The pages of the study and the contents of their figures, as lines of text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+
+from report.pages import charts, site
+from report.pages.content import build
+from report.pages.evidence import Evidence
+
+# Fields of the verdicts that differ from run to run.
+PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
+
+
+def pages(folder: Path) -> Iterator[str]:
+    """The lines of every page and figure; of claims' pages, one with each verdict.
+
+    folder: with verdicts.json, and data/ as gather writes it.
+    """
+    document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | PASSING
+    made = build(Evidence(document, folder / "data"))
+    assert not made.failures.as_json, made.failures.as_json
+    kept = {verdict["verdict"]: f"claims/{verdict['id']}" for verdict in document["verdicts"]}
+    templates = site.templates()
+    for page in made.pages:
+        if not page.path.startswith("claims/") or page.path in kept.values():
+            yield f"==== page {page.path}"
+            yield from site.source(page, templates, made.terms).splitlines()
+    for chart in sorted(made.charts, key=lambda one: one.name):
+        yield f"==== figure {chart.name}"
+        yield from filter(None, (chart.title, chart.note, chart.alt))
+        with charts.theme():
+            for axes in chart.draw(charts.WIDE).axes:
+                yield from drawn(axes)
+
+
+def drawn(axes: Axes) -> Iterator[str]:
+    """The texts and marks in one panel of a figure."""
+    yield f"panel {axes.get_title()!r}"
+    for axis in (axes.xaxis, axes.yaxis):
+        ticks = [text.get_text() for text in axis.get_ticklabels()]
+        yield f"axis {axis.get_label_text()!r}, {axis.get_scale()}: {ticks}"
+    yield from (f"text {text.get_text()!r}" for text in axes.texts)
+    for line in axes.lines:
+        yield f"line {to_hex(line.get_color())} {line.get_marker()} {numbers(line.get_xydata())}"
+    for marks in axes.collections:
+        yield f"marks {numbers(marks.get_offsets())}, {numbers([path.vertices for path in marks.get_paths()][:1])}"
+    for marks in axes.collections + axes.images:
+        if marks.get_array() is not None:
+            yield f"colours {numbers(marks.get_array())}"
+    for bar in axes.patches:
+        yield f"bar {numbers(bar.get_patch_transform().transform(bar.get_path().vertices))}"
+
+
+def numbers(values: Any) -> str:
+    """Four digits of each."""
+    return " ".join(f"{value:.4g}" for value in np.ma.filled(np.ma.asarray(values, dtype=float), np.nan).ravel())
