@@ -169,7 +169,7 @@ def gpu(
         ({"UtilizationRates": SimpleNamespace(gpu=40, memory=0)}, "others on it", "warning", "40% busy"),
         ({"MemoryInfo": SimpleNamespace(used=60 * 2**30, total=2**37)}, "others on it", "warning", "60.0 of 128 GiB"),
         ({"ComputeMode": pynvml.NVML_COMPUTEMODE_PROHIBITED}, "compute mode", "warning", "-c DEFAULT"),
-        ({"MigMode": [1, 1]}, "MIG", "warning", "-mig 0"),
+        ({"MigMode": [1, 0]}, "MIG", "warning", "-mig 0"),
         ({"CurrPcieLinkWidth": 8}, "link", "warning", "it could be x16"),
         ({"CurrPcieLinkGeneration": 1}, "link", "note", "it could be PCIe 5"),
     ],

@@ -94,6 +94,7 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
     assert (whole.get("sockets"), whole.get("cores")) == (expected["sockets"], expected["cores"])
     assert whole.get("threads_per_core") == expected["threads"]
     assert {kind["name"]: kind["cores"] for kind in whole.get("kinds", [])} == expected.get("kinds", {})
+    assert whole.get("virtual", False) == expected.get("virtual", False)
     caches = {level: [cache["bytes"] / 1024, cache["instances"]] for level, cache in whole.get("caches", {}).items()}
     assert caches == expected.get("caches", {})
     assert set(whole.get("unknown", [])) >= set(expected.get("unknown", []))

@@ -232,7 +232,9 @@ def test_a_round_that_stood_still_measures_every_point(stop: int, who: list[str]
     place = tmp_path / "worker"
     worker = WORKER.format(place=str(place), point_s=POINT_S)
     program = ROUND.format(worker=worker, hang_s=HANG_S, round_s=ROUND_S)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
         try:
             pids = {"round": process.pid, "worker": begun(place, process)}
             for name in who:
@@ -240,12 +242,12 @@ def test_a_round_that_stood_still_measures_every_point(stop: int, who: list[str]
             time.sleep(PAUSE_S)
             for name in who:
                 os.kill(pids[name], signal.SIGCONT)
-            told, _ = process.communicate(timeout=60)
+            told, shown = process.communicate(timeout=60)
         finally:
             process.kill()
     reasons, stood_s = json.loads(told)
     assert reasons == ["was asked"] * 4
-    assert PAUSE_S - 1.5 < stood_s < PAUSE_S + 1.0
+    assert PAUSE_S - 1.5 < stood_s < PAUSE_S + 1.0 and " s of standing still" in shown
 
 
 class Pausing(Unsteady):

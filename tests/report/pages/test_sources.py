@@ -119,3 +119,12 @@ def test_published_sources_have_keys_of_their_own_and_all_are_read(published: Pa
         *(key_of_published(one["id"]) for one in verdicts["published"]),
     }
     assert all(one["title"] and one["author"] for one in found)
+
+
+def test_a_page_that_cites_lists_its_sources_and_no_other_does(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if page.with_suffix(".qmd").exists()]
+    cites = {page: "\nnocite: " in page.with_suffix(".qmd").read_text(encoding="utf-8") for page in pages}
+    assert {*cites.values()} == {True, False}
+    for page in pages:
+        listed = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").select("#refs .csl-entry")
+        assert bool(listed) == cites[page], page
