@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -193,4 +194,9 @@ def orders() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     if cpus := asked.get("cpus"):
         os.sched_setaffinity(0, cpus)
     end_with_parent()
+    # A parent that ended earlier has closed its end of the pipe.
+    pipe = select.poll()
+    pipe.register(0, 0)
+    if pipe.poll(0):
+        os._exit(0)
     return asked, answer

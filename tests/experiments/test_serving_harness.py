@@ -11,6 +11,8 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -452,3 +454,15 @@ def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str,
     )
     with pytest.raises(kind, match="no files"):
         process.start("load", {}).answer(30)
+
+
+def test_a_child_whose_parent_ended_before_it_read_its_orders_ends() -> None:
+    program = "from experiments.children import orders; orders()[1]({'at': 'work'})"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.communicate("{}\n", timeout=60)[0] == ""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write("{}\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline()) == {"at": "work"}
