@@ -67,7 +67,7 @@ def evidence(name: str, folder: Path) -> Dataset:
 
 
 def estimated(cache: QuantityCache) -> dict[str, Any]:
-    """The number of each quantity's estimates, and of each end the number of known values and their geometric mean."""
+    """The number of each quantity's estimates; of each end how many are above 0 and below, and their geometric mean."""
     told: dict[str, Any] = {}
     for name, quantity in quantities().items():
         try:
@@ -76,9 +76,10 @@ def estimated(cache: QuantityCache) -> dict[str, Any]:
             continue
         told[name] = {"estimates": len(found)}
         for end in ("estimate", "low", "high"):
-            sizes = np.abs(found.numbers(end))
-            sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
-            told[name][end] = [len(sizes), float(np.exp(np.log(sizes).mean())) if len(sizes) else 0.0]
+            values = found.numbers(end)
+            values = values[np.isfinite(values) & (values != 0)]
+            mean = float(np.exp(np.log(np.abs(values)).mean())) if len(values) else 0.0
+            told[name][end] = [int((values > 0).sum()), int((values < 0).sum()), mean]
     return told
 
 

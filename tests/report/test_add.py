@@ -175,11 +175,7 @@ def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told
     good = (other / "clock.cpu.1.parquet").read_bytes()
     theirs = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
     for name, content, why in (
-        (
-            "clock.cpu.2.parquet",
-            good,
-            "clock.cpu.2.parquet: holds clock.cpu.1.parquet, which is not what its name",
-        ),
+        ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which is not what its name says"),
         ("rounds.parquet", good, "rounds.parquet: is not called <experiment>.<device>.<round>.parquet"),
         ("", None, "holds no round yet"),
         ("clock.cpu.1.parquet", theirs, f"is a round of {PUBLISHED.name}, not of other"),
