@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from experiments.models.catalogue import NETWORKS as CATALOGUE
@@ -97,6 +97,7 @@ POINTS = st.dictionaries(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example({("torch", "float32"): 9.0})
 @given(POINTS)
 def test_no_rung_is_slower_than_one_that_it_contains(
     monkeypatch: pytest.MonkeyPatch, times: dict[tuple[str, str], float]
