@@ -51,6 +51,8 @@ def test_both_figures_tell_of_one_user_and_of_the_most(synthetic: Factory) -> No
 
 
 def test_a_single_number_of_users_is_told_alone(synthetic: Factory) -> None:
+    (alone, _) = shown(synthetic, load(synthetic("node-a"), 1))
+    assert alone.chart.title == "The first token of an answer comes after 200 ms to one user"
     first, rate = shown(synthetic, load(synthetic("node-a"), 4))
     assert first.chart.title == "The first token of an answer comes after 200 ms to 4 users at a time"
     assert rate.chart.title == "An answer streams at 40 tokens/s to each of 4 users"

@@ -82,6 +82,7 @@ def test_a_verdict_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path:
         (lambda document: document["verdicts"][0]["parts"][0].update(estimate="much"), "verdicts.0.parts.0.estimate"),
         (lambda document: document["verdicts"][0]["parts"][0].update(threshold=[1]), "verdicts.0.parts.0.threshold"),
         (lambda document: document["verdicts"].append(document["verdicts"][0]), "a claim occurs twice"),
+        (lambda document: document.update(verdicts={}), "verdicts"),
     ],
 )
 def test_what_is_of_another_kind_is_refused(edit: Edit, said: str, changed: Any, tmp_path: Path) -> None:
