@@ -1,7 +1,8 @@
 """Compares what the study says of known nodes with what it said: `python -m tests.golden`.
 
 Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
-the summary and the verdicts, of the fleet its pages and figures too. Prints what differs; 1 if anything does.
+the summary, the verdicts, and the number and mean of each quantity's estimates; of the fleet its pages and figures too.
+Prints what differs; 1 if anything does.
 --write keeps what is said now instead: for a change that is meant.
 """
 
@@ -21,16 +22,20 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from contract.files import read_yaml, write_json
 from report import PACKAGE
+from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.published import PUBLISHED as OTHERS
 from report.data.published import read_published
 from report.data.reference import REFERENCE, read_reference
+from report.judging.evaluate import QuantityCache
 from report.judging.judge import judge
+from report.quantities import quantities
 from tests.golden.fleet import FLEET
 from tests.golden.pages import pages
 
@@ -52,11 +57,33 @@ def judged(name: str, folder: Path, beside: Sequence[Path] = ()) -> None:
     """Put what is gathered of a set of nodes, and of others beside it, and the verdicts into a folder."""
     gather([*SETS[name], *beside], folder / "data", allow_synthetic=name != "published")
     if name == "published":
-        data = read_dataset(folder / "data", read_reference(REFERENCE), read_published(OTHERS))
-        judge(data, folder / "verdicts.json")
-        return
-    data = read_dataset(folder / "data", every_figure())
-    judge(data, folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+        judge(evidence(name, folder), folder / "verdicts.json")
+    else:
+        judge(evidence(name, folder), folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+
+
+def evidence(name: str, folder: Path) -> Dataset:
+    """The dataset that claims are judged on: what was gathered, published figures and measurements of others."""
+    if name == "published":
+        return read_dataset(folder / "data", read_reference(REFERENCE), read_published(OTHERS))
+    return read_dataset(folder / "data", every_figure())
+
+
+def estimated(cache: QuantityCache) -> dict[str, Any]:
+    """The number of each quantity's estimates; of each end how many are above 0 and below, and their geometric mean."""
+    told: dict[str, Any] = {}
+    for name, quantity in quantities().items():
+        try:
+            found = cache.estimates(quantity)
+        except MissingSourceError:
+            continue
+        told[name] = {"estimates": len(found)}
+        for end in ("estimate", "low", "high"):
+            values = found.numbers(end)
+            values = values[np.isfinite(values) & (values != 0)]
+            mean = float(np.exp(np.log(np.abs(values)).mean())) if len(values) else 0.0
+            told[name][end] = [int((values > 0).sum()), int((values < 0).sum()), mean]
+    return told
 
 
 def said(folder: Path) -> dict[str, Any]:
@@ -152,7 +179,7 @@ def main() -> int:
     for name in given.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
             judged(name, Path(folder))
-            now = said(Path(folder))
+            now = {**said(Path(folder)), "quantities": estimated(QuantityCache(evidence(name, Path(folder))))}
             shown = list(pages(Path(folder))) if name == "fleet" else None
         if given.write:
             write(name, now, shown)

@@ -12,10 +12,9 @@ from typing import Any
 
 from contract.node import kind_of_node, node_id, read_node, record_path, write_node
 from contract.tables import frame, load_samples, write_unchecked
-from report.data.gathered import read_dataset
 from report.judging.evaluate import QuantityCache
 from report.quantities import quantities
-from tests.golden.__main__ import PAGES, SETS, differences, every_figure, judged, line_differences, read, said
+from tests.golden.__main__ import PAGES, SETS, differences, estimated, evidence, judged, line_differences, read, said
 from tests.golden.pages import pages
 
 
@@ -25,12 +24,13 @@ def changes(name: str, now: dict[str, Any]) -> list[str]:
 
 
 def test_the_published_node_says_what_it_said(published: Path) -> None:
-    assert changes("published", said(published)) == []
+    cache = QuantityCache(evidence("published", published))
+    assert changes("published", {**said(published), "quantities": estimated(cache)}) == []
 
 
 def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None:
-    assert changes("fleet", said(published_with_fleet)) == []
-    cache = QuantityCache(read_dataset(published_with_fleet / "data", every_figure()))
+    cache = QuantityCache(evidence("fleet", published_with_fleet))
+    assert changes("fleet", {**said(published_with_fleet), "quantities": estimated(cache)}) == []
     for name, quantity in quantities().items():
         undeclared = {*cache.estimates(quantity).labels} - {*quantity.labels, "node", "device"}
         assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"

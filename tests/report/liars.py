@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from report.data.reference import REFERENCE
+from report.judging.judge import CLAIMS
 
 PUBLISHED = REFERENCE.parent / "nodes" / "amd-epyc-2c-789dcf"
 Rows = Callable[[pd.DataFrame], Any]
@@ -38,6 +40,19 @@ def copied(folder: Path, rounds: Iterable[str], change: Rows | None = None, scal
             change(rows)
         made = arrow.Table.from_pandas(rows, preserve_index=False)
         parquet.write_table(made.replace_schema_metadata({"study": json.dumps(told)}), folder / f"{name}.parquet")
+    return folder
+
+
+# Enough for claims of both outcomes, and soon judged.
+EXPERIMENTS, FEW = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
+
+
+def few_claims(folder: Path) -> Path:
+    """A folder of some claims, which point to no others."""
+    folder.mkdir(parents=True)
+    for name in FEW:
+        text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")
+        (folder / f"{name}.yaml").write_text(re.sub(r"(?m)^see_also:.*\n", "", text), encoding="utf-8")
     return folder
 
 

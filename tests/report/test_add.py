@@ -8,45 +8,35 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from contract.errors import StudyError, run_command
-from contract.pack import Pack, archive_of, read_pack
+from contract.pack import archive_of, read_pack
 from experiments.cli import main as experiments
 from report.cli import main as report
-from report.commands.add import _told, add
+from report.commands.add import add
 from report.commands.explain import explain
 from report.data import contributed
 from report.data.contributed import SIDECAR, place
 from report.data.gather import gather
 from report.data.gathered import read_dataset
-from report.data.nodes import Node, read_nodes
+from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference
-from report.judging.judge import CLAIMS, hangs_on, judge
+from report.judging.judge import hangs_on, judge
 from report.pages.claims import claim_context
 from report.wording import hanging
 from tests.report.conftest import Factory
-from tests.report.liars import PUBLISHED, copied
+from tests.report.liars import EXPERIMENTS, FEW, PUBLISHED, copied, few_claims
 from tests.report.packs import files_of
 
 OTHER = PUBLISHED.parent / "amd-epyc-2c-089962.146241"
-# Enough for claims of both outcomes, and soon judged.
-EXPERIMENTS, JUDGED = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
 
 
 @pytest.fixture(scope="module")
 def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some claims, which point to no others."""
-    folder = tmp_path_factory.mktemp("few") / "claims"
-    folder.mkdir()
-    for name in JUDGED:
-        text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")
-        (folder / f"{name}.yaml").write_text(re.sub(r"(?m)^see_also:.*\n", "", text), encoding="utf-8")
-    return folder
+    return few_claims(tmp_path_factory.mktemp("few") / "claims")
 
 
 @pytest.fixture
@@ -98,7 +88,7 @@ def test_the_journey_from_a_machine_to_the_published_nodes(
         "Verdicts that rest on it in place of what others published", "Verdicts that would hang on it alone",
     ]  # fmt: skip
     assert "N03: awaiting experiment -> challenged" in dry[2] and "W13: awaiting experiment -> supported" in dry[2]
-    assert dry[3].endswith(": none.") and all(name in dry[5] for name in JUDGED)
+    assert dry[3].endswith(": none.") and all(name in dry[5] for name in FEW)
     assert dry[-1].startswith("Nothing was added.") and tree(data) == before
 
     assert report(words) == 0
@@ -171,21 +161,27 @@ def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told
 
     assert "results/nodes: holds no node" in said()
     nodes = measured(tmp_path / "results" / "nodes")
-    copied(nodes / "other", ["clock.cpu.1"])
+    other = copied(nodes / "other", ["clock.cpu.1"])
     assert f"holds several nodes: name the folder of one of {PUBLISHED.name}, other" in said()
-    other = nodes / "other"
-    (other / "clock.cpu.1.parquet").rename(other / "clock.cpu.2.parquet")
-    assert "clock.cpu.2.parquet: holds clock.cpu.1.parquet, which is not what its name says" in said(
-        "results/nodes/other"
-    )
-    (other / "clock.cpu.2.parquet").rename(other / "rounds.parquet")
-    assert "rounds.parquet: is not called <experiment>.<device>.<round>.parquet" in said("results/nodes/other")
-    (other / "rounds.parquet").unlink()
-    assert "holds no round yet" in said("results/nodes/other")
-    shutil.copyfile(PUBLISHED / "clock.cpu.1.parquet", other / "clock.cpu.1.parquet")
-    assert f"is a round of {PUBLISHED.name}, not of other" in said("results/nodes/other")
-    (other / "clock.cpu.1.parquet").write_bytes(b"PAR1")
-    assert "clock.cpu.1.parquet: cannot be read as Parquet" in said("results/nodes/other")
+
+    def with_round(name: str, content: bytes | None) -> str:
+        """What is said of the other node where its only round is this file."""
+        for path in other.glob("*.parquet"):
+            path.unlink()
+        if content is not None:
+            (other / name).write_bytes(content)
+        return said("results/nodes/other")
+
+    good = (other / "clock.cpu.1.parquet").read_bytes()
+    theirs = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
+    for name, content, why in (
+        ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which is not what its name says"),
+        ("rounds.parquet", good, "rounds.parquet: is not called <experiment>.<device>.<round>.parquet"),
+        ("", None, "holds no round yet"),
+        ("clock.cpu.1.parquet", theirs, f"is a round of {PUBLISHED.name}, not of other"),
+        ("clock.cpu.1.parquet", b"PAR1", "clock.cpu.1.parquet: cannot be read as Parquet"),
+    ):
+        assert why in with_round(name, content)
     shutil.rmtree(other)
     assert experiments(["pack"]) == 0
     assert (tmp_path / "results" / f"{PUBLISHED.name}.zip").is_file()
@@ -259,13 +255,9 @@ def test_a_node_that_is_half_there_is_none_and_goes(
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [
-        ("{", "not JSON"),
-        ("[]", "is not of type object"),
-        ('{"schema": 1, "pack_sha256": "x", "added_utc": "2026-01-01T00:00:00Z"}', "pack_sha256"),
-        ("x" * 20_000, "are the limit"),
-    ],
-)
+    [("{", "not JSON"), ('{"schema": 1, "pack_sha256": "x", "added_utc": "2026-01-01T00:00:00Z"}', "pack_sha256"),
+     ("x" * 20_000, "are the limit")],
+)  # fmt: skip
 def test_a_note_of_where_a_node_is_from_that_cannot_be_read_is_left_out_with_its_reason(
     tmp_path: Path, text: str, why: str
 ) -> None:
@@ -314,54 +306,14 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
 @pytest.mark.parametrize(
     ("cases", "decided_on", "hangs"),
     [
-        ([CELL], "here", "a"),
-        ([CELL, {**CELL, "outcome": "challenges"}], "here", "a"),
+        ([CELL], "here", "a"), ([CELL, {**CELL, "outcome": "challenges"}], "here", "a"),
         ([CELL, {**CELL, "node": "b"}], "here", ""),
+        ([CELL, {**CELL, "node": "b", "outcome": "undecided"}], "here", "a"),
         ([{**CELL, "instances": ["b.aaaaaa", "b.aaaaaa.2"]}], "here", "b.aaaaaa"),
         ([{**CELL, "instances": ["b.aaaaaa", "b.bbbbbb"]}], "here", ""),
-        ([CELL, {**CELL, "node": "b", "outcome": "undecided"}], "here", "a"),
-        ([CELL, {**CELL, "node": None, "behind": ""}], "here", "a"),
-        ([CELL, {**CELL, "node": None}], "here", ""),
-        ([{**CELL, "node": "b"}], "here", ""),
-        ([CELL], "others", ""),
-        ([CELL], "", ""),
-        ([], "here", ""),
+        ([CELL, {**CELL, "node": None, "behind": ""}], "here", "a"), ([CELL, {**CELL, "node": None}], "here", ""),
+        ([{**CELL, "node": "b"}], "here", ""), ([CELL], "others", ""), ([CELL], "", ""), ([], "here", ""),
     ],
-)
+)  # fmt: skip
 def test_what_hangs_on_one_node(cases: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
     assert hangs_on({"cases": cases, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"}) == hangs
-
-
-def test_what_a_node_changes_is_told_by_verdict_the_largest_shift_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("report.commands.add._MOST", 2)
-
-    def document(**verdicts: tuple[str, float | None, str]) -> dict[str, Any]:
-        names = ("verdict", "estimate", "decided_on")
-        claims = [
-            {"id": name, "unit": "s", "hangs_on": "", **dict(zip(names, one, strict=True))}
-            for name, one in verdicts.items()
-        ]
-        return {"nodes": [{"id": "first"}], "verdicts": claims}
-
-    def judged(rows: int, said: dict[str, Any]) -> Any:
-        return SimpleNamespace(table=pd.DataFrame({"status": ["ok"] * rows + ["oom"]})), said
-
-    record = {**json.loads((PUBLISHED / "node.json").read_text()), "jobs": {}}
-    pack = Pack({"a.cpu.1.parquet": b""}, record, {"preset": "", "commit": "abc"}, "")
-    was = document(
-        A01=("undecided", 1.0, ""), A02=("supported", 1.0, "here"), A03=("supported", 1.0, "here"),
-        A04=("supported", 4.0, "others"), A05=("awaiting source", None, ""), A06=("supported", 0.0, "here"),
-    )  # fmt: skip
-    now = document(
-        A01=("supported", 2.0, "here"), A02=("supported", 1.1, "here"), A03=("supported", 1.0, "here"),
-        A04=("supported", 2.0, "here"), A05=("awaiting source", None, ""), A06=("supported", 1.0, "here"),
-    )  # fmt: skip
-    now["verdicts"][0]["hangs_on"] = record["id"]
-    told = list(_told(Node(record, "", pd.DataFrame()), pack, judged(3, was), judged(7, now)))
-    assert told[1:] == [
-        "It brings 4 series, 4 of them with a result; 4 are there.",
-        "Verdicts that move: 1 (A01: undecided -> supported).",
-        "Verdicts that stay, with another estimate: 3 (A06: 0 s -> 1.00 s; A04: 4.00 s -> 2.00 s (-50%); and 1 more).",
-        "Verdicts that rest on it in place of what others published: 1 (A04).",
-        "Verdicts that would hang on it alone: 1 (A01).",
-    ]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from report.data.reference import read_reference
@@ -16,19 +15,13 @@ from report.judging.claims import ARTICLES, CLOSED, read_claims
 from report.judging.rules import RULES
 from report.model import Threshold
 
+from .mistakes import dump, pointed_at
+
 FLAT: dict[str, Any] = {
-    "id": "W15",
-    "article": "whygpu",
-    "section": "A section",
-    "says": "Something about cores.",
-    "kind": "measured",
-    "quantity": "gemm.rate",
-    "scope": {"device": "cpu", "dtype": "float32"},
-    "rule": "at_most",
-    "threshold": {"value": 1000, "why": "generous"},
-    "note": "A note.",
-    "version": 1,
-}
+    "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "kind": "measured",
+    "quantity": "gemm.rate", "scope": {"device": "cpu", "dtype": "float32"}, "rule": "at_most",
+    "threshold": {"value": 1000, "why": "generous"}, "note": "A note.", "version": 1,
+}  # fmt: skip
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
 BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
@@ -43,16 +36,12 @@ def entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", 
 
 def write(folder: Path, name: str = "W15", **changes: Any) -> Path:
     """FLAT with other values; None removes a key."""
-    path = folder / f"{name}.yaml"
-    with path.open("w", encoding="utf-8") as file:
-        claim = {**FLAT, "id": name, **changes}
-        YAML().dump({key: value for key, value in claim.items() if value is not None}, file)
-    return path
+    claim = {**FLAT, "id": name, **changes}
+    return dump(folder / f"{name}.yaml", {key: value for key, value in claim.items() if value is not None})
 
 
 def references(folder: Path, *entries: dict[str, Any]) -> Path:
-    with (folder / "chips.yaml").open("w") as file:
-        YAML().dump(list(entries), file)
+    dump(folder / "chips.yaml", list(entries))
     return folder
 
 
@@ -62,12 +51,6 @@ def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
     (part,) = claim.parts
     assert (claim.id, part.name, part.threshold, part.scale) == ("W15", "", Threshold(1000), 128)
     assert part.thresholds == [Threshold(200), Threshold(1000), Threshold(2000)], "in order, its own among them"
-
-
-def test_a_claim_may_await_a_quantity_that_is_not_there_yet(tmp_path: Path) -> None:
-    awaits = {"experiment": "offload", "why": "x"}
-    write(tmp_path, quantity="offload.trip", scope={"size": "large"}, awaits=awaits)
-    assert read_claims(tmp_path, {})[0].parts[0].awaits == awaits
 
 
 def test_a_claim_without_rules_takes_all_those_of_the_one_it_is_the_same_as(tmp_path: Path) -> None:
@@ -91,11 +74,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "no quantity at all": ({"quantity": "Rate"}, "quantity: Rate", ["'Rate'"]),
     "unknown label": ({"scope": {"dtpye": "float32"}}, "dtpye: float32", ["Allowed: node, device, dtype", "'dtype'?"]),
     "unknown value of a closed label": ({"scope": {"dtype": "flaot32"}}, "dtype: flaot32", [EVERY_DTYPE, "'float32'?"]),
-    "unknown value in a list": ({"scope": {"dtype": ["float64", "fp32"]}}, "- fp32", [EVERY_DTYPE]),
     "threshold that is text": ({"threshold": {"value": "many", "why": "?"}}, "value: many", ["'many'"]),
     "threshold that is yes": ({"threshold": {"value": True, "why": "?"}}, "value: true", ["threshold.value"]),
     "threshold that is no number": ({"threshold": {"value": math.nan, "why": "?"}}, "value: .nan", [NUMBERS]),
-    "threshold beyond all": ({"threshold": {"value": 1e31, "why": "?"}}, "value:", ["threshold.value"]),
     "threshold that is a range": ({"threshold": {"value": [1, 2], "why": "?"}}, "value:", ["not of type number"]),
     "threshold that is no range": ({"rule": "within"}, "value: 1000", ["not of type array"]),
     "range that ends before it begins": (
@@ -103,7 +84,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     ),
     "missing threshold": ({"threshold": None}, "id: W15", ["missing: threshold"]),
     "missing why": ({"threshold": {"value": 3}}, "threshold:", ["threshold: missing: why"]),
-    "empty why": ({"threshold": {"value": 3, "why": ""}}, "why: ''", ["threshold.why"]),
     "sensitivity that is text": ({"sensitivity": [1, "many"]}, "- many", ["'many'"]),
     "sensitivity without end": ({"sensitivity": [1, -math.inf]}, "- -.inf", [f"sensitivity.1: {NUMBERS}"]),
     "sensitivity of too many": ({"sensitivity": list(range(51))}, "sensitivity:", ["too long"]),
@@ -127,26 +107,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
         {"rule": "for_share_of", "options": {"share": 0.5, "of": "modle"}}, "of: modle", ["Allowed: node, device"]
     ),
     "share within two ends": (
-        {
-            "rule": "for_share_of",
-            "options": {"share": 0.5, "of": "dtype", "compare": "within"},
-            "threshold": {"value": [1, 2], "why": "?"},
-        },
-        "compare: within",
-        ["Allowed: at_least, at_most."],
+        {"rule": "for_share_of", "options": {"share": 0.5, "of": "dtype", "compare": "within"},
+         "threshold": {"value": [1, 2], "why": "?"}}, "compare: within", ["Allowed: at_least, at_most."],
     ),
     "untestable with a rule": ({"untestable": "no figures"}, "quantity: gemm.rate", ["remove 'quantity'"]),
     "unknown kind of machine": ({"machine": "desk"}, "machine: desk", ["Allowed: laptop, desktop, server, many-core."]),
     "finding of no outcome": ({"findings": {"suported": "So."}}, "suported: So.", ["Did you mean 'supported'?"]),
     "finding that is too long": ({"findings": {"supported": "a " * 151}}, "supported:", ["too long"]),
-    "finding with a place for nothing": (
-        {"findings": {"depends": "It took {esimate}."}}, "depends: It took", ["{esimate} names nothing"]
-    ),
     "finding of an unknown part": (
         {"findings": {"depends": "It took {[time] least}."}}, "depends: It took", ["{[time] least} names nothing"]
-    ),
-    "option that is no label": (
-        {"rule": "trend", "options": {"along": "batch"}}, "along: batch", ["Allowed: node, device, dtype, threads"]
     ),
     "option that is no value of its label": (
         {"rule": "ratio", "options": {"over": "device", "of": "tpu", "to": "cpu"}}, "of: tpu", ["Allowed: cpu, gpu."]
@@ -160,7 +129,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "judgement with a rule": ({"kind": "judgement", "bears_on": []}, "quantity: gemm.rate", ["remove 'quantity'"]),
     "link to an unknown claim": ({"see_also": ["W15", "W99"]}, "- W99", ["see_also: there is no claim 'W99'"]),
     "link with a line break": ({"see_also": ["W16\n"]}, "W16", ["see_also.0"]),
-    "same as an unknown claim": ({**BARE, "same_as": "W99"}, "same_as: W99", ["there is no claim 'W99'"]),
     "same as itself": ({**BARE, "same_as": "W15"}, "same_as: W15", ["W15 names itself"]),
     "link to itself": ({"see_also": ["W15"]}, "see_also:", ["see_also: W15 names itself"]),
     "published figure that is not named": (
@@ -168,9 +136,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     ),
     "no note": ({"note": None}, "id: W15", ["missing: note"]),
     "unknown source": ({"sources": ["chip.core"]}, "- chip.core", ["Did you mean 'chip.cores'?"]),
-    "unknown entry": (
-        {"quantity": "reference.value", "scope": {"entry": "chip.core"}}, "entry: chip.core", ["'chip.cores'?"]
-    ),
     "unknown entry in a part": (
         {**BARE, "all_of": [{**PART, "quantity": "reference.value", "scope": {"entry": ["chip.core"]}}]},
         "- chip.core", ["scope.entry: there is no reference entry"],
@@ -189,18 +154,9 @@ def test_a_mistake_in_a_claim_file_is_told_with_file_line_and_what_is_allowed(tm
     path = write(tmp_path, **changes)
     with pytest.raises(StudyError) as caught:
         read_claims(tmp_path, {"chip.cores": entry()})
-    place, _, told = str(caught.value).partition(": ")
-    name, _, number = place.partition(", line ")
-    assert name == str(path)
-    # What is missing from all of it has no line of its own.
-    assert line in path.read_text(encoding="utf-8").splitlines()[int(number or 1) - 1]
+    assert line in pointed_at(caught.value, path)
     for words in said:
-        assert words in told
-
-
-def test_a_folder_without_claims_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"no claim files"):
-        read_claims(tmp_path, {})
+        assert words in str(caught.value)
 
 
 def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> None:
@@ -238,3 +194,8 @@ def test_an_id_that_is_used_twice_is_named_with_both_places(tmp_path: Path) -> N
     (references(tmp_path, entry()) / "chips.yaml").rename(tmp_path / "a.yaml")
     with pytest.raises(StudyError, match=r"chips.yaml: the id 'chip.cores' is used twice, first in .*a.yaml"):
         read_reference(references(tmp_path, entry()))
+
+
+def test_a_folder_without_claims_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"no claim files"):
+        read_claims(tmp_path, {})

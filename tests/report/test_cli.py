@@ -64,14 +64,12 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
         (["gather", "--nodes", "nowhere", "--out", "{tmp}/data"], "no usable node under nowhere"),
         (["summary", "--verdicts", "{tmp}/v.json"], "no such file. `make study` writes it"),
         (["summary", "--verdicts", "{tmp}/list.json"], "holds no verdicts"),
-        (["summary", "--verdicts", "{tmp}/empty.json"], "holds no verdicts"),
         (["quantities", "gem.rate"], "no quantity speaks of 'gem.rate'. Did you mean 'gemm.rate'?"),
         (["render", "--verdicts", "v.json", "--out", "d", "--renderer", "word"], "invalid choice: 'word'"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     (tmp_path / "list.json").write_text("[]")
-    (tmp_path / "empty.json").write_text("{}")
     assert run_command(main, [word.format(tmp=tmp_path) for word in words]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and said in err and len(err.splitlines()) == 1

@@ -10,22 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from contract.files import read_yaml
 from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import Claim, read_claims
-from report.judging.contradictions import (
-    conflicts,
-    decide,
-    opposed,
-    outcome,
-    read_contradictions,
-    standing,
-)
+from report.judging.contradictions import conflicts, decide, opposed, outcome, read_contradictions, standing
 from report.judging.judge import CLAIMS
 
+from .mistakes import dump, pointed_at
 from .test_claim_files import copied
 from .test_claims import entry
 
@@ -66,23 +59,15 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
     assert copied(read_yaml(DECLARED)) == [], "no sentence is copied from the articles"
 
 
-ONE = {
-    "id": "speed",
-    "title": "Speed",
-    "question": "How fast?",
-    "conflict": "real",
-    "why": "Both cannot be.",
-    "sides": [{"says": "Fast.", "claims": ["N12"]}, {"says": "Slow.", "claims": ["N11"]}],
-    "stands": "each",
+ONE: dict[str, Any] = {
+    "id": "speed", "title": "Speed", "question": "How fast?", "conflict": "real", "why": "Both cannot be.",
+    "sides": [{"says": "Fast.", "claims": ["N12"]}, {"says": "Slow.", "claims": ["N11"]}], "stands": "each",
     "boundary": "The base.",
-}
+}  # fmt: skip
 
 
 def declared(folder: Path, claims: list[Claim], reference: dict[str, Any], *some: dict[str, Any]) -> Any:
-    path = folder / "contradictions.yaml"
-    with path.open("w") as file:
-        YAML().dump(list(some), file)
-    return read_contradictions(path, claims, reference)
+    return read_contradictions(dump(folder / "contradictions.yaml", list(some)), claims, reference)
 
 
 def sides(*ids: list[Any]) -> list[dict[str, Any]]:
@@ -99,7 +84,6 @@ PART = {"claim": "G03", "part": "numbers of cores"}
 @pytest.mark.parametrize(
     ("change", "line", "says"),
     [
-        ({"sides": sides(["N12"], ["N99"])}, "- N99", "there is no claim 'N99'."),
         ({"sides": sides(["N12"], ["W66"])}, "- W66", "there is no claim 'W66'. Did you mean 'W"),
         ({"sides": sides(["N12", "N11"], ["N11"])}, "- N11", "claim N11 stands twice"),
         ({"sides": sides(["N11"], [PART])}, "part: numbers of", "G03 has no part 'numbers of cores'. Did you mean"),
@@ -108,8 +92,6 @@ PART = {"claim": "G03", "part": "numbers of cores"}
         ({"id": "other"}, "id: other", "other: this id is used twice"),
         ({"conflict": "by figures"}, "- id: speed", "missing: figures"),
         ({"conflict": "wording"}, "conflict: wording", "N12 asks for at least 100 and N11 for 10 to 60"),
-        ({"turns_on": "?"}, "turns_on:", "unknown key"),
-        ({"sides": sides(["N12"])}, "sides:", "too short"),
         (by_figures("h200.memory_byte"), "- h200.memory_byte", "there is no reference entry 'h200.memory_byte'. Did"),
         (by_figures("h100-sxm.sms", "b200.memory_bytes"), "entries:", "different units: 1, B"),
     ],
@@ -119,11 +101,7 @@ def test_a_mistake_is_reported_where_it_stands(
 ) -> None:
     with pytest.raises(StudyError) as caught:
         declared(tmp_path, claims, reference, {**ONE, "id": "other"}, {**ONE, **change})
-    place, _, told = str(caught.value).partition(", line ")
-    number, _, said = told.partition(": ")
-    path = tmp_path / "contradictions.yaml"
-    assert place == str(path) and says in said
-    assert line in path.read_text().splitlines()[int(number) - 1]
+    assert line in pointed_at(caught.value, tmp_path / "contradictions.yaml") and says in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +125,9 @@ def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("own", "expected"),
-    [
-        ("opinion, fails", "holds, fails"),
-        ("holds, open", "holds, fails"),
-        ("undecided, fails", "holds, fails"),
-        *((same, same) for same in ("fails, fails", "holds, holds", "opinion, in part", "open, opinion")),
-    ],
-)
+    [("opinion, fails", "holds, fails"), ("holds, open", "holds, fails"), ("undecided, fails", "holds, fails"),
+     *((same, same) for same in ("fails, fails", "holds, holds", "opinion, in part", "open, opinion"))],
+)  # fmt: skip
 def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
     for turn in (1, -1):
         assert opposed(own.split(", ")[::turn]) == expected.split(", ")[::turn]
@@ -161,18 +135,10 @@ def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("standings", "expected"),
-    [
-        ("holds, fails", "one stands"),
-        ("holds, opinion", "one stands"),
-        ("holds, fails, holds", "some stand"),
-        ("holds, holds", "all stand"),
-        ("fails, fails", "none stands"),
-        ("in part, fails", "in part"),
-        ("undecided, holds", "undecided"),
-        ("open, undecided, fails", "open"),
-        ("opinion, opinion", "opinion"),
-    ],
-)
+    [("holds, fails", "one stands"), ("holds, opinion", "one stands"), ("holds, fails, holds", "some stand"),
+     ("holds, holds", "all stand"), ("fails, fails", "none stands"), ("in part, fails", "in part"),
+     ("undecided, holds", "undecided"), ("open, undecided, fails", "open"), ("opinion, opinion", "opinion")],
+)  # fmt: skip
 def test_what_becomes_of_a_contradiction(standings: str, expected: str) -> None:
     assert outcome(standings.split(", ")) == expected
 
@@ -197,11 +163,8 @@ def decided(tmp_path: Path, claims: list[Claim], reference: dict[str, Any]) -> A
 
 def test_the_side_whose_claim_is_supported_stands(decided: Any) -> None:
     one = decided(record("N12", "challenged"), record("N11", "supported"))
-    assert [side["standing"] for side in one["sides"]] == ["fails", "holds"]
-    assert one["outcome"] == "one stands"
+    assert [side["standing"] for side in one["sides"]] == ["fails", "holds"] and one["outcome"] == "one stands"
     assert one["sides"][1]["claims"] == [{"id": "N11", "part": "", "verdict": "supported"}]
-    waits = decided(record("N12", "awaiting hardware"), record("N11", "depends"))
-    assert waits["outcome"] == "open" and [side["standing"] for side in waits["sides"]] == ["open", "in part"]
 
 
 def test_only_the_part_that_is_named_carries_a_side(decided: Any) -> None:
@@ -212,15 +175,6 @@ def test_only_the_part_that_is_named_carries_a_side(decided: Any) -> None:
     assert [side["standing"] for side in one["sides"]] == ["fails", "holds"]
     assert one["sides"][0]["claims"] == [{"id": "G03", "part": "number of cores", "verdict": "challenged"}]
     assert decided(whole, record("W08", "supported"), sides=sides(["G03"], ["W08"]))["outcome"] == "in part"
-
-
-def test_what_refutes_one_of_two_opposites_carries_the_other(decided: Any) -> None:
-    records = [record("N15", "not testable"), record("N18", "challenged")]
-    one = decided(*records, sides=sides(["N15"], ["N18"]), stands="opposites")
-    assert [side["standing"] for side in one["sides"]] == ["holds", "fails"]
-    alone = decided(*records, sides=sides(["N15"], ["N18"]))
-    assert [side["standing"] for side in alone["sides"]] == ["opinion", "fails"]
-    assert alone["outcome"] == "none stands"
 
 
 @pytest.mark.parametrize(

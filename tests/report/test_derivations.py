@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +10,13 @@ import pytest
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset
-from report.derivations import Formula, Input, assumed, documented, measured
+from report.derivations import Formula, assumed, documented, measured
 from report.derived_estimates import Work, derive
 from report.estimates import Estimates
-from report.judging.judge import CLAIMS, judge
 from report.quantities import Quantity, quantities
 
 from .conftest import Factory
 from .evidence import data
-from .priced import REFERENCE, evidence, priced, trained
 from .test_claims import entry
 
 DAYS = Formula("T = G / n", "d", {"G": ("GPU hours", "h"), "n": ("GPUs", "1")})
@@ -89,14 +85,6 @@ def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not
     assert at["low"] == at["estimate"] == at["high"] == pytest.approx(4)
 
 
-def test_entries_beside_bound_the_sensitivity_alone(synthetic: Factory) -> None:
-    others = [entry("b.usd", 30.0, "USD/h"), entry("c.usd", 99.0, "USD/h", status="not verified")]
-    found = known(synthetic, entry("a.usd", 50.0, "USD/h"), *others)
-    price = documented(found, "a.usd", ["b.usd", "c.usd", "d.usd"])
-    assert (price.low, price.high, price.spans) == (30, 50, False)
-    assert price.entries == ("a.usd", "b.usd") and found.used.entries == {"a.usd", "b.usd"}
-
-
 def test_an_interval_is_that_of_a_quotient_of_cases() -> None:
     above, below = cases(8e9, unit="FLOP"), cases(2.0, se=0.03, df=5.0)
     made = derive([Work({}, RATE, {"F": measured(above, 0, "FLOP", ""), "t": measured(below, 0, "s", "")})])
@@ -117,30 +105,3 @@ def test_what_cases_share_moves_in_all_of_them_and_what_is_their_own_does_not() 
     own = list(made.moved(1, "t", "low")["estimate"])
     assert own[0] == pytest.approx(10) and own[1] > 5
     assert made.find({"model": "b"}) == 1 and made.find({"model": "c"}) is None and made.find({}) is None
-
-
-def test_counts_are_rounded_up() -> None:
-    formula = Formula("n = a / b", "1", {"a": ("needed", "B"), "b": ("one", "B")}, rounded_up=True)
-    inputs = {"a": Input(33.0, "GB", "assumed", "w"), "b": Input(16.0, "GB", "assumed", "w")}
-    assert only(derive([Work({}, formula, inputs)]))["estimate"] == 3
-
-
-def test_verdicts_tell_how_a_number_was_worked_out_and_what_each_input_would_turn(
-    synthetic: Factory, tmp_path: Path
-) -> None:
-    found = evidence(synthetic, trained(priced(synthetic), 400))
-    judge(found, tmp_path / "verdicts.json", CLAIMS, allow_synthetic=True)
-    verdicts = {one["id"]: one for one in json.loads((tmp_path / "verdicts.json").read_text())["verdicts"]}
-    record = verdicts["W04"]["parts"][1]["arithmetic"]
-    values = {one["symbol"]: one["value"] for one in record["inputs"]}
-    seconds = values["w"] * values["N"] * values["D"] / (values["n"] * values["u"] * values["P"])
-    assert record["result"]["value"] == pytest.approx(seconds / 86400) and record["result"]["unit"] == "d"
-    assert all(name in REFERENCE for one in record["inputs"] for name in one["entries"])
-    assert {one["symbol"] for one in record["inputs"] if one["in_interval"]} == {"u"}
-    record = verdicts["W25"]["parts"][0]["arithmetic"]
-    for one in [record, *record["also"]]:
-        moved = {(turn["symbol"], turn["end"]): turn["value"] for turn in one["sensitivity"]}
-        for given in one["inputs"]:
-            ends = [end for end in ("low", "high") if given[end] is not None and given[end] != given["value"]]
-            assert all((given["symbol"], end) in moved for end in ends), given["symbol"]
-        assert all(value != pytest.approx(one["result"]["value"]) for value in moved.values())

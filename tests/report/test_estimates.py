@@ -45,14 +45,6 @@ def test_an_interval_without_a_standard_error_widens_by_its_degrees_of_freedom_a
     assert list(low) == pytest.approx([2 - 0.5 * grown, 1.5]) and list(high) == pytest.approx([2 + grown, 3])
 
 
-def test_rows_take_the_estimates_that_were_made_of_them() -> None:
-    points = statistics.on_log_scale([[1.0, 1.1], [2.0, 2.2]], np.arange(2))
-    made = Estimates.from_points([{"model": "a"}, {"model": "b"}], points, log=True)
-    assert made.rows("model", "estimate") == list(zip("ab", points.estimate, strict=True)) and made.log
-    assert made.rows("low", "high", "se", "df") == list(zip(points.low, points.high, points.se, points.df, strict=True))
-    assert not len(Estimates.from_points([], statistics.on_log_scale([])))
-
-
 @pytest.mark.parametrize(("second", "rivals"), [(9.9, 2), (5.0, 1)])
 def test_the_best_of_near_ties_is_as_unsure_as_a_choice_among_them_makes_it(second: float, rivals: int) -> None:
     every = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 1.0))

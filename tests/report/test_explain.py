@@ -104,19 +104,16 @@ def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
         explain(document, "N03", Sources(tmp_path / "data"))
 
 
-def test_the_command_needs_no_more_than_the_claim(small_study: Path, tmp_path: Path) -> None:
-    verdicts = small_study / "verdicts.json"
-    told = typed("explain", "N03", "--verdicts", verdicts)
-    assert told.returncode == 0 and "made of 2 rows" in told.stdout and "row " in told.stdout
+def test_the_command_points_out_a_mistake(small_study: Path) -> None:
     for words, said in (
-        (("N033", "--verdicts", verdicts), "there is no claim 'N033'. Did you mean 'N03'"),
+        (("N033", "--verdicts", small_study / "verdicts.json"), "there is no claim 'N033'. Did you mean 'N03'"),
         (("N03", "--rows", "many"), "argument --rows"),
     ):
         wrong = typed("explain", *words)
         assert wrong.returncode == 2 and wrong.stdout == "" and said in wrong.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("numbers", "text"), [((), ""), ((3,), "3"), ((5, 3, 4, 9, 4), "3-5 9"), ((0, 1), "0-1")])
+@pytest.mark.parametrize(("numbers", "text"), [((), ""), ((5, 3, 4, 9, 4), "3-5 9")])
 def test_ranges_and_back(numbers: tuple[int, ...], text: str) -> None:
     assert format_ranges(numbers) == text
     assert parse_ranges(text) == sorted(set(numbers))

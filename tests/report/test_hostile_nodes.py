@@ -126,18 +126,13 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
         ("x" * 2**21, "2,097,152 bytes"),
         ("{}", "missing"),
         ("null", "not of type object"),
-        *(
-            (f'{{"schema": {value}}}', why)
-            for value, why in (
-                ("1e999", "not a finite number"),
-                ("NaN", "not a finite number"),
-                ('"\\udc00"', "lone surrogate"),
-                ("9" * 5000, "too large a whole number"),
-            )
-        ),
+        *((f'{{"schema": {value}}}', why) for value, why in (
+            ("1e999", "not a finite number"), ("NaN", "not a finite number"), ('"\\udc00"', "lone surrogate"),
+            ("9" * 5000, "too large a whole number"),
+        )),
         (json.dumps(replaced(GOOD, ("hardware", "cpu", "model"), "\x1b[2J")), "is not one line"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
     copied(tmp_path / "honest", ROUNDS[:1])
     (tmp_path / "victim").mkdir()

@@ -12,36 +12,19 @@ from contract.errors import StudyError
 from report.cli import main
 from report.commands.new_claim import RULES as EXPLAINED
 from report.commands.new_claim import new_claim
-from report.data.dataset import Dataset
-from report.data.nodes import read_nodes
-from report.data.reference import REFERENCE, read_reference
 from report.judging.claims import CLOSED, read_claims
-from report.judging.judge import judge
 from report.judging.rules import RULES
 from report.model import Threshold, Tier
-from report.pages.content import build
-from report.pages.evidence import Evidence
-from report.pages.site import source, templates
 from report.quantities import quantities
-from report.verdicts import read_verdicts
 
-from .conftest import Factory
 from .test_cli import typed
 
 GIVEN: dict[str, Any] = {
-    "article": "whygpu",
-    "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
-    "says": 'A core is "fast": it multiplies in no time.',
-    "quantity": "gemm.rate",
-    "rule": "at_least",
-    "threshold": [1e9],
-    "why": "because: a thousand million is many",
-    "kind": None,
-    "scope": [],
-    "option": [],
-    "sensitivity": [],
-    "note": "A number made up for this test.",
-}
+    "article": "whygpu", "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
+    "says": 'A core is "fast": it multiplies in no time.', "quantity": "gemm.rate", "rule": "at_least",
+    "threshold": [1e9], "why": "because: a thousand million is many", "kind": None, "scope": [], "option": [],
+    "sensitivity": [], "note": "A number made up for this test.",
+}  # fmt: skip
 NEEDS: dict[str, dict[str, Any]] = {
     "within": {"threshold": [10, 60.5], "sensitivity": [5, 100, 10, 60.5]},
     "ratio": {"option": ["over=device", "of=gpu", "to=cpu"]},
@@ -109,8 +92,7 @@ def test_what_it_offers_in_comments_reads_too(tmp_path: Path, changes: dict[str,
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"name": "w39"}, "one capital letter and two digits, as in W39"),
-        ({"name": "W399"}, "one capital letter and two digits"),
+        ({"name": "W399"}, "one capital letter and two digits, as in W39"),
         ({"quantity": "gemm.rat"}, "there is no quantity 'gemm.rat'. Did you mean 'gemm.rate'? `python -m report quan"),
         ({"article": "whygpus"}, "there is no article 'whygpus'. Did you mean 'whygpu'?"),
         ({"section": "TL;DR; What Runs There"}, "no heading 'What Runs There'. Did you mean 'What Runs Where'? Head"),
@@ -120,7 +102,6 @@ def test_what_it_offers_in_comments_reads_too(tmp_path: Path, changes: dict[str,
         ({"rule": "within", "threshold": [1, 9], "sensitivity": [3]}, "both ends"),
         ({"scope": ["dtype"]}, "--scope 'dtype' is not of the form key=value"),
         ({"quantity": "reference.value", "scope": ["entry=no.such"]}, "there is no reference entry 'no.such'"),
-        ({"says": ""}, "says"),
     ],
 )
 def test_a_mistake_leaves_no_file(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -147,17 +128,3 @@ def test_the_command_says_where_the_file_is_and_what_comes_next(
     wrong = typed(*words(tmp_path / "none", threshold="1e999"))
     assert wrong.returncode == 2 and wrong.stdout == "" and len(wrong.stderr.splitlines()) == 1
     assert "--threshold" in wrong.stderr
-
-
-def test_one_new_file_is_judged_and_shown(synthetic: Factory, tmp_path: Path) -> None:
-    scope = ["device=cpu", "dtype=float32", "backend=best"]
-    says = "One core multiplies a thousand million times a second."
-    path = scaffold(tmp_path / "claims", "W99", scope=scope, says=says)
-    assert [*(tmp_path / "claims").iterdir()] == [path]
-    synthetic("node-a").gemm(20).gemm(10, n=256).clock().write()
-    data = Dataset(read_nodes([synthetic.root], True), read_reference(REFERENCE))
-    (one,) = judge(data, tmp_path / "verdicts.json", path.parent, allow_synthetic=True)["verdicts"]
-    assert one["verdict"] == "supported" and one["low"] > one["threshold"] == 1e9
-    pages = {page.path: page for page in build(Evidence(read_verdicts(tmp_path / "verdicts.json"), None)).pages}
-    for path_of, among in (("claims/W99", "the claim's own page"), ("claims", "the table of all claims")):
-        assert says in source(pages[path_of], templates(), {}), among

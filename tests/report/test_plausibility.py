@@ -12,7 +12,7 @@ import pytest
 from contract.errors import StudyError
 from report.data.gather import gather
 from report.data.nodes import Nodes, read_nodes
-from tests.report.liars import PUBLISHED, Rows, copied, quicker
+from tests.report.liars import Rows, copied, quicker
 
 SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")
 
@@ -159,9 +159,3 @@ def test_nothing_but_untruth_is_no_node(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"no usable node under .*: .*/liar: .* hold what cannot be true"):
         gather([tmp_path], tmp_path / "out")
     assert not (tmp_path / "out" / "summary.parquet").exists()
-
-
-def test_what_was_published_can_be_true() -> None:
-    found = read_nodes([PUBLISHED])
-    assert found.refused == []
-    assert len(found.nodes[0].rounds) == len(list(PUBLISHED.glob("*.parquet")))

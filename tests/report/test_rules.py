@@ -21,9 +21,8 @@ from report.judging import rules
 from report.judging.evaluate import select
 from report.judging.records import boundary_record
 from report.model import Threshold, combined
-from report.verdicts import number_of
 
-from .deciding import cases, decide, log_cases, part_record
+from .deciding import cases, decide, log_cases
 
 interval = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)).map(lambda pair: (min(pair), max(pair)))
 some_intervals = st.lists(interval, min_size=1, max_size=8)
@@ -33,34 +32,19 @@ threshold = st.floats(0.1, 100)
 @pytest.mark.parametrize(
     ("low", "high", "bound", "how", "side"),
     [
-        *(
-            (*ends, 1, "at_least", side)
-            for *ends, side in (
-                (2, 3, "supports"),
-                (1, 3, "supports"),
-                (0, 0.9, "challenges"),
-                (0, 1, "undecided"),
-                (math.nan, math.nan, "undecided"),
-                (math.nan, 0.5, "undecided"),
-                (2, math.inf, "supports"),
-            )
-        ),
-        (900, 1000, 1000, "at_most", "supports"),
-        (1000, 1100, 1000, "at_most", "undecided"),
-        (1000.1, 1100, 1000, "at_most", "challenges"),
-        *(
-            (*ends, [10, 60], "within", side)
-            for *ends, side in (
-                (10, 60, "supports"),
-                (5, 9, "challenges"),
-                (5, 10, "undecided"),
-                (60, 61, "undecided"),
-                (61, 70, "challenges"),
-                (5, 70, "undecided"),
-            )
-        ),
+        *((*ends, 1, "at_least", side) for *ends, side in (
+            (2, 3, "supports"), (1, 3, "supports"), (0, 0.9, "challenges"), (0, 1, "undecided"),
+            (math.nan, math.nan, "undecided"), (math.nan, 0.5, "undecided"), (2, math.inf, "supports"),
+        )),
+        *((*ends, 1000, "at_most", side) for *ends, side in (
+            (900, 1000, "supports"), (1000, 1100, "undecided"), (1000.1, 1100, "challenges"),
+        )),
+        *((*ends, [10, 60], "within", side) for *ends, side in (
+            (10, 60, "supports"), (5, 9, "challenges"), (5, 10, "undecided"), (60, 61, "undecided"),
+            (61, 70, "challenges"), (5, 70, "undecided"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
     # Beside others, each is decided by itself.
     others = rules.sides_of(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
@@ -93,31 +77,18 @@ def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]],
 @pytest.mark.parametrize(
     ("rule", "some", "bound", "options", "outcome"),
     [
-        *(
-            ("at_least", some, bound, {}, outcome)
-            for some, bound, outcome in (
-                ([(2, 3), (4, 5)], 1, "supported"),
-                ([(2, 3), (4, 5)], 9, "challenged"),
-                ([(2, 3), (4, 9)], 3.5, "depends"),
-                ([(2, 9), (1, 9)], 3.5, "undecided"),
-                # Those that decide agree: they have to be most.
-                ([(5, 9), (1, 9)], 3.5, "undecided"),
-                ([(5, 9), (1, 9), (6, 7)], 3.5, "supported"),
-                ([(1, 2), (1, 9)], 3.5, "undecided"),
-                ([(1, 2), (1, 9), (1, 3)], 3.5, "challenged"),
-            )
-        ),
-        *(
-            ("exists", [(1, 2), (5, 6), (1, 9)], bound, {}, outcome)
-            for bound, outcome in (
-                (4, "supported"),
-                (7, "undecided"),
-                (10, "challenged"),
-            )
-        ),
+        *(("at_least", some, bound, {}, outcome) for some, bound, outcome in (
+            ([(2, 3), (4, 5)], 1, "supported"), ([(2, 3), (4, 5)], 9, "challenged"), ([(2, 3), (4, 9)], 3.5, "depends"),
+            ([(2, 9), (1, 9)], 3.5, "undecided"),
+            # Those that decide agree: they have to be most.
+            ([(5, 9), (1, 9)], 3.5, "undecided"), ([(5, 9), (1, 9), (6, 7)], 3.5, "supported"),
+            ([(1, 2), (1, 9)], 3.5, "undecided"), ([(1, 2), (1, 9), (1, 3)], 3.5, "challenged"),
+        )),
+        *(("exists", [(1, 2), (5, 6), (1, 9)], bound, {}, outcome)
+          for bound, outcome in ((4, "supported"), (7, "undecided"), (10, "challenged"))),
         ("exists", [(3, 6), (12, 14)], 9, {"compare": "at_most"}, "supported"),
     ],
-)
+)  # fmt: skip
 def test_one_outcome_of_all(
     rule: str, some: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
 ) -> None:
@@ -155,35 +126,19 @@ def test_an_estimate_without_an_interval_stands_for_none_that_has_one(rule: str,
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
-        ("supported", "supported"),
-        ("supported, supported", "supported"),
-        ("challenged, challenged", "challenged"),
-        ("supported, challenged", "depends"),
-        ("supported, depends", "depends"),
-        ("supported, undecided", "undecided"),
-        ("challenged, undecided", "undecided"),
-        ("challenged, challenged, undecided", "challenged"),
-        ("supported, supported, undecided", "undecided"),
-        ("supported, challenged, undecided", "depends"),
-        ("depends, undecided", "depends"),
-        ("supported, awaiting source", "awaiting source"),
+        ("supported", "supported"), ("supported, supported", "supported"), ("challenged, challenged", "challenged"),
+        ("supported, challenged", "depends"), ("supported, depends", "depends"),
+        ("supported, undecided", "undecided"), ("challenged, undecided", "undecided"),
+        ("challenged, challenged, undecided", "challenged"), ("supported, supported, undecided", "undecided"),
+        ("supported, challenged, undecided", "depends"), ("depends, undecided", "depends"),
+        ("supported, awaiting source", "awaiting source"), ("depends, awaiting source", "depends"),
         ("challenged, awaiting hardware, awaiting source", "awaiting hardware"),
         ("supported, challenged, awaiting hardware", "depends"),
-        ("depends, awaiting source", "depends"),
         ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
     assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
-
-
-def test_a_claim_is_told_with_the_number_of_a_part_that_came_out_as_the_whole_did() -> None:
-    given = (("awaiting source", None), ("supported", 1.0), ("undecided", 2.0))
-    parts = [part_record(outcome=outcome, estimate=value) for outcome, value in given]
-    found = {verdict: number_of(parts, verdict) for verdict in ("supported", "undecided", "awaiting source")}
-    told = {verdict: one and one.estimate for verdict, one in found.items()}
-    assert told == {"supported": 1.0, "undecided": 2.0, "awaiting source": 1.0}
-    assert number_of(parts[:1], "awaiting source") == parts[0] and number_of([], "supported") is None
 
 
 def one(log: bool = True, **values: float) -> Estimates:

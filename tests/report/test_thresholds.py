@@ -105,25 +105,6 @@ def test_wherever_a_slider_stands_it_says_what_judging_says(court: Court) -> Non
     assert {"choices", "pieces", "several parts", "at_least", "at_most", "exists", "for_share_of", "within"} <= seen
 
 
-def test_at_the_declared_threshold_a_slider_says_the_verdict(court: Court) -> None:
-    for verdict, slider in court.sliders:
-        declared = slider["declared"]
-        if "choices" in slider:
-            (told,) = [told for threshold, *told in slider["choices"] if threshold == declared]
-        else:
-            told = looked_up(slider, declared)
-        outcomes = [one["outcome"] for one in verdict["parts"] if one["name"] in slider["parts"]]
-        assert told[1] == verdict["verdict"] and (len(outcomes) > 1 or told[0] == outcomes[0]), verdict["id"]
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_at_any_threshold_a_slider_says_what_judging_says(court: Court, data: st.DataObject) -> None:
-    verdict, slider = data.draw(st.sampled_from([one for one in court.sliders if "pieces" in one[1]]))
-    threshold = data.draw(st.floats(*slider["range"]))
-    court.agrees(verdict, slider, threshold, looked_up(slider, threshold))
-
-
 def test_a_part_without_a_slider_comes_out_the_same_whatever_is_declared(court: Court) -> None:
     """Or it has no evidence that may decide."""
     without = 0

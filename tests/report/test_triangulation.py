@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset
@@ -17,6 +16,8 @@ from report.judging.reference_comparison import AGREES, EXPLAINED, TO_EXPLAIN, U
 from report.judging.reference_pairs import DECLARED, read_triangulation
 
 from .conftest import SyntheticNode
+from .mistakes import dump, pointed_at
+from .quantities.builders import ONE_GPU, copy, step
 from .test_claims import entry
 
 ENTRIES = [
@@ -30,20 +31,14 @@ ENTRIES = [
 ]
 REFERENCES = {one["id"]: one for one in ENTRIES}
 DEVICES: dict[str, Any] = {
-    **{
-        name.lower(): {"kind": "gpu", "called": f"{name} GPU", "name": rf"\b{name}\b"}
-        for name in ("Big", "Small", "Blank", "Range")
-    },
+    **{name.lower(): {"kind": "gpu", "called": f"{name} GPU", "name": rf"\b{name}\b"}
+       for name in ("Big", "Small", "Blank", "Range")},
     "host": {"kind": "cpu", "called": "Some host", "name": "Host 9"},
-}
+}  # fmt: skip
 PAIR: dict[str, Any] = {
-    "id": "memory",
-    "title": "Memory bandwidth",
-    "quantity": "bandwidth.rate",
-    "figures": ["*.memory_bytes_per_s"],
-    "scope": {"device": "gpu", "backend": "best"},
-    "differs": "The rating is a ceiling.",
-}
+    "id": "memory", "title": "Memory bandwidth", "quantity": "bandwidth.rate", "figures": ["*.memory_bytes_per_s"],
+    "scope": {"device": "gpu", "backend": "best"}, "differs": "The rating is a ceiling.",
+}  # fmt: skip
 
 
 class Machine(SyntheticNode):
@@ -69,11 +64,8 @@ class Bench:
         return Machine(self.root / "nodes" / name, devices, cpu=cpu or {}, **more)
 
     def declared(self, *pairs: dict[str, Any], **devices: dict[str, Any]) -> Path:
-        path = self.root / "triangulation.yaml"
         known = {name: {**DEVICES.get(name, {}), **devices.get(name, {})} for name in {**DEVICES, **devices}}
-        with path.open("w") as file:
-            YAML().dump({"devices": known, "pairs": list(pairs)}, file)
-        return path
+        return dump(self.root / "triangulation.yaml", {"devices": known, "pairs": list(pairs)})
 
     def compare(
         self, *nodes: SyntheticNode, pair: dict[str, Any] | None = None, **devices: dict[str, Any]
@@ -119,7 +111,6 @@ def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Be
     [
         ("Big", 3.61e12, AGREES),
         ("Big", 3.59e12, TO_EXPLAIN),
-        ("Big", 4.39e12, AGREES),
         ("Big", 4.41e12, TO_EXPLAIN),
         # Within what is published as a range; beyond it, and by more than a tenth.
         ("Range", 3.1e12, AGREES),
@@ -142,8 +133,7 @@ def test_an_explanation_counts_where_it_was_measured_and_for_what_it_explains(be
         bench.node(f"node-{name}", "Big").moves(rate) for name, rate in (("a", 3e12), ("b", 3e12), ("c", 6e12))
     )
     for node in (shown, above):
-        params = {"direction": "host_to_device", "size": 2**28, "host_memory": "pinned"}
-        node.point("transfer", 1e-3, device="cuda:0", params=params, bytes=2**28)
+        copy(node, 1e-3, 2**28)
     cases = figures(bench.compare(bare, shown, above, pair={"explained": [why]}))["big"]["cases"]
     assert {case["node"]: (case["outcome"], case["explained"]) for case in cases} == {
         "node-a": (TO_EXPLAIN, ""),
@@ -162,10 +152,7 @@ def test_one_of_several_over_one_of_several_others_on_the_right_host(bench: Benc
     nodes = []
     for name, model in (("node-a", "Host(R) 9 CPU @ 2 GHz"), ("node-b", "Other 3")):
         node = bench.node(name, "Big", cpu={"model": model, "sockets": 2})
-        for device, seconds in (("cuda:0", 1e-3), ("cpu", 5e-3)):
-            params = {"model": "gpt2", "batch": 8}
-            node.point("training", seconds, device=device, params=params, threads=4, spread=0, flop=1e9)
-        nodes.append(node)
+        nodes.append(step(step(node, 500, **ONE_GPU), 100, threads=4))
     figure = figures(bench.compare(*nodes, pair=pair))["big"]
     assert figure["value"] == pytest.approx(100 / 10)
     assert (figure["low"], figure["high"]) == (pytest.approx(90 / 20), pytest.approx(110 / 5)), "ends crosswise"
@@ -183,16 +170,13 @@ EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2",
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        ({"name": "9R45"}, True),
         ({"name": "9r45"}, True),
         ({"name": "9R46"}, False),
-        ({"kind": "gpu", "name": "Big"}, True),
         ({"kind": "gpu", "name": "9R45"}, False),
         ({"kind": "gpu", "name": "Big", "memory_bytes": [1e10, 2e10]}, True),
         ({"kind": "gpu", "name": "Big", "memory_bytes": [0, 1e10]}, False),
         ({"family": "26"}, True),
         ({"family": "25"}, False),
-        ({"sockets": 2}, True),
         ({"sockets": 1}, False),
         # A figure of a whole processor says nothing of a part of it.
         ({"cores": 64}, True),
@@ -211,13 +195,6 @@ def test_a_figure_is_of_the_devices_that_are_described(bench: Bench, wanted: dic
     assert (" on " in waits) is found and (waits == "What is asked for") is not found
 
 
-def test_a_device_without_the_measurement_waits_for_it(bench: Bench) -> None:
-    found = bench.compare(bench.node("node-a", "Big").clock())
-    assert figures(found)["big"]["waits"].startswith("bandwidth on ")
-    assert sentence(found) == "4 figures wait for a machine to be measured."
-    assert compare(Dataset(read_nodes([bench.root / "nodes"], True)), bench.root / "none.yaml") == []
-
-
 # ------------------------------------------------------------------ mistakes
 
 
@@ -226,15 +203,12 @@ def test_a_device_without_the_measurement_waits_for_it(bench: Bench) -> None:
     [
         ({"quantity": "bandwidth.rat"}, "there is no quantity 'bandwidth.rat'. Did you mean 'bandwidth.rate'?"),
         ({"scope": {"device": "gpu", "opp": "copy"}}, "there is no label of bandwidth.rate 'opp'"),
-        ({"scope": {"backend": "best"}}, "missing: device"),
         ({"figures": ["*.memory_byte_per_s"]}, "no device of this kind has an entry '*.memory_byte_per_s'"),
-        ({"figures": ["big.memory_bytes_per_s"]}, "figures"),
         ({"figures": [{"device": "bigg", "entry": "big.memory_bytes_per_s"}]}, "there is no device 'bigg'"),
         ({"figures": [{"device": "big", "entry": "big.memory"}]}, "there is no reference entry 'big.memory'"),
         ({"figures": [{"device": "big", "entry": "eight.work_per_s"}]}, "is in 1/s, what is measured in B/s"),
         ({"scale": {"by": 2, "unit": "FLOP", "why": "So."}}, "is in B/s, what is measured in FLOP"),
         ({"explained": [{"between": [0, 1], "says": "So.", "shown_by": "nothing"}]}, "there is no quantity 'nothing'"),
-        ({"differ": "x"}, "unknown key"),
         ({"id": "first"}, "the id 'first' is used twice"),
         ({"big": {"name": "("}}, "devices.big: not a regular expression"),
     ],
@@ -244,7 +218,7 @@ def test_mistakes_are_named_with_their_line(bench: Bench, change: dict[str, Any]
     path = bench.declared({**PAIR, "id": "first"}, {**PAIR, **change}, **devices)
     with pytest.raises(StudyError) as caught:
         read_triangulation(path, REFERENCES)
-    assert said in str(caught.value) and f"{path}, line " in str(caught.value)
+    assert said in str(caught.value) and pointed_at(caught.value, path)
 
 
 # ------------------------------------------------------------------ the declared ones

@@ -104,14 +104,6 @@ def moved(answers: dict[str, Answer]) -> dict[str, tuple[str, str]]:
     return {name: (one.before, one.after) for name, one in answers.items() if one.before != one.after}
 
 
-def test_a_threshold_moves_its_claim_and_the_one_that_took_over_its_rule(study: Study) -> None:
-    answers = study.ask("W01.threshold=40")
-    assert moved(answers) == {"W01": ("challenged", "supported"), "W04": ("challenged", "supported")}
-    assert answers["W01"].why
-    text = "\n".join(lines(list(answers.values())))
-    assert "2 verdicts would move" in text and "W02" not in text
-
-
 @pytest.mark.parametrize(
     ("setting", "claim", "part", "change"),
     [
@@ -155,22 +147,15 @@ def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synth
         ("W001.threshold=1", "there is no claim 'W001'. Did you mean 'W01'?"),
         ("W01.thresholds=1", "'thresholds' cannot be set. Known: threshold, "),
         ("W01.threshold", "write CLAIM.threshold=VALUE"),
-        ("W01=3", "write CLAIM.threshold=VALUE"),
         ("W03.threshold=1", "W03 has no part ''. Parts: one-order-in-all, two-orders."),
         ("W03.two-order.threshold=1", "W03 has no part 'two-order'. Parts: one-order-in-all, two-orders. Did you mean"),
-        ("W01.part.threshold=1", "W01 has no part 'part'. Parts: none."),
-        ("W01.threshold=[1,2]", "compares with a number, such as 10, not '[1,2]'"),
-        *((f"W01.threshold={value}", "compares with a number") for value in ("many", "NaN", "true")),
+        *((f"W01.threshold={value}", "compares with a number") for value in ("many", "NaN", "true", "[1,2]")),
         ("W01.threshold=-1", "-1 is below zero: what is counted here never is"),
         ("W02.threshold=10", "compares with a range of two numbers, such as [10, 100]"),
-        ("W02.threshold=[1,2,3]", "compares with a range of two numbers"),
         ("W02.threshold=[50,5]", "ends before it begins"),
-        ("W02.threshold=[-5,5]", "below zero"),
         ("W05.threshold=1", "W05 is a judgement"),
         ("price: thing.prise=3", "there is no reference entry 'thing.prise'. Did you mean 'thing.price'?"),
-        ("price: thing.price", "is not a number above 0 (in USD)"),
         *((f"price: thing.price={value}", "not a number above 0 (in USD)") for value in ("much", "-1", "inf")),
-        ("price: gpu.built_for_graphics=1", "not a number above 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:
@@ -178,12 +163,6 @@ def test_what_makes_no_sense_is_refused(study: Study, given: str, said: str) -> 
     with pytest.raises(StudyError) as fault:
         study.ask(price=[asked]) if kind == "price" else study.ask(given)
     assert said in str(fault.value)
-
-
-def test_a_threshold_that_decides_nothing_yet_says_what_is_missing(synthetic: Factory, tmp_path: Path) -> None:
-    synthetic("node-a").gemm(27.9).clock().write()
-    one = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")["W02"]
-    assert one.before == one.after == "awaiting hardware" and "GPU" in "\n".join(lines([one]))
 
 
 def test_a_figure_moves_the_claims_that_rest_on_it(study: Study) -> None:
@@ -209,3 +188,9 @@ def test_the_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: p
     ):
         with pytest.raises(StudyError, match=why):
             main([*common, *words])
+
+
+def test_a_threshold_that_decides_nothing_yet_says_what_is_missing(synthetic: Factory, tmp_path: Path) -> None:
+    synthetic("node-a").gemm(27.9).clock().write()
+    one = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")["W02"]
+    assert one.before == one.after == "awaiting hardware" and "GPU" in "\n".join(lines([one]))

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from report.data.reference import REFERENCE, read_reference
-from report.formatting import exactly, interval, label_value, number, threshold_text, thresholds_text, with_unit, within
+from report.formatting import interval, label_value, number, threshold_text, thresholds_text, with_unit, within
 
 
 @pytest.mark.parametrize(
@@ -17,11 +16,7 @@ from report.formatting import exactly, interval, label_value, number, threshold_
         (number(3.187e9), "3.19 billion"),
         (number(2.4e-9), "2.40e-09"),
         (number(float("nan")), "unknown"),
-        (exactly(0.5), "0.5"),
-        (exactly(2e9), "2 billion"),
         (with_unit(4.12e11, "FLOP/s"), "412 GFLOP/s"),
-        (with_unit(3.2e-5, "s"), "32.0 µs"),
-        (with_unit(0.93, "1"), "0.930"),
         (with_unit(1.0, "h"), "1.00 hours"),
         (with_unit(math.inf, "1"), "without end"),
         (interval(27.9, 27.1, 28.7, "MAC/cycle"), "27.9 [27.1, 28.7] MAC/cycle"),
@@ -30,8 +25,6 @@ from report.formatting import exactly, interval, label_value, number, threshold_
         (interval(16896, 16896, 16896, "1"), "16,896"),
         (interval(2e10, None, None, "B/s"), "20.0 GB/s (no interval)"),
         (thresholds_text([1, 2, 4], "MAC/cycle", "or"), "1, 2 or 4 MAC/cycle"),
-        (thresholds_text([1, 10], "h", "or"), "1 or 10 hours"),
-        (thresholds_text([[10, 60]], "1"), "10 to 60"),
         (thresholds_text([1e6, 1e9], "B/s"), "1 MB/s and 1 GB/s"),
         (label_value("traffic", 776e9), "776 billion tokens a day"),
         (label_value("requests_per_s", 1.0), "1 request/s"),
@@ -52,19 +45,8 @@ def test_one_is_singular(value: float, unit: str, told: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("A product runs", "a product runs"), ("Pre-training tokens", "pre-training tokens"), ("Price.", "price."),
-     ("Submitters, all", "submitters, all"), ("For matrices", "for matrices"),
-     *((name, name) for name in ("CUDA cores", "TPU v4 chips", "GPUs of it", "MLPerf Inference", "STREAM triad",
-                                 "H100 GPUs", "BabelStream", "int8", "Intel says so", "Llama 2", "Pythia-1.4B",
-                                 "oneDNN", "ResNet-18", "CPU", ""))],
+    [("A product runs", "a product runs"), ("Submitters, all", "submitters, all"),
+     *((name, name) for name in ("CUDA cores", "TPU v4 chips", "H100 GPUs", "int8", "Llama 2", "oneDNN", ""))],
 )  # fmt: skip
 def test_an_ordinary_word_is_small_within_a_sentence_and_a_name_keeps_its_letters(text: str, told: str) -> None:
     assert within(text) == told
-
-
-def test_no_published_figure_loses_a_name() -> None:
-    entries = read_reference(REFERENCE).values()
-    names = {word for entry in entries for word in entry["subject"].replace(",", " ").split() if word[:1].isupper()}
-    for entry in entries:
-        if entry["what"].split()[0] in names - {"Model", "Training"}:
-            assert within(entry["what"]) == entry["what"]

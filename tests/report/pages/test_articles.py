@@ -10,23 +10,20 @@ from typing import Any
 import pypandoc
 import pytest
 from bs4 import BeautifulSoup
-from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 from report.pages import site
 from report.pages.articles import article, read_articles
+from tests.report.mistakes import dump, pointed_at
 from tests.report.test_claim_files import CLAIMS, claim, copied
 
 # Claims that may be found later have no clause yet: they are listed under the text.
 FIRST = {"N": 18, "G": 32, "W": 38}
 HOSTILE = "<b>@word</b> $x$ | y_z (a) `c` 1. \\ ''' ~s~"
 ONE: dict[str, Any] = {
-    "key": "nuface",
-    "title": "A title",
-    "source": "A blog",
-    "thesis": "So it is.",
+    "key": "nuface", "title": "A title", "source": "A blog", "thesis": "So it is.",
     "sections": [{"heading": "First", "text": "It begins. [This is so]{N01}, and that is not."}],
-}
+}  # fmt: skip
 CLAUSE = re.compile(r"\[([^\]]+)\]\{([A-Z]\d\d)\}")
 
 
@@ -65,45 +62,30 @@ def test_no_words_are_the_articles_own() -> None:
         assert copied([one["thesis"], *texts]) == []
 
 
-def write(tmp_path: Path, *articles: Mapping[str, Any]) -> Path:
-    path = tmp_path / "articles.yaml"
-    with path.open("w") as file:
-        YAML().dump(list(articles), file)
-    return path
-
-
-def section(text: str) -> list[dict[str, str]]:
-    return [{"heading": "First", "text": text}]
+def saying(text: str, **more: str) -> dict[str, Any]:
+    """The article with one section of this text."""
+    return {**ONE, "sections": [{"heading": "First", "text": text}], **more}
 
 
 @pytest.mark.parametrize(
     ("articles", "line", "says"),
     [
-        ([{**ONE, "sections": section("[This is so]{N1}.")}], "text: ", "has a '[' that is no clause's"),
-        ([{**ONE, "sections": section("[This is so {N01}.")}], "text: ", "has a '[' that is no clause's"),
-        ([{**ONE, "sections": section("So]{N01}.")}], "text: ", "has a ']' that is no clause's"),
-        (
-            [ONE, {**ONE, "key": "other", "sections": section("[That is so]{N01}.")}],
-            "text: ",
-            "claim N01 stands twice, first in line",
-        ),
-        ([ONE, {**ONE, "sections": section("[That is so]{N02}.")}], "- key: nuface", "article nuface stands twice"),
+        ([saying("[This is so]{N1}.")], "text: ", "has a '[' that is no clause's"),
+        ([saying("[This is so {N01}.")], "text: ", "has a '[' that is no clause's"),
+        ([saying("So]{N01}.")], "text: ", "has a ']' that is no clause's"),
+        ([ONE, saying("[That is so]{N01}.", key="other")], "text: ", "claim N01 stands twice, first in line"),
+        ([ONE, saying("[That is so]{N02}.")], "- key: nuface", "article nuface stands twice"),
         ([{**ONE, "thesys": "?"}], "thesys:", "unknown key"),
         ([{**ONE, "address": "nuface.example"}], "address:", "is not an address that begins with https://"),
-        ([{key: ONE[key] for key in ONE if key != "source"}], "- key", "missing: source"),
     ],
 )
 def test_a_mistake_is_reported_where_it_stands(
     tmp_path: Path, articles: list[dict[str, Any]], line: str, says: str
 ) -> None:
-    path = write(tmp_path, *articles)
+    path = dump(tmp_path / "articles.yaml", articles)
     with pytest.raises(StudyError) as fault:
         read_articles(path)
-    told = str(fault.value)
-    assert says in told
-    found = re.match(rf"{re.escape(str(path))}, line (\d+): ", told)
-    assert found is not None, told
-    assert path.read_text().splitlines()[int(found[1]) - 1].strip().startswith(line)
+    assert says in str(fault.value) and pointed_at(fault.value, path).startswith(line)
 
 
 # ------------------------------------------------------------------ what is printed
@@ -125,15 +107,14 @@ def plain(element: Any) -> str:
     return " ".join(element.get_text().split())
 
 
-@pytest.mark.parametrize(("verdict", "name"), [("challenged", "Challenged"), ("supported", "Supported")])
-def test_a_clause_leads_to_its_claim_and_bears_its_verdict(verdict: str, name: str) -> None:
-    shown = page(ONE, judged("N01", verdict))
+def test_a_clause_leads_to_its_claim_and_bears_its_verdict() -> None:
+    shown = page(ONE, judged("N01", "supported"))
     clause = shown.find(id="N01")
     assert plain(clause) == "This is so"
-    assert f"v-{verdict}" in clause["class"]
+    assert "v-supported" in clause["class"]
     link = clause.find_next("a")
     assert link["href"] == "../claims/N01.qmd"
-    assert "N01" in plain(link) and link["title"] == name
+    assert "N01" in plain(link) and link["title"] == "Supported"
     sentence = plain(clause.find_parent("p"))
     assert sentence.startswith("It begins. This is so ") and sentence.endswith(", and that is not.")
 
@@ -163,12 +144,8 @@ def test_a_clause_of_another_articles_claim_is_refused() -> None:
 
 
 def test_hostile_words_stay_words() -> None:
-    hostile = {
-        **ONE,
-        "source": HOSTILE,
-        "thesis": HOSTILE,
-        "sections": [{"heading": HOSTILE, "text": f"{HOSTILE} [{HOSTILE}]{{N01}} {HOSTILE}"}],
-    }
+    sections = [{"heading": HOSTILE, "text": f"{HOSTILE} [{HOSTILE}]{{N01}} {HOSTILE}"}]
+    hostile = {**ONE, "source": HOSTILE, "thesis": HOSTILE, "sections": sections}
     shown = page(hostile, judged("N01"), judged("N19", finding=HOSTILE))
     assert not shown.find(["b", "code", "sub", "math"]) and not shown.select(".math")
     assert plain(shown).count(" ".join(HOSTILE.split())) == 7

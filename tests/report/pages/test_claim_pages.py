@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.files import read_json
-from report.pages import charts, site, words
+from report.pages import charts, site
 from report.pages.claim_figure import MOST_ROWS, claim_chart, one_axis, title_of
 from report.pages.claims import claim_context
 from report.pages.content import build
 from report.pages.evidence import Evidence
 from report.pages.markdown import clean
-from report.pages.slider import as_json, sliders
+from report.pages.slider import as_json
 
 sizes = st.one_of(st.integers(-3, 6).map(float), st.floats(1e-3, 1e6))
 LINE = "the line"
@@ -146,43 +146,12 @@ def test_a_parts_name_cannot_leave_the_sliders_script(name: str) -> None:
     assert read["name"].casefold() == clean(name).casefold()
 
 
-def test_a_claim_that_no_threshold_turns_has_no_slider() -> None:
-    assert as_json({"parts": [{}], "by_threshold": []}) == ""
-
-
 # ------------------------------------------------------------------ on the published verdicts
 
 
 @pytest.fixture(scope="module")
 def document(published: Path) -> Any:
     return read_json(published / "verdicts.json")
-
-
-def named(verdict: str) -> str:
-    return words.verdict(verdict).name.lower()
-
-
-def test_a_slider_says_what_was_judged_where_the_declared_threshold_stands(document: Mapping[str, Any]) -> None:
-    tried = 0
-    for verdict in document["verdicts"]:
-        outcomes = {str(part["name"]): named(part["outcome"]) for part in verdict["parts"]}
-        for one, given_ in zip(sliders(verdict), verdict["by_threshold"] or [], strict=True):
-            if "choices" in one:
-                _, part, whole = one["choices"][one["declared"]]
-            else:
-                low, high = one["range"]
-                assert low <= one["declared"] <= high and one["pieces"][0][0] == pytest.approx(low)
-                begun = [
-                    piece
-                    for piece in one["pieces"]
-                    if piece[0] < one["declared"] or (piece[0] == one["declared"] and not piece[3])
-                ]
-                _, part, whole, _ = begun[-1]
-            assert whole == named(verdict["verdict"]), verdict["id"]
-            if len(given_["parts"]) == 1:
-                assert part == outcomes[given_["parts"][0]], verdict["id"]
-            tried += 1
-    assert tried > 0
 
 
 def test_figures_of_published_verdicts_show_few_cases_whose_labels_differ(document: Mapping[str, Any]) -> None:
@@ -218,16 +187,6 @@ def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mappin
             source,
         )
         assert found is None, (path, found[0])
-
-
-def test_a_page_links_to_its_neighbours_and_shows_verdict_and_finding(document: Mapping[str, Any]) -> None:
-    ids = [one["id"] for one in document["verdicts"]]
-    for at, verdict in enumerate(document["verdicts"]):
-        told = claim_context(verdict, document, {})
-        assert (told["previous"], told["next"]) == (ids[at - 1] if at else None, (ids[at + 1 :] or [None])[0])
-        assert told["word"].name == words.VERDICTS[verdict["verdict"]].name
-        assert told["finding"] == verdict["finding"] != ""
-        assert bool(told["basis"]) == (verdict["verdict"] in words.DECIDED or verdict["verdict"] == "undecided")
 
 
 def test_a_page_says_where_the_articles_contradict_it(document: Mapping[str, Any]) -> None:

@@ -85,13 +85,9 @@ TOLD: list[tuple[Edit, list[str], str]] = [
      ["rule"], "decided by training.rate, before by gemm.rate in FLOP/s"),
     (lambda claim, part, new: [source.update(status="verified") for source in claim["sources"]],
      ["source"], "sources changed: A paper: verified, before not verified"),
-    (lambda claim, part, new: claim.update(sources=[]), ["source"], "sources gone: A paper (not verified)"),
     (lambda claim, part, new: new["figures"]["card.rate"].update(stated="4 TFLOP/s"),
      ["source"], "published figures changed: A card, rate: 4 TFLOP/s, verified, before 3 TFLOP/s, verified"),
-    (lambda claim, part, new: part.update(figures=[]),
-     ["source"], "published figures gone: A card, rate (3 TFLOP/s, verified)"),
     (again, ["data", "data"], "now 500 [400, 600] MFLOP/s, before 2.00 [1.90, 2.10] GFLOP/s"),
-    (again, ["data", "data"], "machines changed: A box: 2026-01-31, before 2025-12-31"),
     (another, ["data"], "machines added: A den"),
     (lambda claim, part, new: part.update(outcome="awaiting hardware", estimate=None, low=None, high=None, nodes=[],
                                           cases={}),
@@ -157,19 +153,6 @@ def test_every_claim_stands_once_and_every_change_has_its_cause_forth_and_back(
     assert not any(same[key] for key in ("changed", "revised", "added", "withdrawn"))
 
 
-def test_editions_of_real_verdicts_tell_what_moved(first: Judged, second: Judged) -> None:
-    old, new = (edition(one.document, one.verdicts) for one in (first, second))
-    found = compare(old, new)
-    moved = {one["id"]: one for one in found["changed"]}
-    assert (moved["N03"]["was"], moved["N03"]["is"]) == ("challenged", "supported")
-    assert {cause["cause"] for cause in moved["N03"]["why"]} == {"data"}
-    assert any("MAC/cycle, before " in cause["text"] for cause in moved["N03"]["why"])
-    expected = {one["id"]: one["verdict"] for one in second.document["verdicts"]}
-    before = {one["id"]: one["verdict"] for one in first.document["verdicts"]}
-    assert set(moved) == {name for name in before if before[name] != expected[name]}
-    assert found["nodes"]["added"] == [second.document["nodes"][1]["label"]]
-
-
 def test_the_command_tells_and_writes_the_comparison(
     first: Judged, second: Judged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +161,9 @@ def test_the_command_tells_and_writes_the_comparison(
     told, found = capsys.readouterr().out, read_json(out)
     assert told.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in told
     assert found == compare(edition(first.document, ""), edition(second.document, ""))
+    before, after = ({one["id"]: one["verdict"] for one in made.document["verdicts"]} for made in (first, second))
+    assert {one["id"] for one in found["changed"]} == {name for name in before if before[name] != after[name]}
+    assert found["nodes"]["added"] == [second.document["nodes"][1]["label"]]
     broken = copy.deepcopy(first.document)
     del broken["verdicts"][0]["parts"]
     write_json(tmp_path / "old.json", broken)

@@ -136,15 +136,6 @@ def test_labels_of_figures_are_large_enough_to_read(site: Path, visit: Visit, wi
     assert scale[0].endswith(".phone.svg") == (width == 360)
 
 
-def test_a_picture_follows_the_readers_colours(site: Path, visit: Visit) -> None:
-    colours = []
-    for scheme in ("light", "dark"):
-        page = visit(site / "claims" / "W04.html", color_scheme=scheme)
-        page.goto((site / "figures" / "W04.svg").as_uri())
-        colours.append(page.evaluate("() => getComputedStyle(document.querySelector('text')).fill"))
-    assert colours[0] != colours[1]
-
-
 def test_the_menu_stays_in_sight_whole(site: Path, visit: Visit) -> None:
     for width in (360, 768, 1280):
         page = visit(site / "claims.html", width)

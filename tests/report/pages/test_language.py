@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,34 @@ from report.pages.exhibit import Exhibit
 from report.pages.families import language
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.pages.test_runtimes import evidence_of
-from tests.report.quantities.test_language import model, models
+
+BYTES = 800e6
+
+
+def model(node: SyntheticNode, rate: float, phase: str, backend: str, format: str = "Q4_K_M", **more: Any) -> None:
+    """Add a point that reads or writes so many tokens a second, after or of 128."""
+    params = {"model": "llama-1b", "format": format, "phase": phase, "tokens": 128}
+    seconds = (128 if phase == "prompt" else 1) / rate
+    more = {"dtype": "", "threads": 2, "spread": 1e-6, **more}
+    node.point("language-models", seconds, params=params, backend=backend, flop=2e9, bytes=BYTES, **more)
+
+
+def models(synthetic: Factory) -> SyntheticNode:
+    node = synthetic("node-a", gpus=1)
+    model(node, 30.0, "decode", "xllamacpp")
+    model(node, 20.0, "decode", "xllamacpp", threads=1)
+    model(node, 40.0, "decode", "llama-cpp-python")
+    model(node, 25.0, "decode", "llama-cpp-python", "Q8_0")
+    model(node, 24.0, "decode", "openvino-genai", "Q8_0")
+    model(node, 100.0, "prompt", "xllamacpp")
+    model(node, 130.0, "prompt", "llama-cpp-python")
+    model(node, 400.0, "decode", "transformers-graph", "BF16", device="cuda:0")
+    model(node, 300.0, "decode", "llama-bench", "Q8_0", device="cuda:0")
+    model(node, 10.0, "decode", "transformers", "F16", status="unsupported", reason="no")
+    for threads, rate in ((1, 2e10), (2, 4e10)):
+        params = {"op": "triad", "footprint": 2**30}
+        node.point("bandwidth", 2**30 / rate, params=params, bytes=2.0**30, threads=threads, spread=1e-6)
+    return node
 
 
 def exhibits(synthetic: Factory, node: SyntheticNode) -> dict[str, Exhibit]:
@@ -53,13 +81,6 @@ def test_every_shape_that_people_know_has_its_name() -> None:
     assert LANGUAGE_MODELS.keys() == SHAPES.keys() - {"llama-tiny"}
 
 
-def test_prompts_are_read_faster_than_tokens_are_written(whole: dict[str, Exhibit]) -> None:
-    shown = whole["language-prompt"]
-    assert str(shown.heading) == "Prompts of 128 tokens are read at 130 tokens a second"
-    # 130 over 40; of the other file no prompt was read.
-    assert "A written token takes 3.2 times as long as one that is read." in shown.says
-
-
 def test_a_gpu_is_held_against_its_host_by_the_best_of_either(whole: dict[str, Exhibit]) -> None:
     assert str(whole["language-decode-cuda0"].heading) == "Language models write 300 to 400 tokens a second on the GPU"
     shown = whole["language-gpu"]
@@ -89,11 +110,3 @@ def test_a_share_that_cannot_be_is_not_drawn(tmp_path: Path) -> None:
     (shown,) = exhibits(synthetic, node).values()
     assert "memory" not in str(shown.heading) and "allows" not in shown.chart.alt
     assert any("disturbed" in text for text in shown.says)
-
-
-def test_nothing_measured_shows_nothing(tmp_path: Path) -> None:
-    synthetic = Factory(tmp_path)
-    node = synthetic("node-a")
-    model(node, 1.0, "decode", "xllamacpp", status="failed", reason="it broke")
-    node.point("gemm", 1.0, params={"m": 1, "n": 1, "k": 1})
-    assert exhibits(synthetic, node) == {}

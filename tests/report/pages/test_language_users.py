@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from report.pages.exhibit import Exhibit
 from report.pages.language_users import language_users
-from report.quantities import language as serving
-from report.quantities import quantities
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.evidence import data
 from tests.report.pages.test_runtimes import view
 
 METRICS = {"p50_first_token_latency": 0.2, "p99_token_latency": 0.1, "p50_answer_latency": 1.0,
@@ -39,17 +34,6 @@ def shown(synthetic: Factory, node: SyntheticNode) -> list[Exhibit]:
     return list(language_users(view(synthetic, node), 1))
 
 
-def test_quantities_are_the_metrics_by_users(synthetic: Factory) -> None:
-    found = data(synthetic, crowd(synthetic))
-    assert list(serving.first_token(found).rows("users", "model", "estimate")) == [
-        (1, "llama-1b", pytest.approx(0.2)), (32, "llama-1b", pytest.approx(6.0)),
-    ]  # fmt: skip
-    assert [round(one, 1) for one in serving.served_tokens_per_s(found)["estimate"]] == [40.0, 75.0]
-    for name, one in quantities().items():
-        if name.startswith("language_serving."):
-            assert {"threads", "seconds"}.isdisjoint(one.estimates(found).labels), name
-
-
 def test_both_figures_tell_of_one_user_and_of_the_most(synthetic: Factory) -> None:
     first, rate = shown(synthetic, crowd(synthetic))
     assert (
@@ -67,10 +51,8 @@ def test_both_figures_tell_of_one_user_and_of_the_most(synthetic: Factory) -> No
 
 
 def test_a_single_number_of_users_is_told_alone(synthetic: Factory) -> None:
-    assert (
-        shown(synthetic, load(synthetic("node-a"), 1))[0].chart.title
-        == "The first token of an answer comes after 200 ms to one user"
-    )
+    (alone, _) = shown(synthetic, load(synthetic("node-a"), 1))
+    assert alone.chart.title == "The first token of an answer comes after 200 ms to one user"
     first, rate = shown(synthetic, load(synthetic("node-a"), 4))
     assert first.chart.title == "The first token of an answer comes after 200 ms to 4 users at a time"
     assert rate.chart.title == "An answer streams at 40 tokens/s to each of 4 users"
@@ -84,9 +66,3 @@ def test_failed_answers_a_dear_client_and_lost_loads_are_told(synthetic: Factory
     assert "Of the answers to 8 users of Llama 3.2 1B, Q4_K_M, llama.cpp (xllamacpp), about 25% failed." in told
     assert "took up to 4% of the time of the server's cores" in told
     assert "Not measured here: llama.cpp (llama-server), 1 load unsupported: llama-server is not on PATH." in told
-
-
-def test_nothing_is_shown_where_nothing_was_measured(synthetic: Factory) -> None:
-    node = synthetic("node-a")
-    node.peak(45e6, spread=0)
-    assert shown(synthetic, node) == []

@@ -29,37 +29,33 @@ def nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dic
     return found
 
 
-def whole(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return by_kind(found, [node["id"] for node in found])
+def page(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+    """What is told of each kind of these nodes, and the source of the page."""
+    told = by_kind(found, [node["id"] for node in found])
+    return told, templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
 
 
 def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:
     kinds = [{"name": "Cortex-X925", "cores": 10, "usable_cores": 1}, {"name": "Cortex-A725"}]
     cpu = {"model": "Chip", "usable_cores": 1, "quota": 1.5, "kinds": kinds, "unknown": ["sockets", "caches"]}
     record = {"hardware": {"cpu": cpu, "memory_bytes": 2**30, "gpus": []}}
-    told = whole(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb", **record))
+    told, text = page(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb", **record))
     assert [[node["id"] for node in kind["nodes"]] for kind in told] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
-    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
-    for row in (
-        r"granted by a cgroup | 1\.5",
-        "kinds of core | 10 Cortex-X925, some Cortex-A725",
-        "known | sockets, caches",
-    ):
-        assert f"{row} |" in page
-    titles = [line for line in page.splitlines() if line.startswith("#")]
+    known = (r"by a cgroup | 1\.5", "kinds of core | 10 Cortex-X925, some Cortex-A725", "known | sockets, caches")
+    assert all(f"{row} |" in text for row in known)
+    titles = [line for line in text.splitlines() if line.startswith("#")]
     assert "2 machines of one kind" in titles[0]
     assert [line.partition("{#")[2] for line in titles[1:4]] == ["machine-1}", "machine-2}", "machine-3}"]
     assert [line.partition(" ")[0] for line in titles[:4]] == ["##", "###", "###", "##"]
-    assert [page.count(f"(#machine-{number})") for number in (1, 2, 3)] == [1, 1, 1]
+    assert [text.count(f"(#machine-{number})") for number in (1, 2, 3)] == [1, 1, 1]
 
 
 def test_runs_of_one_machine_are_not_called_machines(synthetic: Factory, tmp_path: Path) -> None:
     names = ["kind.aaaaaa", "kind.aaaaaa.2", "other.aaaaaa", "other.bbbbbb", "other.bbbbbb.2"]
-    told = whole(nodes(synthetic, tmp_path / "verdicts.json", *names))
-    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
-    titles = [line for line in page.splitlines() if line.startswith("## ")]
+    _, text = page(nodes(synthetic, tmp_path / "verdicts.json", *names))
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert [title.rpartition(": ")[2] for title in titles[:2]] == ["2 runs of one machine", "3 runs of 2 machines"]
-    assert page.count("a machine counts once, however often it was measured") == 2
+    assert text.count("a machine counts once, however often it was measured") == 2
 
 
 def test_of_many_machines_few_are_shown_and_all_are_counted(synthetic: Factory, tmp_path: Path) -> None:
@@ -76,7 +72,7 @@ def test_a_run_that_went_on_elsewhere_says_so(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts = ["aaaaaa", "bbbbbb"]
-    told = whole(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts))
+    told, _ = page(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts))
     first, second = told[0]["nodes"]
     assert "on 2 machines of this kind one after another" in first["when"]
     assert "machines" not in second["when"]
@@ -87,13 +83,8 @@ def test_what_is_not_known_of_a_gpu_stands_beside_it(synthetic: Factory, tmp_pat
     slice_ = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU"}
     record = read_node(Path("data/nodes/amd-epyc-2c-789dcf/node.json"))
     card = {"name": "NVIDIA A100", "mig": True, "unanswered": {"power_limit_w": "Not Supported"}}
-    told = whole(
-        nodes(
-            synthetic, tmp_path / "verdicts.json", "kind.aaaaaa",
-            devices=[record["devices"][0], slice_], hardware={**record["hardware"], "gpus": [card]},
-        )
-    )  # fmt: skip
-    page = templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
-    assert "its clock, power and use are not recorded, or not all: a slice of a GPU |" in page
+    more = {"devices": [record["devices"][0], slice_], "hardware": {**record["hardware"], "gpus": [card]}}
+    told, text = page(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", **more))
+    assert "its clock, power and use are not recorded, or not all: a slice of a GPU |" in text
     rows = {row["name"]: row["value"] for row in told[0]["nodes"][0]["hardware"]}
     assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not told: power limit Not Supported"

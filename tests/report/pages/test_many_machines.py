@@ -46,12 +46,6 @@ def test_the_slowest_the_median_and_the_fastest_are_shown(fleet: Judged) -> None
     assert len(order) // 2 - 1 <= order.index(*{*chosen} - ENDS) <= len(order) // 2 + 1
 
 
-def test_few_machines_are_all_shown(fleet: Judged) -> None:
-    nodes = fleet.document["nodes"][: shown.MOST]
-    evidence = Evidence({**fleet.document, "nodes": nodes}, fleet.data)
-    assert evidence.shown == [node["id"] for node in nodes] and not evidence.choice
-
-
 def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_shown() -> None:
     table = pd.DataFrame(
         [

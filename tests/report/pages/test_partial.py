@@ -65,10 +65,6 @@ def test_one_round_of_three_machines_by_an_earlier_protocol_makes_all_pages(tmp_
     assert [str(one) for one in partial.failures(tmp_path, 0.25).found] == []
 
 
-def test_one_round_of_one_machine_makes_all_pages(study: Path) -> None:
-    assert [str(one) for one in partial.failures(study, 0.25).found] == []
-
-
 def test_an_estimate_of_one_round_says_so_and_is_drawn_hollow(study: Path) -> None:
     evidence = Evidence(json.loads((study / "verdicts.json").read_text(encoding="utf-8")), study / "data")
     exhibits = [one for family in families() if family.key == "matrix-products" for one in family.show(evidence)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from report.cli import parser
-from report.pages import quarto
-from report.pages.render import RENDERERS
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github" / "workflows" / "publish.yml"
@@ -44,15 +41,6 @@ def test_every_command_is_one_that_the_report_knows(steps: list[dict[str, Any]])
         parser().parse_args(words[1:])
     (gather,) = [words for words in known if words[1] == "gather"]
     assert (ROOT / gather[gather.index("--nodes") + 1]).is_dir()
-
-
-def test_both_renderers_are_built_and_checked(workflow: dict[str, Any], steps: list[dict[str, Any]]) -> None:
-    renderers = workflow["jobs"]["build"]["strategy"]["matrix"]["renderer"]
-    assert set(renderers) == set(RENDERERS) - {"auto"}
-    given = workflow[True if True in workflow else "on"]["workflow_dispatch"]["inputs"]["renderer"]
-    assert given["options"] == renderers and given["default"] in renderers
-    (setup,) = [step for step in steps if "quarto-dev/quarto-actions/setup" in step.get("uses", "")]
-    assert quarto.new_enough(setup["with"]["version"]) and re.fullmatch(r"\d+\.\d+\.\d+", setup["with"]["version"])
 
 
 def test_each_job_has_no_more_permissions_than_it_needs(workflow: dict[str, Any]) -> None:

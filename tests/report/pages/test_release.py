@@ -73,8 +73,11 @@ def test_an_edition_says_what_it_is_of(keep: Callable[..., Path], report: Path, 
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert f"{record['commit']}+".startswith(str(second.document["commit"]))
     assert record["tally"] == {name: n for name, n in second.document["tally"].items() if n}
-    # Sources and what is for a host alone are made again from the commit.
+    # Sources and samples are made again from the commit, and so is what is for a host alone.
     assert not list(folder.rglob("*.qmd")) and not (folder / paths.EDITIONS).exists()
+    assert (report / "data" / "node-a" / "gemm.cpu.csv").is_file() and not list(folder.glob("data/*/"))
+    held = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert record["sha256"].keys() == held - {release.RECORD}
 
 
 def test_editions_are_never_written_over(keep: Callable[..., Path]) -> None:
@@ -84,14 +87,6 @@ def test_editions_are_never_written_over(keep: Callable[..., Path]) -> None:
         with pytest.raises(StudyError, match="none is written over"):
             keep(number)
     assert all(path.read_bytes() == content for path, content in before.items())
-
-
-def test_the_samples_are_not_kept_twice(keep: Callable[..., Path], report: Path) -> None:
-    assert (report / "data" / "node-a" / "gemm.cpu.csv").is_file()
-    folder = keep()
-    assert not list(folder.glob("data/*/")) and (folder / paths.SUMMARY).is_file()
-    held = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert read_record(folder)["sha256"].keys() == held - {release.RECORD}
 
 
 def test_every_link_of_a_kept_edition_leads_to_what_is_kept(
@@ -133,15 +128,6 @@ def test_only_measurements_judged_by_the_commit_that_is_there(
     with pytest.raises(StudyError, match=says):
         keep(verdicts=verdicts)
     assert not (tmp_path / "editions").exists()
-
-
-def test_a_report_that_is_no_site_is_refused(keep: Callable[..., Path], report: Path) -> None:
-    (report / release.SITE).unlink()
-    with pytest.raises(StudyError, match="build the site first"):
-        keep()
-    (report / paths.PDF).unlink()
-    with pytest.raises(StudyError, match="render first"):
-        keep()
 
 
 def test_what_the_linter_finds_fault_with_is_refused(keep: Callable[..., Path], second: Judged, tmp_path: Path) -> None:
@@ -225,3 +211,12 @@ def test_the_readme_says_what_the_newest_edition_says(last: dict[str, Any]) -> N
 def test_the_readmes_picture_is_of_the_newest_edition(last: dict[str, Any]) -> None:
     with Image.open(ROOT / "docs" / "report.png") as picture:
         assert picture.info["sha256 of the page"] == last["sha256"]["index.html"]
+
+
+def test_a_report_that_is_no_site_is_refused(keep: Callable[..., Path], report: Path) -> None:
+    (report / release.SITE).unlink()
+    with pytest.raises(StudyError, match="build the site first"):
+        keep()
+    (report / paths.PDF).unlink()
+    with pytest.raises(StudyError, match="render first"):
+        keep()

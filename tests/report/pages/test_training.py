@@ -44,12 +44,6 @@ def test_each_format_is_told_in_its_fastest_backend_with_its_memory(synthetic: F
     assert list(on_gpu.says) == ["The fastest backend trains about as fast as PyTorch as it comes, in the same format."]
 
 
-def test_small_networks_alone_have_no_such_section(synthetic: Factory) -> None:
-    node = synthetic("node-a")
-    trained(node, "mlp", 32, 1e-3)
-    assert not [one for one in training._machine(view(synthetic, node), 1) if "named" in one.chart.name]
-
-
 def test_a_network_of_which_adapters_alone_are_trained_has_no_memory_by_the_formula(synthetic: Factory) -> None:
     node = synthetic("node-a")
     for model in ("resnet-50", "llama-1b-lora"):

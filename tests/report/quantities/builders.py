@@ -48,16 +48,10 @@ def host(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: int 
 
 
 def with_gpu(synthetic: Factory) -> SyntheticNode:
-    """That CPU with a GPU, and all else that is told of its training."""
+    """That CPU with a GPU, and the peaks of both."""
     node = host(synthetic, gpus=1)
     step(node, 900, **ONE_GPU)
     step(node, 3000, dtype="bfloat16", **ONE_GPU)
-    about: dict[str, Any] = {"params": {"model": "mlp", "batch": 32}, "spread": 0, "threads": 2}
-    node.point("training", 64.0, metric=COUNTED, unit="J", **about)
-    node.point("training", {"peak_memory": 3e8}, **{**about, "unit": "B"})
-    node.point("training", {"repeat_share": 0.9, "matmul_flop_share": 0.8}, **about)
-    node.point("training", {"matmul_time_share": 0.7}, **{**about, "spread": 1e-4})
-    node.point("training", {f"time.{phase}": 0.5 for phase in ("forward", "backward", "update")}, **about)
     node.peak(45e6, spread=0).peak(90e6, threads=2, spread=0)
     return node.gemm(1e10 / 6e9, spread=0, **ONE_GPU)
 
@@ -195,13 +189,6 @@ def joules(node: SyntheticNode, experiment: str, energy: float, metric: str = CO
     node.point(experiment, energy, metric=metric, unit="J", samples=1, **{"spread": 0.0, **more})
 
 
-def ranks(node: SyntheticNode, number: int, rate: float, talk: float | None = None, **more: Any) -> SyntheticNode:
-    """A job of so many ranks, all of which train so many samples a second."""
-    params = {"model": "gpt-1m", "batch": 8, "interconnect": "gloo", "ranks": number}
-    values = {"samples_per_s": rate, **({"communication_share": talk} if talk else {})}
-    return node.point("several-devices", values, unit="samples/s", params=params, spread=1e-3, **more)
-
-
 def counted(node: SyntheticNode, model: str, rounds: int = 1, **metrics: float) -> SyntheticNode:
     """What a model is made of."""
     for metric, number in metrics.items():
@@ -214,29 +201,6 @@ def peak(node: SyntheticNode, model: str, batch: int, held: float, **more: Any) 
     """The most memory that training held."""
     params, more = {"model": model, "batch": batch}, {"spread": 1e-3, **more}
     return node.point("training", held, metric="peak_memory", unit="B", params=params, samples=1, **more)
-
-
-def turn(
-    node: SyntheticNode, source: str, workers: int, load: float, step: float, ahead: float = 0.0, decode: float = 0.0,
-    model: str = "resnet", **more: Any,
-) -> None:  # fmt: skip
-    """A turn of a loop with its phases; on a GPU also as it is usually written, with the host ahead."""
-    params = {"model": model, "batch": 32, "source": source, "workers": workers}
-    values = {"time": load + step, "time.load": load, "time.step": step, "loop_time": ahead}
-    about: dict[str, Any] = {"params": params, **more}
-    node.point("orchestration", {name: one for name, one in values.items() if one}, spread=1e-3, **about)
-    if decode:
-        node.point("orchestration", decode, metric="decode_time", spread=1e-5, **about)
-
-
-def loops(node: SyntheticNode, device: str = "cpu") -> SyntheticNode:
-    """Data in place, and pictures for which two workers do better than none or four."""
-    ahead = (0.0,) * 4 if device == "cpu" else (8e-3, 18e-3, 10e-3, 14e-3)
-    turn(node, "preloaded", 0, 1e-6, 10e-3, ahead[0], device=device)
-    turn(node, "encoded", 0, 10e-3, 10e-3, ahead[1], 1e-4, device=device)
-    turn(node, "encoded", 2, 2e-3, 10e-3, ahead[2], 1.1e-4, device=device)
-    turn(node, "encoded", 4, 3e-3, 12e-3, ahead[3], 1.2e-4, device=device)
-    return node
 
 
 # Prepared in 1 s; 100 steps of 10 ms, each after 1 ms of drawing; 50 forward passes of 4 ms: 2.3 s.

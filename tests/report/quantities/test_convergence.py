@@ -135,14 +135,6 @@ def test_seeds_that_all_agree_have_no_interval() -> None:
     assert trend["estimate"] > 0 and np.isnan(trend["low"])
 
 
-def test_time_to_the_target_counts_where_every_seed_gets_there(synthetic: Factory) -> None:
-    node = runs(synthetic(), 32, 1.0, [0.95] * 4, time_to_target=[1.0, 1.1, 0.9, 1.0])
-    runs(node, 64, 1.0, [0.95] * 4, reached=0.75, time_to_target=[1.0, 1.1, 0.9])
-    row = only("convergence.time_to_target_s", evidence(synthetic, node), learning_rate="fixed")
-    assert row["batch"] == 32 and row["estimate"] == pytest.approx(1.0, rel=0.01)
-    assert 0.75 < row["low"] < 1 < row["high"] < 1.3
-
-
 def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synthetic: Factory) -> None:
     quiet, noisy = synthetic("node-a"), synthetic("node-a.0a1b2c", seed=1)
     for batch in (32, 64, 128):

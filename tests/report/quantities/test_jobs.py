@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import linregress
 
 from report.data.dataset import MissingSourceError
 from report.derived_estimates import DerivedEstimates
@@ -22,7 +21,7 @@ from report.statistics import half_width
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
 from tests.report.priced import GIGA, REFERENCE, evidence, figure, priced, trained
 
-from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, peak, ranks, run, slowing, tails
+from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, peak, run, slowing, tails
 from .cases import Made, case, cases, holding, only
 
 _STEP = {"model": "mlp", "batch": 32}
@@ -64,8 +63,6 @@ test_sustained = holding(
     case("sustained.throughput_drift", 0.05, load="loses", rel=0.06, detail="in 128 s"),
     case("sustained.throughput_drift", {1: 0, 2: 0}, by="round", load="calls", width="exact", detail="in 125 s"),
     case("sustained.throughput_drift", None, load=["short", "few"]),
-    case("sustained.clock", 1.5e9, load="products", width="any"),
-    case("sustained.power", 602, load="products"),
     case("sustained.utilisation_at_low_mfu", 1.0, load="one_block", low=0.995, high=1.0,
          detail="at 0.1% of the fastest product's rate", dtype="bfloat16", **_USED),
     case("sustained.utilisation_at_low_mfu", 0.54, load="differs", **_USED),
@@ -126,9 +123,7 @@ _JOBS = {"sources": ("time-to-train",)}
 _RATED: dict[str, Any] = {"sources": ("time-to-train", "training"), "method": "rate"}
 test_jobs = holding(
     whole_jobs,
-    case("time_to_train.job_time", 2.5, job="digits-mlp", detail="", **_A),
     case("time_to_train.job_time", 2.5, job="table-net", **{**_A, "width": "unknown"}),
-    case("time_to_train.predicted", PREDICTED, job="digits-mlp", **_A),
     case("time_to_train.prediction_error", 1 - PREDICTED / 2.5, job="digits-mlp", method="parts", **_A),
     case("time_to_train.prediction_error", PREDICTED / 2.0 - 1, job="bytes-gpt", method="parts", **_A),
     # 100 GFLOP at 200 GFLOP/s are half a second: of the 2 s that it took, a quarter.
@@ -213,17 +208,6 @@ def test_the_more_a_run_computes_the_less_it_is_corrected_and_nothing_is_extrapo
     assert falling.at(1e11)[1] == pytest.approx(0, abs=1e-6) and falling.at(1e11)[2] == 2
 
 
-def test_what_jobs_scatter_by_widens_what_is_derived() -> None:
-    flop = [1e10, 1e11, 1e12, 1e13, 1e14]
-    for factor in (1.2, 2.0):
-        scattered = line([3 * factor, 3 / factor, 3 * factor, 3 / factor, 3.0], flop)
-        _, se, df = scattered.at(1e12)
-        x, y = np.log(flop), np.log(scattered.ratio)
-        fit = linregress(x, y)
-        left = float(((y - fit.intercept - fit.slope * x) ** 2).sum()) / 3
-        assert se == pytest.approx(math.sqrt(left * (1 + 1 / 5))) and df == 3
-
-
 def test_a_further_job_is_predicted_as_often_as_the_level_says() -> None:
     """Jobs about a line: the interval of one that is held out holds it, but for one in a hundred."""
     draw = np.random.default_rng(7)
@@ -244,23 +228,6 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
     assert cases("ladder.hours_to_train", found)["low"].isna().all()
 
 
-def test_servers_of_a_cluster_finish_thousands_of_multiply_adds_a_cycle(made: Made) -> None:
-    known = only("servers.mac_per_cycle", made(published))
-    rate = figure("mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s") / 16
-    operations = (
-        6 * 12 * figure("bert-large.layers") * figure("bert-large.width") ** 2 * figure("bert-wikipedia.tokens")
-    )
-    assert known["estimate"] == pytest.approx(rate * operations / 2 / 2e9, rel=1e-6)
-    # At the base clock; at the least at twice that.
-    assert (known["low"], known["high"]) == pytest.approx((known["estimate"] / 2, known["estimate"]))
-
-
-def test_processors_are_counted_as_they_are_listed(made: Made) -> None:
-    found = cases("processors.cores", made(published))
-    assert len(found) == 525 and found.numbers("estimate").median() == figure("server-processors-2023.cores")
-    assert (found["low"] == found["high"]).all()
-
-
 def test_the_flop_of_runs_are_as_published_and_grow(made: Made) -> None:
     """A factor of two in the rate moves a boundary by two runs at most."""
     flop = {one.name: total_flop(one, made(published)) for one in RUNS}
@@ -272,9 +239,6 @@ def test_the_flop_of_runs_are_as_published_and_grow(made: Made) -> None:
 def several(synthetic: Factory) -> SyntheticNode:
     node = synthetic("node-a", gpus=1)
     node.devices[1]["memory_bytes"] = 20e9
-    for number, rate, talk in ((1, 100, None), (2, 180, 0.1), (4, 300, 0.3)):
-        ranks(node, number, rate, talk)
-    ranks(node, 2, 180, dtype="bfloat16")  # none of one alone
     counted(node, "gpt2", parameters=1e6, activation_bytes=1e5)
     counted(node, "mlp", parameters=1e6, activation_bytes=1e9)
     peak(node, "gpt2", 1, 1.25 * (16e6 + 1e5), **ONE_GPU)
@@ -285,9 +249,6 @@ def several(synthetic: Factory) -> SyntheticNode:
 _NEEDED: dict[str, Any] = {"name": "several_devices.gpus_needed", "width": "exact"}
 test_several_devices = holding(
     several,
-    case("several_devices.efficiency", {2: 0.9, 4: 0.75}, by="ranks", dtype="float32", rel=0.01),
-    case("several_devices.efficiency", None, dtype="bfloat16"),
-    case("several_devices.communication_share", {2: 0.1, 4: 0.3}, by="ranks", rel=0.01),
     case("training.memory_model_error", {"cuda:0": -0.2, "cpu": 1.0}, by="device", rel=0.02, sources=("training",)),
     # 405e9 parameters of 16 bytes on devices of 80e9.
     case(estimate=81, model="Llama 3.1 405B", accelerator="NVIDIA H100 SXM5", **_NEEDED),
@@ -353,30 +314,6 @@ def test_a_gpu_is_found_by_its_name(name: str, machine: str) -> None:
 
 def test_a_processor_of_a_maker_whose_machines_are_not_priced_has_no_price(made: Made) -> None:
     assert core_price(made(cluster), {"vendor": "Unheard of"}) is None
-
-
-def test_ranks_count_the_cards_that_give_more_for_a_dollar(synthetic: Factory) -> None:
-    cards = {"rtx-3060-12gb": (300.0, 1.0, 3.0, 12.0), "rtx-4060-ti-8gb": (400.0, 8.0, 2.0, 8.0),
-             "rtx-4060-ti-16gb": (500.0, 5.0, 2.0, 16.0)}  # fmt: skip
-    changed = {}
-    for card, numbers in cards.items():
-        names = (f"{card}.{one}" for one in ("bf16_flops", "memory_bytes_per_s", "memory_bytes"))
-        known = zip((f"{card.removesuffix('-12gb')}.usd", *names), numbers, strict=True)
-        changed |= {name: {"status": "verified", "value": number} for name, number in known}
-    found = cases("price.rank_per_dollar", evidence(synthetic, synthetic("node-a").clock(), changed=changed))
-    ranks = {(card, limit): rank for card, limit, rank in found.rows("version", "limit", "estimate")}
-    assert [ranks["rtx-3060-12gb", one] for one in ("arithmetic", "bandwidth", "capacity")] == [3, 1, 1]
-    assert ranks["rtx-4060-ti-8gb", "capacity"] == 3
-
-
-def test_hours_until_buying_costs_the_same_as_hiring(synthetic: Factory) -> None:
-    bought = {"dgx-a100.usd": {"status": "verified", "value": 199000.0}}
-    power = figure("a100-sxm-40gb.power_w") / 1000 * 2 * figure("electricity-virginia-commercial.usd_per_kwh")
-    hours = 199000 / 8 / (figure("aws-p4d.24xlarge.usd_per_hour") / 8 - power)
-    found = evidence(synthetic, synthetic().clock(), changed=bought)
-    assert cases("price.break_even_hours", found).rows("accelerator", "estimate") == [
-        ("DGX A100", pytest.approx(hours))
-    ]
 
 
 UNVERIFIED = {"status": "not verified"}
