@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,10 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import numpy as np
+
+from experiments.children import answering
 
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
@@ -51,8 +54,6 @@ def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
 
 def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
     """(timed pass, bytes of a pass)."""
-    import numpy as np
-
     from experiments.kernels.compile import aligned
     from experiments.work import Dtype
 
@@ -79,7 +80,6 @@ def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
 
 def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
     """(timed product, FLOP of a product)."""
-    import numpy as np
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -146,11 +146,9 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
 
 def serve() -> None:
     """Read orders from standard input until it closes; answer each on standard output."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    tell = answering()
     for line in sys.stdin:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
-        answers.flush()
+        tell(answer(json.loads(line)))
 
 
 if __name__ == "__main__":
