@@ -5,20 +5,17 @@ python -m studies.calibration --out data/calibration.json
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from contract.arguments import path
+from contract.arguments import Parser, path
 from contract.errors import run_command
 from contract.files import write_json
 from report.statistics import DECIDING, LEVEL
 from studies.calibration.machines import SAMPLES_PER_ROUND, Noise
-from studies.calibration.trials import ANSWERS, Seen, Setting, run
+from studies.calibration.trials import ANSWERS, Setting, row
 
 SEED = 20260
 USUAL = Noise(unequal=3)
@@ -66,29 +63,15 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def row(setting: Setting, seen: Seen) -> dict[str, Any]:
-    """A setting and what its trials gave, as the table has them."""
-    return {
-        "question": setting.question.says,
-        "noise": setting.noise.describe(),
-        "rounds": setting.rounds,
-        "points": setting.points,
-        "trials": seen.at.trials,
-        "nodes": setting.nodes,
-        # Relative for all but a trend's exponent; none from a single round.
-        "width": seen.width if np.isfinite(seen.width) else None,
-        **{answer: seen.at.share(answer) for answer in ANSWERS},
-        "right": [{"widths": many, **found.share("supported")} for many, found in seen.off.items()],
-    }
-
-
 def table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str, Any]:
     """The table of calibration; the same for the same engine, settings and seed."""
     rows = []
     for place, setting in enumerate(settings):
         began = time.monotonic()
-        rows.append(row(setting, run(setting, [seed, place])))
-        print(f"{_line(rows[-1])}  ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
+        rows.append(row(setting, [seed, place]))
+        told = "{question}; {noise}; {rounds} rounds, {points} points:".format(**rows[-1])
+        shares = "  ".join(f"{answer} {rows[-1][answer]['share']:.2%}" for answer in ANSWERS)
+        print(f"{told} {shares}  ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
     return {
         "origin": "synthetic",
         "level": DECIDING,
@@ -99,17 +82,11 @@ def table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str,
     }
 
 
-def _line(one: dict[str, Any]) -> str:
-    shares = "  ".join(f"{answer} {100 * one[answer]['share']:.2f}%" for answer in ANSWERS)
-    return f"{one['question']}; {one['noise']}; {one['rounds']} rounds, {one['points']} points: {shares}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate and write the table. Raises OSError."""
-    given = argparse.ArgumentParser(prog="python -m studies.calibration", description=__doc__)
-    given.add_argument("--out", required=True, type=path, metavar="FILE")
-    options = given.parse_args(argv)
-    write_json(options.out, table())
+    parser = Parser(prog="python -m studies.calibration", description=__doc__)
+    parser.add_argument("--out", required=True, type=path, metavar="FILE")
+    write_json(parser.parse_args(argv).out, table())
     return 0
 
 

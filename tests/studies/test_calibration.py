@@ -17,9 +17,9 @@ from report.data.gather import gather
 from report.pages.evidence import Evidence
 from report.pages.families import checks
 from report.statistics import DECIDING
-from studies.calibration.__main__ import EVERYTHING, SETTINGS, USUAL, row, table
+from studies.calibration.__main__ import EVERYTHING, SETTINGS, USUAL, table
 from studies.calibration.machines import Machines, Noise, disturbance, samples
-from studies.calibration.trials import ANSWERS, WIDTHS, Setting, run
+from studies.calibration.trials import ANSWERS, WIDTHS, Setting, row
 from tests.report.conftest import Factory
 
 SMALL = [
@@ -41,7 +41,7 @@ def strays(setting: Setting) -> float:
     wanted = (setting.question.says, setting.noise.describe(), setting.rounds, setting.points)
     names = ("question", "noise", "rounds", "points")
     (told,) = [one for one in published()["rows"] if tuple(one[name] for name in names) == wanted]
-    seen = row(setting, run(setting, [SEED]))
+    seen = row(setting, [SEED])
     apart = []
     for answer in ("supported", "challenged", "undecided"):
         errors = [(share["high"] - share["low"]) / (2 * 1.96) for share in (seen[answer], told[answer])]
