@@ -86,8 +86,7 @@ def test_a_share_decides_by_its_interval(above: int, of: int, wanted: float, out
 
 def test_false_verdicts_are_rare_and_true_ones_are_found() -> None:
     """A short form of `python -m studies.shares`: 300 trials a setting, whose draws are the same in every run."""
-    usual = shares.Setting(40, 1, "near")
-    at_threshold = shares.rates(usual, 0.5, 300)
+    at_threshold = shares.rates(40, 1, "near", 0.5, 300)
     assert at_threshold["supported"] + at_threshold["challenged"] <= 0.02
-    far = shares.rates(usual, 0.9, 100)
+    far = shares.rates(40, 1, "near", 0.9, 100)
     assert far["supported"] > 0.9

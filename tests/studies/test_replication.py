@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from studies.replication import __main__ as command
+from studies import replication as command
 
 AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
 
