@@ -59,11 +59,8 @@ def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
 
     elements = footprint // 3 // 8 // threads * threads
     c, a, b = (aligned(elements, Dtype.FLOAT64) for _ in range(3))
-    random = np.random.default_rng()
     for array in (c, a, b):
-        block = random.standard_normal(1_000_003)
-        for start in range(0, elements, len(block)):
-            array[start : start + len(block)] = block[: elements - start]
+        array[:] = np.resize(np.random.default_rng().standard_normal(1_000_003), elements)
     function = ctypes.CDLL(library).triad
     function.restype = ctypes.c_double
     function.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_double, ctypes.c_long, ctypes.c_long, ctypes.c_int]

@@ -17,9 +17,8 @@ from report.data.gather import gather
 from report.pages.evidence import Evidence
 from report.pages.families import checks
 from report.statistics import DECIDING
-from studies.calibration.__main__ import EVERYTHING, SETTINGS, USUAL, table
+from studies.calibration.__main__ import ANSWERS, EVERYTHING, SETTINGS, USUAL, WIDTHS, Setting, row, table
 from studies.calibration.machines import Machines, Noise, disturbance, samples
-from studies.calibration.trials import ANSWERS, WIDTHS, Setting, row
 from tests.report.conftest import Factory
 
 SMALL = [
