@@ -21,29 +21,18 @@ GRAPH_BELOW_S, ENERGY_AFTER_S = 50e-6, {"cpu": 0.5, "gpu": 3.0}
 class Series:
     """A work that is timed.
 
-    seconds: of one call, by phase ('' where there is one alone). per: steps of a call, of which one is told. rate:
-    events of a call, told by the second in `unit`. lost: share of the rate that is lost towards the end.
+    seconds: of one call, by phase ('' where there is one alone). per: steps of a call, of which one is told.
     """
 
     seconds: dict[str, float]
     metric: str = "time"
     per: float = 1.0
-    rate: float = 0.0
-    unit: str = "s"
-    lasting: bool = False
     single: bool = False
-    lost: float = 0.0
-    power_w: float | None = None
-    utilisation: float = 1.0
 
     @property
     def call_s(self) -> float:
         """Seconds of a call."""
         return sum(self.seconds.values())
-
-    def told(self, seconds: float) -> float:
-        """What is told of a call that took so long."""
-        return self.rate / seconds if self.rate else seconds / self.per
 
 
 Observed = dict[str, tuple[Any, str]]
@@ -111,16 +100,15 @@ class Teller:
 
     def _part(self, series: Series, answer: Answer, budget_s: float, most: int, luck: float) -> dict[str, Any]:
         call_s = series.call_s
-        warm_up_s = 0.0 if series.lasting else max(WARM_UP * budget_s, 2 * call_s)
-        room = budget_s if series.lasting else TIMED * budget_s
-        number = max(1, min(most if series.lasting or series.single else SAMPLES, most, int(room / call_s)))
+        warm_up_s, room = max(WARM_UP * budget_s, 2 * call_s), TIMED * budget_s
+        number = max(1, min(most if series.single else SAMPLES, most, int(room / call_s)))
         calls = 1 if series.single else max(1, int(room / number / call_s))
         self.now += warm_up_s
         begun, slower, readings = self.now, [], []
         for at in range(number):
-            slower.append(luck * self.chance.lognormvariate(0, WITHIN) / (1 - series.lost * at / number))
+            slower.append(luck * self.chance.lognormvariate(0, WITHIN))
             self.now += calls * call_s * slower[-1] * 1.02
-            readings.append(self._state(series, at / number))
+            readings.append(self._state(at / number))
         phases = {"": call_s, **series.seconds} if len(series.seconds) > 1 else series.seconds
         timed_s = self.now - begun
         return {
@@ -128,8 +116,8 @@ class Teller:
             "series": [
                 {
                     "metric": f"{series.metric}.{name}" if name else series.metric,
-                    "unit": series.unit,
-                    "values": [series.told(seconds * one) for one in slower],
+                    "unit": "s",
+                    "values": [seconds * one / series.per for one in slower],
                 }
                 for name, seconds in phases.items()
             ],
@@ -143,22 +131,19 @@ class Teller:
             "bytes": answer.bytes,
         }
 
-    def _power_w(self, series: Series) -> float:
-        return self.chip.power_w if series.power_w is None else series.power_w
-
     def _energy(self, series: Series, luck: float) -> dict[str, Any] | None:
         """Of a call; a rented machine does not show its CPU's."""
         if self.chip.kind == "cpu" and not self.shows_energy:
             return None
         name = "energy" if series.metric == "time" else f"{series.metric}.energy"
-        return {"metric": name, "unit": "J", "value": luck * self._power_w(series) * series.call_s / series.per}
+        return {"metric": name, "unit": "J", "value": luck * self.chip.power_w * series.call_s / series.per}
 
-    def _state(self, series: Series, gone: float) -> dict[str, Any]:
+    def _state(self, gone: float) -> dict[str, Any]:
         found = {**self.reading, "elapsed_s": self.now, "other_load": 0.001, "steal": 0.0}
         if self.chip.kind == "gpu":
-            power = self._power_w(series)
+            power = self.chip.power_w
             found |= {
                 "clock_mhz": 1980.0 - 0.3 * power, "memory_clock_mhz": 2619.0, "temperature_c": 42.0 + 18 * gone,
-                "power_w": power, "utilisation": series.utilisation,
+                "power_w": power, "utilisation": 1.0,
             }  # fmt: skip
         return found

@@ -20,7 +20,6 @@ PASSES = {"training": 3.5, "forward": 1.0}
 # Intensities up to which the real experiment tells its distributions, in FLOP/B.
 BELOW = [2.0**power for power in range(-2, 13)]
 PASSES_OVER_MEMORY = 0.25
-PICTURE_S = {"preloaded": 0.0, "memory": 2e-6, "encoded": 180e-6, "photographs": 2.5e-3}
 
 
 @dataclass(frozen=True)
@@ -141,30 +140,3 @@ def language_models(chip: Chip, p: Params, models: Models) -> Answer:
         return Answer([Series({"": 8 * moved / chip.memory / share}, per=8.0)], {}, 2 * parameters, moved)
     flop = 2 * parameters * p["tokens"]
     return Answer([Series({"": chip.product_s(flop, moved, "bfloat16", 0.5 * share)})], {}, flop, moved)
-
-
-def orchestration(chip: Chip, p: Params, models: Models) -> Answer:
-    made = step(chip, models[p["model"]], {**p, "backend": "torch"}, "training", p["batch"])
-    sample_s = PICTURE_S[p["source"]] * (0.2 if p["model"].startswith(("gpt", "bert", "minilm")) else 1.0)
-    load = p["batch"] * sample_s / max(1, p["workers"]) + (2e-5 if sample_s else 3e-6)
-    waits = load if p["workers"] == 0 else max(1e-5, load - made.seconds)
-    found = Answer([Series({"load": waits, "step": made.seconds})], flop=p["flop"])
-    if chip.kind == "gpu":
-        turn = max(made.seconds, load) if p["workers"] else made.seconds + load
-        found.series.append(Series({"": 16 * turn * 1.005}, "loop_time", per=16.0))
-    if p["source"] in ("encoded", "photographs"):
-        found.observed = {"decode_time": (sample_s, "s")}
-    return found
-
-
-def time_to_train(chip: Chip, p: Params, models: Models) -> Answer:
-    if p["backend"] == "sklearn" and chip.kind == "gpu":
-        raise Lack("backend sklearn does not run on cuda:0")
-    quick = 0.2 if chip.kind == "gpu" else 1.0
-    found: Observed = {"job_time": (3.0 * quick, "s")}
-    found |= shares(accuracy=0.97, target=0.95, reached_share=1.0)
-    if p["backend"] == "torch":
-        times = {"prepare_time": 0.3, "step_time": 5e-3, "forward_time": 1.5e-3, "draw_time": 2e-4}
-        found |= {name: (seconds * quick, "s") for name, seconds in times.items()}
-        found |= {**shares(steps=400.0, forward_passes=20.0), "job_flop": (1e11, "FLOP")}
-    return Answer([], found)
