@@ -9,7 +9,7 @@ less than one that counts or does not, so that the interval is at the least as w
 
 What lies so near to the threshold that rounds cannot tell counts as a half. That is right where values spread around
 the threshold; where many lie exactly on it, a share that counts them as reaching it is estimated too low.
-`studies/shares.py` shows how often the rule errs in either case, and what it finds.
+`tests/report/test_shares.py` simulates how often the rule errs, and what it finds.
 """
 
 from __future__ import annotations

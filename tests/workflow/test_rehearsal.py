@@ -27,7 +27,8 @@ STANDIN = Path(__file__).parent / "standin"
 SPOILT = {"CRASH": "parallelism", "HANG": "numerics", "NONSENSE": "content"}
 # What a preset so small says something about.
 CLAIMS = {"N07", "G06", "W22"}
-MEASURE = "snakemake --cores all --profile gpu --config preset=small.yaml results=results -- measured".split()
+MEASURE = ["snakemake", "--cores", "all", "--profile", "gpu", "--config", "preset=small.yaml", "results=results"]
+MEASURE += ["--", "measured"]
 
 
 def host(folder: Path, digits: str) -> Clone:
