@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.workflow.clones import HANGS_S, STAGES, Clone
 
