@@ -10,7 +10,6 @@ import pickle
 import re
 import stat
 import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -50,6 +49,9 @@ def remove_left(files: Iterable[Path], remove: Callable[[Path], object] = Path.u
             if (unheld := held_lock(left)) is not None:
                 remove(left)
                 os.close(unheld)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @contextmanager
@@ -95,36 +97,25 @@ def write_json(path: Path | str, value: Any, in_lines: str | None = None) -> Non
     in_lines: a key whose lists, wherever they are, have each of their items on one line: for very many of them.
     """
     with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        lists: list[list[Any]] = []
-        mark = f"{uuid.uuid4().hex}:"
-        held = value if in_lines is None else _without(value, in_lines, mark, lists)
-        text = json.dumps(held, indent=1, ensure_ascii=False, allow_nan=False)
-        line = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-        # Before and after the place of each list, which stands as its number.
-        whole, *rest = text.split(f'"{mark}')
-        file.write(whole)
-        for part in rest:
-            number, _, after = part.partition('"')
-            file.write("[")
-            file.writelines(f"{',' if at else ''}\n  {line(item)}" for at, item in enumerate(lists[int(number)]))
-            file.write("\n ]" + after)
+        file.writelines(_indented(value, in_lines, "\n"))
         file.write("\n")
 
 
-def _without(value: Any, key: str, mark: str, lists: list[list[Any]]) -> Any:
-    """The value with what is put into `lists`, that is the filled lists under a key, replaced by their numbers."""
-    if isinstance(value, Mapping):
-        held = {}
-        for name, one in value.items():
-            if name == key and isinstance(one, list) and one:
-                lists.append(one)
-                held[name] = f"{mark}{len(lists) - 1}"
-            else:
-                held[name] = _without(one, key, mark, lists)
-        return held
-    if isinstance(value, (list, tuple)):
-        return [_without(one, key, mark, lists) for one in value]
-    return value
+def _indented(value: Any, in_lines: str | None, margin: str) -> Iterator[str]:
+    """The pieces of a value's JSON. margin: a line break and the spaces before its end."""
+    if not isinstance(value, (Mapping, list, tuple)) or not value:
+        yield _encode(value)
+        return
+    named = isinstance(value, Mapping)
+    yield "{" if named else "["
+    items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for at, (key, one) in enumerate(items):
+        yield f"{',' if at else ''}{margin} " + (f"{_encode(str(key))}: " if named else "")
+        if named and key == in_lines and isinstance(one, list) and one:
+            yield "[" + ",".join(f"\n  {_encode(item)}" for item in one) + "\n ]"
+        else:
+            yield from _indented(one, in_lines, margin + " ")
+    yield margin + ("}" if named else "]")
 
 
 # Deeper than anything that this project writes; a parser, or what walks its result, falls over from some hundred on.
