@@ -13,6 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 from contract.arguments import path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json, write_text
@@ -23,13 +25,16 @@ from experiments.doctor.finding import Level
 from experiments.doctor.machine import load, watch
 from experiments.lock import node_lock
 from experiments.sweep import read_preset
-from studies.bench import aa, page, points, truth
+from studies.bench import aa, points, truth
 
 # Seconds for which the machine's load is watched.
 WATCHED_S = 5.0
 ANYWAY = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
+# The share of intervals that should contain 1, and the page's template.
+SHARE_BAND = (0.93, 0.97)
+TEMPLATE = Path(__file__).with_name("page.md")
 # The points of `--quick`: every path once.
 QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
 # Seconds to wait for another measurement of this machine to end.
@@ -56,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise StudyError(f"bench: {fault}: its message stands above") from None
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "bench.json", data)
-    write_text(out / "bench.md", page.text(read_json(out / "bench.json")))
+    write_text(out / "bench.md", text(read_json(out / "bench.json")))
     print(out / "bench.md")
     return 0
 
@@ -89,6 +94,22 @@ def _measured(quick: bool) -> dict[str, Any]:
     # In a process that lets libraries choose their kernels, as those that measured.
     probe = [sys.executable, "-m", "experiments", "probe"]
     return {**data, "machine": json.loads(subprocess.check_output(probe))}
+
+
+def text(data: dict[str, Any]) -> str:
+    """The page of a run's data, in Markdown."""
+    points = truth.verdicts(data["truth"])
+    outcomes = [truth.against_band(low, high) for low, high in zip(points["low"], points["high"], strict=True)]
+    methods = [(name, *aa.row(data["aa"], method)) for method, name in aa.NAMES.items()]
+    options: dict[str, Any] = {"trim_blocks": True, "keep_trailing_newline": True, "undefined": jinja2.StrictUndefined}
+    return jinja2.Template(TEMPLATE.read_text("utf-8"), **options).render(
+        **data,
+        points=points.assign(outcome=outcomes).to_dict("records"),
+        tally={word: sum(one.startswith(word) for one in outcomes) for word in ("met", "undecided", "missed")},
+        methods=[(name, aa.share_against_band(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
+        flagged=aa.flagged(data["aa"]),
+        bands=(truth.BAND, SHARE_BAND),
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from contract.errors import StudyError
 from experiments.doctor.finding import warning
 from studies.bench import __main__ as command
-from studies.bench import aa, bare, page, truth
+from studies.bench import aa, bare, truth
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_published_page_is_that_of_its_data() -> None:
     data = ROOT / "docs" / "bench.json"
-    assert page.text(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text("utf-8")
+    assert command.text(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text("utf-8")
 
 
 @pytest.mark.slow
