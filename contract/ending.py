@@ -90,8 +90,9 @@ def _told(told: int, coordinator: int) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(told, selectors.EVENT_READ)
         with suppress(OSError):
-            if end := _end_of(coordinator):
-                selector.register(end, selectors.EVENT_READ)
+            if coordinator and sys.platform == "linux":
+                # It can be read once the process is gone: no time is spent looking.
+                selector.register(os.pidfd_open(coordinator), selectors.EVENT_READ)
                 coordinator = 0
         while True:
             for key, _ in selector.select(_LOOK_S if coordinator else None):
@@ -99,25 +100,11 @@ def _told(told: int, coordinator: int) -> bool:
                     return False
                 if os.read(told, 1)[0] in _SIGNALS:
                     return True
-            if coordinator and not _runs(coordinator):
-                return False
+            if coordinator:
+                import psutil
 
-
-def _end_of(process: int) -> int | None:
-    """A descriptor that can be read once the process is gone: no time is spent looking. None without a process.
-
-    Raises OSError where the system has none, or the process is gone already.
-    """
-    return os.pidfd_open(process) if process and sys.platform == "linux" else None
-
-
-def _runs(process: int) -> bool:
-    with suppress(PermissionError):
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return False
-    return True
+                if not psutil.pid_exists(coordinator):
+                    return False
 
 
 def end_with_parent(_: int = 0) -> None:

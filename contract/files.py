@@ -51,6 +51,9 @@ def remove_left(files: Iterable[Path], remove: Callable[[Path], object] = Path.u
                 os.close(unheld)
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 @contextmanager
 def atomic(path: Path | str) -> Iterator[Path]:
     """Give a temporary path beside `path`; move it there when the block ends well.
@@ -97,14 +100,13 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
         if not in_lines:
             file.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
             return
-        line = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
         for at, (name, one) in enumerate(value.items()):
-            file.write(f"{',' if at else '{'}\n {line(name)}: ")
+            file.write(f"{',' if at else '{'}\n {_encode(name)}: ")
             if isinstance(one, list) and one:
-                file.writelines(f"{',' if n else '['}\n  {line(item)}" for n, item in enumerate(one))
+                file.writelines(f"{',' if n else '['}\n  {_encode(item)}" for n, item in enumerate(one))
                 file.write("\n ]")
             else:
-                file.write(line(one))
+                file.write(_encode(one))
         file.write("\n}\n")
 
 

@@ -18,11 +18,13 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contract.errors import StudyError
+from contract import arguments
+from contract.errors import StudyError, run_command
 from contract.provenance import git
 from report.data.published import COLUMNS
 
@@ -32,21 +34,16 @@ _PREFIX = {"G": 10**9, "M": 10**6}
 _NONE = {"", "0", "n/a", "none", "-", "no"}
 _OWN_CODE = re.compile(r"-reference-|[-_]cpp-", re.I)
 _COLLECTION = "cm4mlperf-results"
-# As MLPerf writes what entrants spell in small letters too.
-_SCENARIOS = {"offline": "Offline", "server": "Server", "singlestream": "SingleStream"}
-# What one system of a round is beside the others: benchmarks are the same work within a round only.
 _EVENT = re.compile(r":::MLLOG (\{.*\})")
+_RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
+_SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
+_LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
+# By scenario in small letters, as some entrants spell it: MLPerf's spelling, its figure, measure and unit.
 _FIGURES = {
-    "offline": (re.compile(r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)", re.M), "rate", "1/s"),
-    "server": (
-        re.compile(r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:"
-                   r"\s*([\d.e+]+)", re.M),
-        "rate",
-        "1/s",
-    ),
-    "singlestream": (re.compile(r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)",
-                                re.M), "latency", "s"),
-}  # fmt: skip
+    "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
+    "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
+    "singlestream": ("SingleStream", re.compile(_LATENCY, re.M), "latency", "s"),
+}
 _DTYPES = (
     (r"fp4", "float4"),
     (r"int4", "int4"),
@@ -56,8 +53,6 @@ _DTYPES = (
     (r"fp16|float16|half", "float16"),
     (r"fp32|float32", "float32"),
 )
-
-
 # What benchmarks train or ask, as entrants spell their folders.
 _SPELT = {
     "bert": "BERT-large",
@@ -108,14 +103,18 @@ def _whole(given: Any) -> int:
     return int(found[0]) if found else 0
 
 
+def _line(told: Mapping[str, Any], field: str) -> str:
+    return " ".join(str(told.get(field, "")).split())
+
+
 def _system(system: str, told: Mapping[str, Any]) -> Record | None:
     """A system's hardware by the columns of a record; None of one whose results do not count.
 
     Those have accelerators that are no GPUs, ran MLCommons' own code, or tell of their GPU in their name alone.
     """
-    name = re.sub(r"\s+", " ", str(told.get("accelerator_model_name", ""))).strip()
+    name = _line(told, "accelerator_model_name")
     each, nodes = _whole(told.get("accelerators_per_node")), _whole(told.get("number_of_nodes")) or 1
-    host = re.sub(r"\s+", " ", str(told.get("host_processor_model_name", ""))).strip()
+    host = _line(told, "host_processor_model_name")
     # Some work is done by the GPU within a processor.
     bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
     # A slice of a GPU (MIG) is none.
@@ -134,9 +133,9 @@ def _system(system: str, told: Mapping[str, Any]) -> Record | None:
         "gpus": "" if bare else each * nodes,
         "nodes": nodes,
         "memory_bytes": int(memory[1]) * _PREFIX[memory[2].upper()] if memory and not bare else "",
-        "software": re.sub(r"\s+", " ", str(told.get("framework", ""))).strip(),
+        "software": _line(told, "framework"),
         "by": str(told.get("submitter", "")).strip(),
-        "preview": "preview" in str(told.get("status", "")).lower(),
+        "preview": "preview: not yet on sale" if "preview" in str(told.get("status", "")).lower() else "",
     }
 
 
@@ -152,9 +151,9 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
         found = re.fullmatch(r"([^/]+)/results/([^/]+)/([^/]+)/(result_\d+\.txt|scaling\.json)", path)
         if found:
             results.setdefault((found[1], found[2], found[3]), []).append(path)
-    systems = {key[:2]: clone.json(f"{key[0]}/systems/{key[1]}.json") for key in results}
+    system_of = cache(lambda entrant, system: clone.json(f"{entrant}/systems/{system}.json"))
     for (entrant, system, benchmark), paths in sorted(results.items()):
-        told = systems[entrant, system]
+        told = system_of(entrant, system)
         hardware = _system(system, told) if str(told.get("division", "")).lower() == "closed" else None
         if hardware is None:
             continue
@@ -174,7 +173,6 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             "task": "train-to-target",
             "model": _model(benchmark)[0],
             "setting": f"MLPerf Training {round_}, closed",
-            "batch": "",
             # What each side computes in is read in the code that was handed in: see the source's note.
             "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
             "measure": "time",
@@ -186,7 +184,7 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             "note": _joined(
                 f"global batch {batches.pop()}" if len(batches) == 1 else "",
                 f"scaled by {factor:.4g} for convergence" if factor != 1 else "",
-                _preview(hardware),
+                hardware["preview"],
             ),
         }
 
@@ -218,22 +216,19 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
         found = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
         if found:
             beside.setdefault(f"{found[1]}/{found[2]}".lower(), []).append(path)
-    systems: dict[tuple[str, str], Mapping[str, Any]] = {}
+    system_of = cache(lambda entrant, system: clone.json(f"closed/{entrant}/systems/{system}.json"))
     pattern = re.compile(r"closed/([^/]+)/results/([^/]+)/([^/]+)/([^/]+)/performance/run_1/mlperf_log_summary\.txt")
     for path in clone.paths:
         found = pattern.fullmatch(path)
         if not found or found[4].lower() not in _FIGURES:
             continue
         entrant, system, benchmark, scenario = found.groups()
-        key = entrant, system
-        if key not in systems:
-            systems[key] = clone.json(f"closed/{entrant}/systems/{system}.json")
-        hardware = _system(system, systems[key])
+        hardware = _system(system, system_of(entrant, system))
         if hardware is None:
             continue
         text = clone.text(path)
-        which, measure, unit = _FIGURES[scenario.lower()]
-        figures = which.findall(text)
+        _, figure, measure, unit = _FIGURES[scenario.lower()]
+        figures = figure.findall(text)
         if not figures or not re.search(r"Result is\s*:\s*VALID", text):
             continue
         # Language models are scored by tokens.
@@ -250,7 +245,7 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
             "value": float(value) / (1e9 if unit == "s" else 1),
             "unit": unit,
             "note": _joined("90th percentile" if unit == "s" else "tokens" if "okens" in name else "samples",
-                            f"weights {weights}" if weights else "", _preview(hardware)),
+                            f"weights {weights}" if weights else "", hardware["preview"]),
         }  # fmt: skip
 
 
@@ -271,7 +266,7 @@ def collected(clone: Clone, round_: str) -> Iterator[Record]:
             if hardware is None:
                 continue
             seen.add(place.lower())
-            _, measure, unit = _FIGURES[scenario.lower()]
+            _, _, measure, unit = _FIGURES[scenario.lower()]
             yield {
                 **_answered(hardware, str(told["Model"]), round_, scenario),
                 "id": f"{told['Organization']}.{told['Platform']}.{told['Model']}.{scenario}",
@@ -281,7 +276,7 @@ def collected(clone: Clone, round_: str) -> Iterator[Record]:
                 "measure": measure,
                 "value": float(told["Result"]) / (1e3 if unit == "s" else 1),
                 "unit": unit,
-                "note": _joined("90th percentile" if unit == "s" else str(told["Units"]), _preview(hardware)),
+                "note": _joined("90th percentile" if unit == "s" else str(told["Units"]), hardware["preview"]),
             }
 
 
@@ -292,66 +287,54 @@ def _answered(hardware: Record, benchmark: str, round_: str, scenario: str) -> R
         **hardware,
         "task": "infer",
         "model": model,
-        "setting": f"MLPerf Inference {round_}, closed, {_SCENARIOS[scenario.lower()]}{quality}",
-        "batch": "",
-        "low": "",
-        "high": "",
+        "setting": f"MLPerf Inference {round_}, closed, {_FIGURES[scenario.lower()][0]}{quality}",
         "runs": 1,
     }
-
-
-def _preview(hardware: Record) -> str:
-    return "preview: not yet on sale" if hardware["preview"] else ""
 
 
 def _joined(*told: str) -> str:
     return "; ".join(filter(None, told))
 
 
-def comparable(found: list[Record]) -> list[Record]:
-    """Those whose work a system without accelerators did too; and single requests to a GPU."""
-    bare = {(one["model"], one["setting"]) for one in found if one["device"] == "cpu"}
-    return [one for one in found if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
-
-
 def write(found: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
-    """Write records as data/published has them."""
+    """Write, as data/published has them, the records of work that a system without accelerators did too, and those of
+    single requests to a GPU."""
+    bare = {(one["model"], one["setting"]) for one in found if one["device"] == "cpu"}
+    kept = [one for one in found if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
     with out.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        table = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
         table.writeheader()
         for one in sorted(
-            found, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
+            kept, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
         ):
             address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{one['path']}"
-            name = re.sub(r"[^a-z0-9_.-]+", "-", str(one["id"]).lower()).strip("-.")
-            values = {key: f"{one[key]:.6g}" for key in ("value", "low", "high") if one[key] != ""}
             url = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
-            table.writerow(
-                {**one, **values, "id": name, "measured_by": one["by"], "url": url, "date": date, "variant": ""}
-            )
+            name = re.sub(r"[^a-z0-9_.-]+", "-", one["id"].lower()).strip("-.")
+            told = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in one.items()}
+            table.writerow({**told, "id": name, "measured_by": one["by"], "url": url, "date": date})
 
 
-def main(words: list[str]) -> int:
-    if len(words) not in (4, 5):
-        print(
-            "usage: python -m studies.mlperf training|inference CLONE SOURCE.csv DATE [ROUND of a collection]",
-            file=sys.stderr,
-        )
-        return 2
-    kind, at, out, date, *rounds = words
-    named = re.search(rf"{re.escape(kind)}_results_(v\d+\.\d+)", at)
-    collection = kind == "inference" and _COLLECTION in at and rounds
-    if not (named or collection) or kind not in ("training", "inference") or not Path(at).is_dir():
-        print(f"{at}: no clone of {kind}_results_v… of MLCommons, nor of {_COLLECTION} with a round", file=sys.stderr)
-        return 2
-    clone = Clone(Path(at))
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the records of a round. Raises StudyError if CLONE is none of a round."""
+    parser = arguments.Parser(prog="python -m studies.mlperf", description=__doc__)
+    parser.add_argument("kind", choices=["training", "inference"])
+    parser.add_argument("clone", type=arguments.path, metavar="CLONE")
+    parser.add_argument("out", type=arguments.path, metavar="SOURCE.csv")
+    parser.add_argument("date", metavar="DATE")
+    parser.add_argument("round", nargs="?", metavar="ROUND")
+    given = parser.parse_args(argv)
+    named = re.search(rf"{given.kind}_results_(v\d+\.\d+)", str(given.clone))
+    collection = given.kind == "inference" and _COLLECTION in str(given.clone) and given.round
+    if not (named or collection) or not given.clone.is_dir():
+        raise StudyError(f"{given.clone}: no clone of {given.kind}_results_v…, nor of {_COLLECTION} with a round")
+    clone = Clone(given.clone)
     if named:
-        found = {"training": training, "inference": inference}[kind](clone, named[1])
+        found = {"training": training, "inference": inference}[given.kind](clone, named[1])
     else:
-        found = collected(clone, rounds[0])
-    write(comparable(list(found)), clone, named[0] if named else _COLLECTION, Path(out), date)
+        found = collected(clone, given.round)
+    write(list(found), clone, named[0] if named else _COLLECTION, given.out, given.date)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_command(main))

@@ -9,7 +9,7 @@ left when it is taken out, beside the clocks of both runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from contract.errors import StudyError, run_command
 from contract.files import write_json
 from report import statistics
 from report.data.dataset import Dataset
-from report.data.nodes import Node, Nodes, read_nodes
+from report.data.nodes import read_nodes
 from report.data.summary import SERIES
 from report.statistics import Floats
 
@@ -39,37 +39,34 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
 
     Raises StudyError if a folder is none of a node, if the nodes differ, or if no point was measured in both.
     """
-    runs = [_run_of(folder) for folder in (first, second)]
+    runs = [read_nodes([folder]) for folder in (first, second)]
+    for folder, found in zip((first, second), runs, strict=True):
+        if len(found.nodes) != 1:
+            raise StudyError(f"{folder}: holds {len(found.nodes)} nodes: give the folder of one run of one node")
     one, other = (run.nodes[0] for run in runs)
     if one.id != other.id:
         raise StudyError(f"{first} is of node {one.id}, {second} of {other.id}: give two runs of the same machine")
     points = compared(*(Dataset(run).table for run in runs))
     if not len(points):
         raise StudyError(f"{first} and {second}: no point was measured in both")
+    clock = points.loc[points["experiment"].eq("clock") & points["metric"].eq("clock"), "ratio"]
     return {
         "origin": "measured",
         "level": LEVEL,
         "node": one.id,
-        "runs": [_run(node) for node in (one, other)],
-        "clock": _clock(points),
+        "runs": [
+            {
+                "started_utc": record["started_utc"],
+                "ended_utc": record.get("ended_utc"),
+                "commit": record["study"]["commit"],
+                "preset": record.get("options", {}).get("preset"),
+            }
+            for record in (one.record, other.record)
+        ],
+        # Of the second run over the first.
+        "clock": float(clock.median()) if len(clock) else None,
         "experiments": [_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)],
         "all": _shares(points),
-    }
-
-
-def _run_of(folder: Path) -> Nodes:
-    found = read_nodes([folder])
-    if len(found.nodes) != 1:
-        raise StudyError(f"{folder}: holds {len(found.nodes)} nodes: give the folder of one run of one node")
-    return found
-
-
-def _run(node: Node) -> dict[str, Any]:
-    return {
-        "started_utc": node.record["started_utc"],
-        "ended_utc": node.record.get("ended_utc"),
-        "commit": node.record["study"]["commit"],
-        "preset": node.record.get("options", {}).get("preset"),
     }
 
 
@@ -105,25 +102,17 @@ def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
         return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
 
 
-def _clock(points: pd.DataFrame) -> float | None:
-    """The clock of the second run over that of the first, in the middle; None if it was not measured in both."""
-    found = points.loc[(points["experiment"] == "clock") & (points["metric"] == "clock"), "ratio"]
-    return float(found.median()) if len(found) else None
-
-
 def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
+    """What agrees of an experiment, beside the shift that its timed points share; and its point that is furthest."""
     ratio = points["ratio"].to_numpy(float)
-    apart = np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))
-    worst = points.iloc[int(np.argmax(apart))]
+    worst = points.iloc[int(np.argmax(np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))))]
     said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
     timed = points.loc[points["timed"], "ratio"]
-    shift = float(timed.median()) if len(timed) else 1.0
-    beside = int(points["agrees_beside"].sum())
     return {
         "experiment": name,
         **_shares(points),
-        "shift": shift,
-        "agree_beside": beside,
+        "shift": float(timed.median()) if len(timed) else 1.0,
+        "agree_beside": int(points["agrees_beside"].sum()),
         "worst": {**said, "ratio": float(worst["ratio"])},
     }
 
@@ -136,26 +125,16 @@ def _shares(points: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def lines(table: dict[str, Any]) -> Iterator[str]:
+def text(table: Mapping[str, Any]) -> str:
     """The table in plain text, the least repeatable experiment first."""
-    yield f"{'experiment':<18}{'points':>8}{'agree':>8}{'share':>8}{'apart':>9}{'shift':>8}{'beside':>8}  worst"
-    rows, few = by_agreement(table)
-    for one in [*rows, {"experiment": "all", **table["all"]}]:
-        worst = one.get("worst")
-        point = f"{worst.get('backend', '')} {worst.get('params', '')}".strip() if worst else ""
-        told = f"  x{worst['ratio']:.3g} {point}" if worst else ""
-        shares = f"{one['agree'] / one['points']:>8.1%}{one['median_apart']:>9.2%}"
-        drift = f"{one['shift']:>8.3f}{one['agree_beside']:>8,}" if worst else ""
-        yield f"{one['experiment']:<18}{one['points']:>8,}{one['agree']:>8,}{shares}{drift}{told}"
-    if table["clock"] is not None:
-        yield f"clock of the second run over the first: x{table['clock']:.3f}"
-    yield f"below {ENOUGH:.0%}: {', '.join(few) or 'none'}"
-
-
-def by_agreement(table: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The experiments, the least repeatable first, and the names of those of which too few points agree."""
-    rows = sorted(table["experiments"], key=lambda one: (one["agree"] / one["points"], one["experiment"]))
-    return rows, [one["experiment"] for one in rows if one["agree"] < ENOUGH * one["points"]]
+    rows = pd.json_normalize(table["experiments"]).set_index("experiment")
+    rows.insert(2, "share", rows["agree"] / rows["points"])
+    rows = rows.sort_values(["share", "experiment"])
+    few = rows.index[rows["share"] < ENOUGH]
+    rows.loc["all"] = pd.Series({**table["all"], "share": table["all"]["agree"] / table["all"]["points"]})
+    clock = f"clock of the second run over the first: x{table['clock']:.3f}\n" if table["clock"] is not None else ""
+    shown = rows.to_string(float_format="{:.4g}".format, na_rep="")
+    return f"{shown}\n{clock}below {ENOUGH:.0%}: {', '.join(few) or 'none'}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -168,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = compare_runs(given.first, given.second)
     if given.out:
         write_json(given.out, table)
-    print("\n".join(lines(table)))
+    print(text(table))
     return 0
 
 

@@ -8,7 +8,6 @@ as are asked for, three rounds of a few samples, and a speed of its own. Each st
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import sys
@@ -24,12 +23,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as arrow
-from pyarrow import parquet
 
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
-from contract.tables import SCHEMA_VERSION, frame, load_samples
+from contract.tables import frame, load_samples, write_unchecked
 from report.data.gather import gather
 from report.data.gathered import read_dataset
 from report.data.published import PUBLISHED, read_published
@@ -41,7 +38,6 @@ NODES_FOLDER = Path(__file__).parents[1] / "data" / "nodes"
 ROUNDS, SAMPLES = 3, 3
 # The limits of 1,000 nodes of 2,000 series on two idle cores.
 SECONDS, MEGABYTES = 240.0, 2048.0
-_ABOUT = {b"study": json.dumps({"schema": SCHEMA_VERSION, "wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5}).encode()}
 
 Files = dict[str, pd.DataFrame]
 
@@ -75,8 +71,7 @@ def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) ->
     for name, rows in files.items():
         noise = np.where(rows["unit"] != "1", np.exp(speed + random.normal(0, 0.02, len(rows))), 1.0)
         made = rows.assign(node=folder.name, origin="synthetic", value=rows["value"] * noise)
-        table = arrow.Table.from_pandas(made, preserve_index=False).replace_schema_metadata(_ABOUT)
-        parquet.write_table(table, folder / name, compression="snappy")
+        write_unchecked(folder / name, made, {"wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5})
 
 
 def write_fleet(folder: Path, nodes: int, series: int) -> None:

@@ -17,15 +17,9 @@ from contract import ending
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 REMEDY = "`apt-get install chromium` (Debian), or `.venv/bin/playwright install --only-shell chromium`"
 # Where nothing answers, not even with a refusal, each of Playwright's five attempts waits as long as this.
 CONNECT_MS, WHOLE_S = "5000", 300
@@ -42,30 +36,24 @@ def launch(playwright: Playwright) -> Browser:
 
 
 def starts() -> bool:
-    """Whether a browser does."""
-    with sync_playwright() as playwright:
-        try:
-            launch(playwright).close()
-        except Error:
-            return False
+    """True if a browser does."""
+    with sync_playwright() as playwright, suppress(Error):
+        launch(playwright).close()
         return True
-
-
-def fetch() -> None:
-    """Have Playwright fetch its browser, in five minutes at most."""
-    patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # It has children, which end with it.
-    with ending.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
-        process.wait(WHOLE_S)
+    return False
 
 
 def main() -> None:
     """Leave a browser that starts, or one line that says what will not be tested."""
+    if starts():
+        return
+    patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
+    # It has children, which end with it.
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with ending.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
+        process.wait(WHOLE_S)
     if not starts():
-        fetch()
-        if not starts():
-            print(f"no browser starts here, nor could one be fetched: the report is not tested in one; {REMEDY}")
+        print(f"no browser starts here, nor could one be fetched: the report is not tested in one; {REMEDY}")
 
 
 if __name__ == "__main__":

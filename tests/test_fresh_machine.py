@@ -8,13 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-
-from tests import browser
 
 ROOT = Path(__file__).parent.parent
 # In Python's place: its venv has a pip that never ends, fails if there is `broken`, and is done if there is `calm`.
@@ -110,18 +107,3 @@ def test_what_the_machine_lacks_is_left_out_and_told_but_fails_under_ci(tmp_path
     assert told[1].startswith("not tested here (1): compiled code: no C++ compiler; ")
     strict = subprocess.run(order, env={**bare, "CI": "true"}, capture_output=True, text=True, check=False, cwd=ROOT)
     assert strict.returncode == 1 and "1 passed, 3 errors" in strict.stdout
-
-
-def test_where_no_browser_can_be_fetched_one_line_says_so_in_bounded_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # It waits for ever, and so does its child.
-    monkeypatch.setattr(browser, "ORDER", ["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/child; wait"])
-    monkeypatch.setattr(browser, "WHOLE_S", 1)
-    monkeypatch.setattr(browser, "starts", lambda: False)
-    browser.main()
-    (said,) = capsys.readouterr().out.splitlines()
-    assert "playwright install" in said
-    with suppress(psutil.NoSuchProcess):
-        child = psutil.Process(int((tmp_path / "child").read_text()))
-        assert psutil.wait_procs([child], 10)[1] == [] or child.status() == psutil.STATUS_ZOMBIE

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node
 from contract.pack import round_name
 from experiments.jobs import Plan, read_plan
 
+T = TypeVar("T")
+
 
 def usable_record(path: Path | str) -> dict[str, Any] | None:
     """A node's record; None if it is missing or cannot be read."""
-    try:
-        return _record_at(Path(path), Path(path).stat().st_mtime_ns)
-    except (StudyError, OSError):
-        return None
-
-
-@cache
-def _record_at(path: Path, _changed_ns: int) -> dict[str, Any]:
-    return read_node(path)
+    return _usable(read_node, path)
 
 
 def usable_plan(path: Path | str) -> Plan | None:
     """The plan in a file; None if it is missing, damaged or of another version of this program."""
+    return _usable(read_plan, path)
+
+
+def _usable(read: Callable[[Path], T], path: Path | str) -> T | None:
     try:
-        return _plan_at(Path(path), Path(path).stat().st_mtime_ns)
+        return _read(read, Path(path), Path(path).stat().st_mtime_ns)
     except (StudyError, OSError):
         return None
 
 
 @cache
-def _plan_at(path: Path, _changed_ns: int) -> Plan:
-    return read_plan(path)
+def _read(read: Callable[[Path], Any], path: Path, _changed_ns: int) -> Any:
+    return read(path)
 
 
 def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:

@@ -320,7 +320,7 @@ class Population:
 
     What lies so near to the threshold that rounds cannot tell counts as a half. That is right where values spread
     around the threshold; where many lie exactly on it, a share that counts them as reaching it is estimated too low.
-    `studies/shares.py` shows how often the rule errs in either case, and what it finds.
+    `tests/report/test_shares.py` simulates how often the rule errs, and what it finds.
     """
 
     def __init__(self, estimates: Estimates, of: str, compare: str) -> None:

@@ -8,27 +8,33 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import psutil
+import jinja2
 
 from contract.arguments import path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json, write_text
 from contract.node import utc
+from experiments import hardware
+from experiments.children import ChildError
+from experiments.doctor.finding import Level
+from experiments.doctor.machine import load, watch
 from experiments.lock import node_lock
 from experiments.sweep import read_preset
-from studies.bench import aa, page, points, truth
+from studies.bench import aa, points, truth
 
-# Load of the whole machine above which nothing is measured, and for how long it is watched.
-BUSY_PERCENT = 20.0
-WATCHED_S = 5
+# Seconds for which the machine's load is watched.
+WATCHED_S = 5.0
 ANYWAY = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
+# The share of intervals that should contain 1, and the page's template.
+SHARE_BAND = (0.93, 0.97)
+TEMPLATE = Path(__file__).with_name("page.md")
 # The points of `--quick`: every path once.
 QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
 # Seconds to wait for another measurement of this machine to end.
@@ -49,51 +55,61 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not given.draw:
         idle()
         with nullcontext() if given.quick else node_lock(PATIENCE_S):
-            data = _measured(given.quick)
+            try:
+                data = _measured(given.quick)
+            except ChildError as fault:
+                raise StudyError(f"bench: {fault}: its message stands above") from None
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "bench.json", data)
-    write_text(out / "bench.md", page.text(read_json(out / "bench.json")))
+    write_text(out / "bench.md", text(read_json(out / "bench.json")))
     print(out / "bench.md")
     return 0
 
 
-def idle(load: Callable[[float], float] = psutil.cpu_percent) -> None:
-    """Raise StudyError if the machine is busy, unless BENCH_ANYWAY=1. load: percent of all cores over some seconds."""
+def idle() -> None:
+    """Raise StudyError if the machine is busy, unless BENCH_ANYWAY=1."""
     if os.environ.get(ANYWAY) == "1":
         return
-    seen = sorted(load(1.0) for _ in range(WATCHED_S))
-    typical = seen[len(seen) // 2]
-    if typical > BUSY_PERCENT:
-        raise StudyError(
-            f"bench: this machine is busy: others take {typical:.0f}% of it, and results would be worthless. "
-            f"Wait until it is idle, or set {ANYWAY}=1 to measure all the same."
-        )
+    found = load(watch(WATCHED_S), hardware.usable_cores())
+    if found.level is Level.WARNING:
+        raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY}=1 to measure all the same")
 
 
 def _measured(quick: bool) -> dict[str, Any]:
-    preset = read_preset(PRESET)
+    preset = read_preset(PRESET) | ({"point_s": 0.1} if quick else {})
     limits = {key: preset[key] for key in ("target", "point_s", "round_s", "max_samples")}
-    limits["point_s"] = 0.1 if quick else limits["point_s"]
     policy = {"target": limits["target"], "budget_s": limits["point_s"], "max_samples": limits["max_samples"]}
     chosen = [case for case in points.cases() if not quick or case.label in QUICK]
     runs, rounds, repetitions = (2, 2, 2) if quick else (RUNS, preset["rounds"], REPETITIONS)
-    started = utc()
-    seen = truth.measure([case for case in chosen if case.group], policy, repetitions)
-    compared = aa.measure(chosen, limits, runs, rounds)
-    # In a process that lets libraries choose their kernels, as those that measured.
-    probe = [sys.executable, "-m", "experiments", "probe"]
-    machine = subprocess.run(probe, stdout=subprocess.PIPE, cwd=truth.ROOT, encoding="utf-8", check=True).stdout
-    return {
+    data = {
         "schema": 2,
         "smoke": quick,
         "anyway": os.environ.get(ANYWAY) == "1",
-        "started_utc": started,
-        "ended_utc": utc(),
-        "machine": json.loads(machine),
         "preset": {"name": PRESET, "rounds": rounds, **limits},
-        "truth": seen,
-        "aa": compared,
+        "started_utc": utc(),
+        "truth": truth.measure([case for case in chosen if case.group], policy, repetitions),
+        "aa": aa.measure(chosen, limits, runs, rounds),
+        "ended_utc": utc(),
     }
+    # In a process that lets libraries choose their kernels, as those that measured.
+    probe = [sys.executable, "-m", "experiments", "probe"]
+    return {**data, "machine": json.loads(subprocess.check_output(probe))}
+
+
+def text(data: dict[str, Any]) -> str:
+    """The page of a run's data, in Markdown."""
+    points = truth.verdicts(data["truth"])
+    outcomes = [truth.against_band(low, high) for low, high in zip(points["low"], points["high"], strict=True)]
+    methods = [(name, *aa.row(data["aa"], method)) for method, name in aa.NAMES.items()]
+    options: dict[str, Any] = {"trim_blocks": True, "keep_trailing_newline": True, "undefined": jinja2.StrictUndefined}
+    return jinja2.Template(TEMPLATE.read_text("utf-8"), **options).render(
+        **data,
+        points=points.assign(outcome=outcomes).to_dict("records"),
+        tally={word: sum(one.startswith(word) for one in outcomes) for word in ("met", "undecided", "missed")},
+        methods=[(name, aa.share_against_band(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
+        flagged=aa.flagged(data["aa"]),
+        bands=(truth.BAND, SHARE_BAND),
+    )
 
 
 if __name__ == "__main__":

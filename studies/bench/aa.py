@@ -1,50 +1,45 @@
 """The A/A study: equal things measured again and again, in whole runs of this study and of `torch.utils.benchmark`.
 
 The two take turns: a round of the study, torch, the other rounds, then the next run. The study's rounds thus lie
-minutes apart, as in its workflow. `python -m studies.bench.aa OUT LABEL…` is the process in which torch measures.
+minutes apart, as in its workflow. `python -m studies.bench.aa` is the process in which torch measures.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from contract.errors import StudyError
-from contract.files import read_json, write_json
-from experiments import environment, hardware
+from experiments import hardware
+from experiments.children import orders
 from experiments.jobs import Point
 from experiments.plan import job
 from experiments.registry import get
 from experiments.rounds import Round, round_seed
 from experiments.sweep import Sweep
 from report import statistics
+from report.statistics import Floats
 from studies.bench.points import Case, build
-from studies.bench.truth import LEVEL, ROOT, tell
+from studies.bench.truth import LEVEL, child, tell
 
 TARGET_HALF_WIDTH = 0.01
-# The keys of a run in the raw data.
+# Methods, by their keys in a run of the raw data.
 STUDY, TORCH = "study", "blocked_autorange"
 NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
 # Of a normal distribution: the interquartile range over the standard deviation, and the standard error of a median over
 # that of a mean.
 IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
-Floats = NDArray[np.float64]
-# What a method reports of each point, by label.
+# Results of one method, by the label of the point.
 Points = dict[str, dict[str, Any]]
 
 
@@ -54,15 +49,14 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
     limits: target, point_s, round_s, max_samples of a preset. Raises StudyError if nothing could be measured.
     """
     found: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for run in range(1, runs + 1):
-            mine = []
-            for round_ in range(1, rounds + 1):
-                tell(f"A/A run {run} of {runs}, round {round_} of {rounds}")
-                mine.append(study_round(cases, limits, run, round_))
-                if round_ == 1:
-                    theirs = torch_run([*mine[0]], Path(folder) / "torch.json")
-            found.append({STUDY: mine, TORCH: theirs})
+    for run in range(1, runs + 1):
+        mine: list[Points] = []
+        for round_ in range(1, rounds + 1):
+            tell(f"A/A run {run} of {runs}, round {round_} of {rounds}")
+            mine.append(study_round(cases, limits, run, round_))
+            if round_ == 1:
+                theirs = torch_run([*mine[0]])
+        found.append({STUDY: mine, TORCH: theirs})
     # One round has no spread.
     whole = [
         case.label
@@ -108,39 +102,29 @@ def study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number:
     return found
 
 
-def torch_run(labels: Sequence[str], out: Path) -> Points:
-    """{median, iqr, n, wall_s} of the points by torch's Timer, in a process of its own. Raises StudyError."""
+def torch_run(labels: Sequence[str]) -> Points:
+    """{median, iqr, n, wall_s} of the points by torch's Timer, in a process of its own. Raises ChildError."""
     begun = time.perf_counter()
-    ended = subprocess.run(
-        [sys.executable, "-m", "studies.bench.aa", str(out), *labels],
-        cwd=ROOT,
-        env=environment.clean(),
-        stdout=subprocess.DEVNULL,
-        check=False,
-    )
-    if ended.returncode:
-        raise StudyError("bench: torch.utils.benchmark failed: its message stands above")
-    found: Points = read_json(out)
+    process = child("studies.bench.aa")
+    process.send({"labels": labels})
+    found: Points = process.answer(None)
+    process.stop()
     # Points share the time in which the process started.
     start = (time.perf_counter() - begun - sum(point["wall_s"] for point in found.values())) / len(found)
     return {label: {**point, "wall_s": point["wall_s"] + start} for label, point in found.items()}
 
 
-def time_by_torch(out: str, labels: Sequence[str]) -> None:
-    """Write what Timer.blocked_autorange, at its defaults, reports of the points."""
+def time_by_torch(label: str) -> dict[str, Any]:
+    """{median, iqr, n, wall_s} of a point by Timer.blocked_autorange at its defaults."""
     from torch.utils.benchmark import Timer
 
-    found = {}
-    for label in labels:
-        begun = time.perf_counter()
-        call, threads = build(label)
-        # Timer runs on one thread unless told.
-        seen = Timer("call()", globals={"call": call}, num_threads=threads).blocked_autorange()
-        found[label] = {"median": seen.median, "iqr": seen.iqr, "n": len(seen.times)}
-        found[label]["wall_s"] = time.perf_counter() - begun
-        del call
-        gc.collect()
-    write_json(out, found)
+    begun = time.perf_counter()
+    call, threads = build(label)
+    # Timer runs on one thread unless told.
+    seen = Timer("call()", globals={"call": call}, num_threads=threads).blocked_autorange()
+    del call
+    gc.collect()
+    return {"median": seen.median, "iqr": seen.iqr, "n": len(seen.times), "wall_s": time.perf_counter() - begun}
 
 
 def estimates(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
@@ -182,18 +166,16 @@ def coverage(logs: Floats, halves: Floats) -> Coverage:
     """Coverage of ratios whose true value is 1: logs of the ratios and half-widths (nan if unknown), of one shape."""
     known = np.isfinite(halves)
     apart, half = np.abs(logs[known]), halves[known]
-    if not len(half):
-        return Coverage(0, len(logs), math.nan, 0.0, 1.0, math.nan, math.nan)
+    pairs, unknown = len(half), int(np.sum(~known))
+    if not pairs:
+        return Coverage(0, unknown, math.nan, 0.0, 1.0, math.nan, math.nan)
     covered = int(np.sum(apart <= half))
-    between = binomtest(covered, len(half)).proportion_ci(LEVEL, method="exact")
+    low, high = binomtest(covered, pairs).proportion_ci(LEVEL, method="exact")
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(apart == 0, 0.0, apart / half)
     # The smallest factor that does it for this set: no interpolation between pairs.
     factor = float(np.quantile(needed, LEVEL, method="inverted_cdf"))
-    low, high = float(between.low), float(between.high)
-    return Coverage(
-        len(half), int(np.sum(~known)), covered / len(half), low, high, float(np.median(half)), factor
-    )  # fmt: skip
+    return Coverage(pairs, unknown, covered / pairs, float(low), float(high), float(np.median(half)), factor)
 
 
 def share_against_band(found: Coverage, band: tuple[float, float]) -> str:
@@ -207,36 +189,24 @@ def share_against_band(found: Coverage, band: tuple[float, float]) -> str:
     return f"missed: {side} {band[0]:.0%}–{band[1]:.0%}" + ("" if apart else ", within what chance does")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method in the table. seconds: of one run at a point; honest_s: until ±1% with intervals that cover 95%."""
+def row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
+    """A method's coverage over every two runs at every point; medians over points and runs of its seconds.
 
-    method: str
-    coverage: Coverage
-    seconds: float
-    honest_s: float
-
-
-def row(raw: dict[str, Any], method: str) -> Row:
-    """Coverage over every two runs at every point; medians of cost over points and runs.
-
-    A method that repeats whole runs and averages them narrows its interval with the root of their number: seconds to
-    ±1% are those of one run times (half-width / 1%)², at least of one run.
+    The first seconds are those of one run; the second ones those until ±1%, with intervals that cover 95%. A method
+    that repeats whole runs and averages them narrows its interval with the root of their number: they are those of one
+    run times (half-width / 1%)², at least of one run.
     """
     told = [estimates(raw, method, run) for run in raw["runs"]]
     pairs = list(combinations(told, 2))
     halves = [statistics.half_width(*statistics.combine(a[1], a[2], b[1], b[2]), LEVEL) for a, b in pairs]
     found = coverage(np.concatenate([a[0] - b[0] for a, b in pairs]), np.concatenate(halves))
-    walls = np.array([[_wall_s(run, method, label) for label in raw["points"]] for run in raw["runs"]])
+    parts = [[run[TORCH]] if method == TORCH else run[STUDY] for run in raw["runs"]]
+    walls = np.array(
+        [[sum(each[label]["wall_s"] for each in run if label in each) for label in raw["points"]] for run in parts]
+    )
     half = np.array([statistics.half_width(se, df, LEVEL) for _, se, df in told]) * found.factor
     honest = walls * np.maximum(1.0, (half / TARGET_HALF_WIDTH) ** 2)
-    return Row(method, found, float(np.median(walls)), float(np.nanmedian(honest)))
-
-
-def _wall_s(run: dict[str, Any], method: str, label: str) -> float:
-    if method == TORCH:
-        return float(run[TORCH][label]["wall_s"])
-    return float(sum(each[label]["wall_s"] for each in run[STUDY] if label in each))
+    return found, float(np.median(walls)), float(np.nanmedian(honest))
 
 
 def flagged(raw: dict[str, Any]) -> float:
@@ -246,4 +216,5 @@ def flagged(raw: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    time_by_torch(sys.argv[1], sys.argv[2:])
+    asked, answer = orders()
+    answer({label: time_by_torch(label) for label in asked["labels"]})

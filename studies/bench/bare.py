@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,10 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import numpy as np
+
+from experiments.children import answering
 
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
@@ -51,18 +54,13 @@ def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
 
 def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
     """(timed pass, bytes of a pass)."""
-    import numpy as np
-
     from experiments.kernels.compile import aligned
     from experiments.work import Dtype
 
     elements = footprint // 3 // 8 // threads * threads
     c, a, b = (aligned(elements, Dtype.FLOAT64) for _ in range(3))
-    random = np.random.default_rng()
     for array in (c, a, b):
-        block = random.standard_normal(1_000_003)
-        for start in range(0, elements, len(block)):
-            array[start : start + len(block)] = block[: elements - start]
+        array[:] = np.resize(np.random.default_rng().standard_normal(1_000_003), elements)
     function = ctypes.CDLL(library).triad
     function.restype = ctypes.c_double
     function.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_double, ctypes.c_long, ctypes.c_long, ctypes.c_int]
@@ -79,7 +77,6 @@ def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
 
 def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
     """(timed product, FLOP of a product)."""
-    import numpy as np
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -146,11 +143,9 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
 
 def serve() -> None:
     """Read orders from standard input until it closes; answer each on standard output."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    tell = answering()
     for line in sys.stdin:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
-        answers.flush()
+        tell(answer(json.loads(line)))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contract.tables import SAMPLES
-
-Floats = NDArray[np.float64]
+from report.statistics import Floats
 
 EXPERIMENT = "synthetic"
 SAMPLES_PER_ROUND = 5

@@ -40,6 +40,7 @@ def failing(error: BaseException) -> int:
     [
         (StudyError("a.yaml, line 3: wrong"), 2, "error: a.yaml, line 3: wrong"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/x/out"), 74, "/x/out: the disk is full"),
+        (OSError(errno.EFBIG, "no", "/x/out"), 74, "/x/out: the file would exceed the size limit"),
         (OSError(errno.EROFS, os.strerror(errno.EROFS), "/x/out"), 74, "/x/out: the file system is read-only"),
         (PermissionError(errno.EACCES, "no", "/x/out"), 74, "/x/out: permission denied"),
         (OSError(errno.EIO, "no", "/x/out"), 74, "/x/out: the disk, or the connection to it, does not work"),

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
+from experiments.doctor.finding import warning
 from studies.bench import __main__ as command
-from studies.bench import aa, bare, page, truth
+from studies.bench import aa, bare, truth
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
@@ -54,9 +55,9 @@ def test_intervals_cover_what_they_say_of_values_that_share_nothing(
         return {"median": middle, "iqr": high - low, "n": len(values), "wall_s": 1.0}
 
     runs = [{aa.TORCH: {label: reported() for label in labels}} for _ in range(4)]
-    found = aa.row({"points": labels, "runs": runs}, aa.TORCH)
-    assert share[0] < found.coverage.share <= share[1] and factor[0] < found.coverage.factor < factor[1]
-    assert found.honest_s >= found.seconds == 1.0
+    found, seconds, honest_s = aa.row({"points": labels, "runs": runs}, aa.TORCH)
+    assert share[0] < found.share <= share[1] and factor[0] < found.factor < factor[1]
+    assert honest_s >= seconds == 1.0
 
 
 @pytest.mark.parametrize(("low", "high", "outcome"), [
@@ -95,20 +96,19 @@ def test_a_peer_that_is_missing_says_why() -> None:
     assert set(bare.answer({**order, "library": "/nowhere/stream.so"})) == {"reason"}
 
 
-def test_a_busy_machine_is_refused_unless_told_and_a_short_burst_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "watch", lambda seconds: None)
+    monkeypatch.setattr(command, "load", lambda watched, cores: warning("load", "others take 50%", "", "stop them"))
     monkeypatch.delenv(command.ANYWAY, raising=False)
-    with pytest.raises(StudyError, match="busy: others take 50% of it"):
-        command.idle(lambda seconds: 50.0)
-    seen = iter([0.0, 90.0, 1.0, 0.0, 2.0])
-    command.idle(lambda seconds: next(seen))
-    assert next(seen, None) is None
+    with pytest.raises(StudyError, match="stop them, or set BENCH_ANYWAY=1"):
+        command.idle()
     monkeypatch.setenv(command.ANYWAY, "1")
-    command.idle(lambda seconds: pytest.fail("asked"))
+    command.idle()
 
 
 def test_the_published_page_is_that_of_its_data() -> None:
     data = ROOT / "docs" / "bench.json"
-    assert page.text(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text("utf-8")
+    assert command.text(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text("utf-8")
 
 
 @pytest.mark.slow

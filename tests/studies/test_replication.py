@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from studies.replication import __main__ as command
+from studies import replication as command
 
 AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
 
@@ -46,7 +46,7 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ({}, "float32", True),
         ({"labels": {"dtype": "float64"}}, "float64", True),
         # The middle of the second decides on which side it lies.
-        ({"measure": lambda: [5.0, 6.0, 30.0]}, "float32", False),
+        ({"measure": lambda: [30.0, 5.0, 6.0]}, "float32", False),
     ],
 )
 def test_the_case_that_is_meant_is_measured_again(

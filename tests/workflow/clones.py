@@ -23,19 +23,8 @@ MARK = "STUDY_TEST_OF_WORKFLOW"
 GONE_S, HANGS_S = 8.0, 900.0
 # In the order of an undisturbed study, each by the command of a process that works at it.
 STAGES = (
-    "probe",
-    "plan",
-    "run 1",
-    "preliminary",
-    "run 2",
-    "run 3",
-    "seal",
-    "gather",
-    "judge",
-    "render",
-    "site",
-    "lint",
-)
+    "probe", "plan", "run 1", "preliminary", "run 2", "run 3", "seal", "gather", "judge", "render", "site", "lint",
+)  # fmt: skip
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import time
@@ -85,7 +86,7 @@ def clone(tmp_path: Path) -> Clone:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     """A study of three experiments that was ended four times, each time in another way and stage, and given the same
     command again; before the last time, its sweep of one experiment was changed, and it was given a budget."""
-    clone = kills.new_clone(tmp_path_factory.mktemp("study"), 0)
+    clone = clone_into(tmp_path_factory.mktemp("study") / "a clone")
     try:
         yield ended(clone)
     finally:
@@ -97,7 +98,10 @@ def ended(clone: Clone) -> Study:
     """Measure, end, go on, and come to the end."""
     clone.wrote = RESULTS
     chain = kills.Chain(clone, PRESET)
-    make, snakemake = kills.commands(CONFIG)
+    words = [f"{key}={value}" for key, value in CONFIG.items()]
+    # The README's commands. -o: the packages are those of this interpreter.
+    make = ("make", "-o", ".venv/study.stamp", "study", f"CONFIG={shlex.join(words).replace('$', '$$')}")
+    snakemake: tuple[str, ...] = ("snakemake", "--cores", "all", "--config", *words)
     publish_few(clone)
     head = clone.start(*make)
     while not (clone.results / ".run.lock").exists() and head.poll() is None:

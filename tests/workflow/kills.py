@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tests.workflow.clones import HANGS_S, STAGES, Clone, clone_into
+from tests.workflow.clones import HANGS_S, STAGES, Clone
 
 # Rounds of a few seconds each, by the experiment that starts fastest.
 PRESET = """
@@ -27,14 +25,6 @@ experiments:
 LOOK_S = 0.2
 # Files with a dot that are there for good; all others are on their way.
 MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
-
-
-def commands(config: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The README's commands: by make, and by Snakemake itself."""
-    words = [f"{key}={value}" for key, value in config.items()]
-    # -o: the packages are those of this interpreter.
-    make = ("make", "-o", ".venv/study.stamp", "study", f"CONFIG={shlex.join(words).replace('$', '$$')}")
-    return make, ("snakemake", "--cores", "all", "--config", *words)
 
 
 @dataclass
@@ -101,8 +91,3 @@ class Chain:
 
 def _disturbed(running: list[str]) -> bool:
     return len(running) > 1 and any(stage.startswith("run ") for stage in running)
-
-
-def new_clone(folder: Path, number: int) -> Clone:
-    (folder / str(number)).mkdir()
-    return clone_into(folder / str(number) / "a clone")

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shlex
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ from contract.node import kind_of_node
 from tests.missing import missing
 from tests.workflow import cluster, kills, sshd
 from tests.workflow.clones import ROOT, Clone
-from tests.workflow.conftest import RESULTS, Study, mounted, publish_few
+from tests.workflow.conftest import RESULTS, Study, publish_few
 
 # The first of them waits for the study.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -173,39 +171,6 @@ def test_what_is_lost_is_made_again_and_nothing_else_is_measured(study: Study, t
     now = copy.rounds
     assert {name for name in before if now[name] != before[name]} == {"gemm.cpu.2.parquet"}
     assert (copy.results / "plan.json").is_file()
-
-
-def run_clock(clone: Clone, out: str, limit: Callable[[], None] | None = None) -> str:
-    """What measuring says that cannot write what it measured."""
-    (clone.path / "mine.yaml").write_text(kills.PRESET.replace("point_s: 0.5", "point_s: 0.05"))
-    words = [sys.executable, "-m", "experiments", "run", "clock", "--preset", "mine.yaml", "--out", out]
-    failed = subprocess.run(
-        words, cwd=clone.path, env=clone.env, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=120
-    )
-    assert failed.returncode == 74
-    assert "Traceback" not in failed.stderr
-    return failed.stderr.splitlines()[-1]
-
-
-def test_a_disk_without_room_is_one_error_and_leaves_nothing(clone: Clone) -> None:
-    def no_room() -> None:
-        # What a write meets on a full disk, for this process alone; the error is EFBIG for ENOSPC.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-
-    assert "would exceed the size limit" in run_clock(clone, "out/clock.parquet", no_room)
-    assert list((clone.path / "out").iterdir()) == []
-
-
-def test_a_full_file_system_is_one_error_and_leaves_nothing(clone: Clone) -> None:
-    out = clone.path / "small"
-    with mounted(out, "size=16k") as done:
-        if not done:
-            pytest.skip("mounting a small file system needs root; the limit on file sizes is tested above")
-        (out / "ballast").write_bytes(b"x" * 12_000)
-        said = run_clock(clone, "small/clock.parquet")
-        left = [path.name for path in out.iterdir()]
-    assert "the disk is full" in said
-    assert left == ["ballast"]
 
 
 def there(folder: Path) -> Path:

@@ -24,31 +24,24 @@ def test_what_a_machine_does_not_set_is_as_the_run_has_it(tmp_path: Path) -> Non
     made = machines(tmp_path, one=None, two={"preset": "full", "require": "gpu", "cores": 8})
     assert {"preset=quick", "budget_min=0", "require=any", "seed=3"} < set(made.words("one"))
     assert {"preset=full", "budget_min=0", "require=gpu", "seed=3"} < set(made.words("two"))
-    assert (made.cores("one", 1, here=2), made.cores("two", TRIES, here=2), made.cores("two", TRIES + 1, here=2)) == (
-        2,
-        8,
-        1,
-    )
+    asked = [made.cores(*of, here=2) for of in (("one", 1), ("two", TRIES), ("two", TRIES + 1))]
+    assert asked == [2, 8, 1]
 
 
 def test_the_workflow_on_a_machine_measures_itself_and_no_others(tmp_path: Path) -> None:
     # An empty value is none; a mapping would be put together with what is set there.
-    assert {"machines=", "published=", "previous=", "results=results"} < set(machines(tmp_path, one={}).words("one"))
+    wanted = {"machines=", "published=", "previous=", "results=results", "models="}
+    assert wanted < set(machines(tmp_path, one={}).words("one"))
 
 
-def test_a_preset_of_ones_own_is_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_ones_own_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    with_networks = Machines({**RUN, "models": "mine.yaml", "machines": {"one": {}}}, str(tmp_path), lambda _: 20.0)
+    assert f"models={tmp_path.resolve() / 'mine.yaml'}" in with_networks.words("one")
     made = machines(tmp_path, one={"preset": "mine.yaml"}, two={})
     assert f"preset={tmp_path.resolve() / 'mine.yaml'}" in made.words("one")
     assert "preset=there.yaml" in made.words("one", preset="there.yaml")
     assert (made.own_preset("one"), made.own_preset("two")) == (["mine.yaml"], [])
-
-
-def test_networks_of_ones_own_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    made = Machines({**RUN, "models": "mine.yaml", "machines": {"one": {}}}, str(tmp_path), lambda _: 20.0)
-    assert f"models={tmp_path.resolve() / 'mine.yaml'}" in made.words("one")
-    assert "models=" in machines(tmp_path, one={}).words("one")
 
 
 def test_a_job_gets_the_time_that_it_is_given_or_its_budget_and_half_of_it_again(tmp_path: Path) -> None:
@@ -87,14 +80,8 @@ def test_what_failed_is_asked_for_again_and_nothing_else(tmp_path: Path) -> None
 
 
 def test_snakemake_s_linter_misses_nothing_but_its_own_way_to_install() -> None:
-    said = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--lint"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    order = [sys.executable, "-m", "snakemake", "--lint"]
+    said = subprocess.run(order, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     titles = set(re.findall(r"^    \* (.+):$", said.stdout + said.stderr, re.MULTILINE))
     # The study is installed by pip, or is in a container itself.
     assert titles == {"Specify a conda environment or container for each rule."}

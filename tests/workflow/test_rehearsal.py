@@ -1,40 +1,87 @@
-"""A short form of `python -m tests.workflow.rehearsal`."""
+"""A machine with a GPU, which is played, is measured by the workflow, cut off, and carried on by another host."""
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
 
+from contract.node import PARTIAL, RECORD, read_node, record_path
+from contract.tables import read_samples
+from experiments.jobs import read_plan
 from experiments.outcomes import outcomes
-from tests.workflow import rehearsal as program
+from report.data.gather import gather
+from report.data.gathered import read_dataset
+from report.data.reference import REFERENCE, read_reference
+from report.judging.judge import judge
+from tests.workflow.clones import ROOT, Clone, clone_into
 
-PRESET = Path(__file__).parent / "standin" / "small.yaml"
+STANDIN = Path(__file__).parent / "standin"
+SPOILT = {"CRASH": "parallelism", "HANG": "numerics", "NONSENSE": "content"}
 # What a preset so small says something about.
-CLAIMS = ("N07", "G06", "W22")
+CLAIMS = {"N07", "G06", "W22"}
+MEASURE = ["snakemake", "--cores", "all", "--profile", "gpu", "--config", "preset=small.yaml", "results=results"]
+MEASURE += ["--", "measured"]
+
+
+def host(folder: Path, digits: str) -> Clone:
+    """A copy of the tree on a host of its own, of the kind that is played."""
+    clone = clone_into(folder / digits)
+    shutil.copyfile(STANDIN / "small.yaml", clone.path / "small.yaml")
+    (folder / f"place {digits}").mkdir()
+    clone.extra = {
+        "PYTHONPATH": str(clone.path / (STANDIN / "path").relative_to(ROOT)),
+        "STANDIN_PLACE": str(folder / f"place {digits}"),
+        "STANDIN_HOST": digits,
+        **{f"STANDIN_{how}": name for how, name in SPOILT.items()},
+    }
+    return clone
+
+
+def carry(results: Path, to: Clone) -> None:
+    """Put results into another copy, where no file has the time that it had."""
+    shutil.copytree(results, to.results)
+    for path in to.path.rglob("*"):
+        at = time.time() - random.uniform(0, 1e6)
+        os.utime(path, (at, at))
 
 
 @pytest.mark.slow
-def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # To judge it beside what is published takes longer.
-    monkeypatch.setattr(program, "PUBLISHED", tmp_path / "nobody")
-    spoilt = {"crash": "parallelism", "hang": "numerics", "nonsense": "content"}
-    rehearsal = program.Rehearsal(tmp_path, str(PRESET), random.Random(1), spoilt=spoilt)
-    rehearsal.run(cuts=1)
-    assert rehearsal.faults == []
-    cut, end = rehearsal.rows
-    assert 0 < cut.measured < end.measured == end.planned
-    assert (cut.record, end.record) == ("partial", "sealed")
-    assert end.pairs == 1  # the triad
-    assert [name for name in CLAIMS if not end.verdicts[name].startswith("awaiting")]
-    told = outcomes([rehearsal.node])
+def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(tmp_path: Path) -> None:
+    first, second = host(tmp_path, "00000a"), host(tmp_path, "00000b")
+    head = first.start(*MEASURE)
+    while len(first.rounds) < 3:
+        assert head.poll() is None, first.said
+        time.sleep(0.1)
+    assert first.end(head, signal.SIGINT, whole_group=True) == [] and "Traceback" not in first.said
+    before = first.rounds
+    (node,) = (first.results / "nodes").iterdir()
+    assert record_path(node).name == PARTIAL
+
+    carry(first.results, second)
+    again = second.run(*MEASURE)
+    assert again.returncode == 0, again.stdout + again.stderr
+    rounds, node = second.rounds, second.results / "nodes" / node.name
+    assert before.items() <= rounds.items(), "a round was measured twice, or is lost"
+    assert {by for name, (_, by) in rounds.items() if name not in before} == {"00000b"}
+    record = read_node(node / RECORD)
+    assert (record["hosts"], record["origin"]) == (["00000a", "00000b"], "synthetic")
+    assert not (second.results / "data").exists()
+    for number, job in read_plan(second.results / "plan.json").order:
+        table, _ = read_samples(node / f"{job.name}.{number}.parquet")
+        there = set(table[["backend", "dtype", "threads", "params"]].itertuples(index=False, name=None))
+        assert there == {tuple(point.columns.values()) for point in job.in_round(number)}
+
+    told = outcomes([node])
     # On a busy machine others may come too late, too.
     lost = set(re.findall(r"^ +\d+  (\S+) on \S+: (?!timeout)", told, re.MULTILINE))
-    assert lost == {spoilt["crash"], spoilt["nonsense"]}, told
+    assert lost == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, told
     for experiment, words in (
         ("parallelism", "was ended by SIGKILL"),
         ("numerics", "timeout: no answer within"),
@@ -43,3 +90,9 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
         ("content", "no answer from the measuring process"),
     ):
         assert re.search(rf"{experiment} on cuda:0: .*{words}", told), told
+    gather([node.parent], tmp_path / "data", allow_synthetic=True)
+    dataset = read_dataset(tmp_path / "data", read_reference(REFERENCE))
+    document = judge(dataset, tmp_path / "verdicts.json", allow_synthetic=True)
+    assert document["refused"] == []
+    judged = {one["id"] for one in document["verdicts"] if not one["verdict"].startswith("awaiting")}
+    assert judged & CLAIMS

@@ -10,14 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# Which machine is played: its processor, cores, and the cards beside it.
-MACHINES = {
-    "server": ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", 16, "NVIDIA H100 80GB HBM3"),
-    "large server": ("AMD EPYC 9554 64-Core Processor", 64, "NVIDIA H100 80GB HBM3"),
-    "desktop": ("AMD Ryzen 9 7950X 16-Core Processor", 16, "NVIDIA GeForce RTX 4090"),
-    "laptop": ("Intel(R) Core(TM) i9-13900HX", 24, "NVIDIA GeForce RTX 4090 Laptop GPU"),
-}
-MODEL, CORES, CARD = MACHINES[os.environ.get("STANDIN_MACHINE", "server")]
+MODEL, CORES, CARD = "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", 16, "NVIDIA H100 80GB HBM3"
 MEMORY = 128 * 2**30
 GPU_MEMORY = 85_520_809_984
 DRIVER = "580.95.05"
@@ -34,12 +27,7 @@ COMMAND = (sys.executable, "-u", "-m", "tests.workflow.standin.worker")
 
 def faster() -> float:
     """How many times as fast time passes."""
-    return float(os.environ.get("STANDIN_FASTER", "30"))
-
-
-def last_cache() -> int:
-    """Bytes of the CPU's last cache."""
-    return int(os.environ.get("STANDIN_L3_MIB", "64")) * 2**20
+    return 30.0
 
 
 class Time:
@@ -71,16 +59,13 @@ class Played:
 
 def hardware(module: Any) -> None:
     """What is read from the system."""
-    caches = {"L1d": (48 * 2**10, CORES), "L1i": (32 * 2**10, CORES), "L2": (2 * 2**20, CORES), "L3": (0, 1)}
+    caches = {"L2": (2 * 2**20 * CORES, CORES), "L3": (64 * 2**20, 1)}
     cpu = {
-        "model": MODEL, "vendor": "AuthenticAMD" if MODEL.startswith("AMD") else "GenuineIntel", "family": "6",
+        "model": MODEL, "vendor": "GenuineIntel", "family": "6",
         "model_number": "143", "architecture": "x86_64",
         "sockets": 1, "cores": CORES, "usable_cores": CORES, "threads_per_core": 2, "simd": SIMD,
         "matrix": ["avx512_bf16"], "virtual": True,
-        "caches": {
-            level: {"bytes": size * number or last_cache(), "instances": number}
-            for level, (size, number) in caches.items()
-        },
+        "caches": {level: {"bytes": size, "instances": number} for level, (size, number) in caches.items()},
     }  # fmt: skip
     module.cpu = lambda: cpu
     module.usable_cores = lambda: CORES

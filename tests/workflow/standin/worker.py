@@ -1,11 +1,10 @@
-"""In the place of `experiments.worker`: answers points from a model of the machine, as fast as time passes there."""
+"""In the place of `experiments.worker`: answers the points of `small.yaml`, as fast as time passes there."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import re
 import signal
 import sys
 import time
@@ -13,42 +12,79 @@ from pathlib import Path
 from typing import Any
 
 from contract.ending import end_with_parent
-from tests.workflow.standin import counts
-from tests.workflow.standin.answers import SET_UP_S, Teller
-from tests.workflow.standin.chips import Lack, chip
+from experiments.state import Reading
 from tests.workflow.standin.machine import START_S, faster
-from tests.workflow.standin.suite import answer_of
 
-# Metrics that a GPU's points are profiled for in a second pass, and the seconds that a profile takes to be read.
-PROFILED, PROFILE_S = re.compile(r"kernel_time|matmul_time_share|time_below\..*"), 1.0
+# Bytes a second of memory, and those of a copy between the two; seconds of a launch; multiply-adds a second.
+MEMORY = {"cpu": 170e9, "gpu": 2.9e12}
+LINK, LAUNCH_S, PRODUCTS = 52e9, 3e-6, 25e12
+SAMPLES, BETWEEN, WITHIN = 15, 0.015, 0.008
+# Seconds before a point's warm-up, and the shares of its budget that warm-up and samples take.
+SET_UP_S, WARM_UP, TIMED = 0.15, 0.2, 0.6
 
 
 class Garbage(str):
     """An answer that is no JSON."""
 
 
-def serve() -> None:
-    """As `experiments.worker.serve`."""
-    end_with_parent()
-    # The clock began with the process: what Python takes to start is part of what the real one takes.
-    begun, number, counted = time.perf_counter() - _age_s(), 0, counts.read()
+def work(experiment: str, kind: str, p: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
+    """Seconds, FLOP and bytes of one call of a point; None without."""
+    if experiment == "transfer":
+        return p["size"] / LINK, None, float(p["size"])
+    if experiment == "bandwidth":
+        return p["footprint"] / MEMORY[kind] + LAUNCH_S, None, float(p["footprint"])
+    if experiment == "content":
+        return p["m"] * p["n"] * p["k"] / PRODUCTS + LAUNCH_S, 2.0 * p["m"] * p["n"] * p["k"], None
+    return (None if experiment == "numerics" else 6e-4), None, None
 
-    def wait_until(seconds: float) -> None:
-        time.sleep(max(0.0, seconds / faster() - (time.perf_counter() - begun)))
 
-    now = 0.0
-    for line in sys.stdin:
-        order = json.loads(line)
-        now = max(now, (time.perf_counter() - begun) * faster())
-        if "prepare" in order:
-            answer, took = {"ready": True}, START_S["cpu" if order["device"] == "cpu" else "gpu"] - now
-        else:
-            number += 1
-            answer, took = answered(order, counted, now)
-            answer = spoilt(answer, order["experiment"], number)
-        now += took
-        wait_until(now)
-        print(answer if isinstance(answer, Garbage) else json.dumps(answer, allow_nan=False), flush=True)
+def answered(order: dict[str, Any], now: float) -> tuple[dict[str, Any], float]:
+    """The answer to a point in the shape of `experiments.worker`, and the seconds that it takes, from `now` on."""
+    name, params, policy = order["experiment"], order["params"], order["policy"]
+    kind = "cpu" if order["device"] == "cpu" else "gpu"
+    said = [os.environ["STANDIN_HOST"], os.environ["STANDIN_ROUND"], name, json.dumps(params, sort_keys=True)]
+    chance = random.Random("/".join(said))
+    call_s, flop, moved = work(name, kind, params)
+    told = {"status": "ok", "reason": "ok", "parts": [], "observed": {}, "flop": flop, "bytes": moved,
+            "error": 1e-9, "tolerance": 1e-6}  # fmt: skip
+    if call_s is None:
+        told["observed"] = {"spread_ulp": (3.0, "1"), "differing_share": (0.4, "1")}
+        return told, SET_UP_S
+    warm_up_s, room = WARM_UP * policy["budget_s"], TIMED * policy["budget_s"]
+    number = max(1, min(SAMPLES, int(policy["max_samples"]), int(room / call_s)))
+    calls = max(1, int(room / number / call_s))
+    # The rounds of a point differ, and so do the samples of a round.
+    luck = chance.lognormvariate(0, BETWEEN)
+    values = [call_s * luck * chance.lognormvariate(0, WITHIN) for _ in range(number)]
+    begun = now + SET_UP_S + warm_up_s
+    reading = {**vars(Reading(begun)), "other_load": 0.001, "steal": 0.0}
+    if kind == "gpu":
+        reading |= {"clock_mhz": 1800.0, "temperature_c": 50.0, "power_w": 640.0, "utilisation": 1.0}
+    told["parts"] = [
+        {
+            "status": "ok", "series": [{"metric": "time", "unit": "s", "values": values}], "energy": None,
+            "stop_reason": "converged", "readings": [reading] * number, "calls": calls, "warmup_s": warm_up_s,
+            "timed_s": calls * sum(values), "flop": flop, "bytes": moved,
+        }
+    ]  # fmt: skip
+    return told, SET_UP_S + warm_up_s + calls * sum(values)
+
+
+def spoilt(answer: dict[str, Any], experiment: str, number: int) -> Any:
+    """The answer, unless this experiment is one that goes wrong: its second point of a process, and so on."""
+    if number % 2:
+        return answer
+    if experiment == os.environ["STANDIN_CRASH"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if experiment == os.environ["STANDIN_HANG"]:
+        time.sleep(3600)
+    if experiment != os.environ["STANDIN_NONSENSE"]:
+        return answer
+    share = {"parts": [], "observed": {"whole_share": (2.0, "1")}, "flop": None, "bytes": None}
+    early = {**share, "observed": {"latency": (-0.003, "s")}}
+    lies = [{"status": "ok", "error": None, "tolerance": None, **lie} for lie in (share, early)]
+    # The last one costs the process.
+    return [Garbage("{'status': nothing that anybody could read"), *lies][number // 2 % 3]
 
 
 def _age_s() -> float:
@@ -57,56 +93,23 @@ def _age_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
-def answered(order: dict[str, Any], counted: dict[str, Any], begun_s: float) -> tuple[dict[str, Any], float]:
-    """The answer to a point, and the seconds that it takes."""
-    name, device, params, policy = (order[key] for key in ("experiment", "device", "params", "policy"))
-    limits = counted["limits"]
-    about = counted["points"][counts.key(name, params)]
-    own = chip(device, int(params.get("threads", 0)))
-    said = [os.environ.get(key, "") for key in ("STANDIN_SEED", "STANDIN_HOST", "STANDIN_ROUND")]
-    chance = random.Random("/".join([*said, name, device, json.dumps(params, sort_keys=True)]))
-    if about["held"] > limits["memory_share"] * own.free:
-        text = f"memory: needs {about['held'] / 2**30:.1f} GiB, {own.free / 2**30:.1f} GiB are free"
-        return {"status": "skipped", "reason": text}, 0.2
-    try:
-        answer = answer_of(name, own, {**params, "flop": about["flop"]}, counted["models"])
-    except Lack as lack:
-        return {"status": "unsupported", "reason": str(lack)}, 0.1
-    except MemoryError as lack:
-        return {"status": "oom", "reason": f"CUDA out of memory. {lack}"}, 0.5
-    longest = max((series.call_s for series in answer.series), default=0.0)
-    if longest > limits["overrun"] * policy["budget_s"]:
-        text = f"budget: one call is predicted to take {longest:.3g} s, the point has {policy['budget_s']:g} s"
-        return {"status": "skipped", "reason": text}, 0.3
-    teller = Teller(own, chance, counted["reading"], begun_s, "STANDIN_ENERGY" in os.environ)
-    told = teller.tell(answer, policy)
-    profiled = {name: told["observed"].pop(name) for name in [*told["observed"]] if PROFILED.fullmatch(name)}
-    if own.kind == "cpu" or not profiled:
-        told["observed"] |= profiled
-    elif "profile" not in order:
-        told["profile"] = {name: unit for name, (_, unit) in profiled.items()}
-    else:
-        metrics = [{"metric": name, "unit": unit, "value": value} for name, (value, unit) in profiled.items()]
-        told = {"status": "ok", "reason": "ok", "profiled": metrics, "profiled_s": PROFILE_S}
-        return told, SET_UP_S + PROFILE_S
-    return told, teller.now - begun_s
-
-
-def spoilt(answer: dict[str, Any], experiment: str, number: int) -> Any:
-    """The answer, unless this experiment is one that goes wrong: its second point of a process, and so on."""
-    if number % 2:
-        return answer
-    if experiment == os.environ.get("STANDIN_CRASH"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if experiment == os.environ.get("STANDIN_HANG"):
-        time.sleep(3600)
-    if experiment != os.environ.get("STANDIN_NONSENSE"):
-        return answer
-    share = {"parts": [], "observed": {"whole_share": (2.0, "1")}, "flop": None, "bytes": None}
-    early = {**share, "observed": {"latency": (-0.003, "s")}}
-    lies = [{"status": "ok", "error": None, "tolerance": None, **lie} for lie in (share, early)]
-    # The last one costs the process.
-    return [Garbage("{'status': nothing that anybody could read"), *lies][number // 2 % 3]
+def serve() -> None:
+    """As `experiments.worker.serve`."""
+    end_with_parent()
+    # The clock began with the process: Python's own start is part of the real one's.
+    begun, number, now = time.perf_counter() - _age_s(), 0, 0.0
+    for line in sys.stdin:
+        order = json.loads(line)
+        now = max(now, (time.perf_counter() - begun) * faster())
+        if "prepare" in order:
+            answer, took = {"ready": True}, START_S["cpu" if order["device"] == "cpu" else "gpu"] - now
+        else:
+            number += 1
+            answer, took = answered(order, now)
+            answer = spoilt(answer, order["experiment"], number)
+        now += took
+        time.sleep(max(0.0, now / faster() - (time.perf_counter() - begun)))
+        print(answer if isinstance(answer, Garbage) else json.dumps(answer, allow_nan=False), flush=True)
 
 
 if __name__ == "__main__":

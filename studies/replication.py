@@ -1,0 +1,243 @@
+"""Surprising results, each measured a second time by other means, on the machine of the node that they are of.
+
+Nothing here shares code with `experiments`: other libraries, another compiler, another clock, loops written by hand.
+`python -m studies.replication --verdicts results/verdicts.json --out data/second.json` writes each result beside the
+first and says whether it lies on the same side of the claim's threshold. Minutes on two cores, on a machine that is
+otherwise idle.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from contract.arguments import Parser, path
+from contract.errors import StudyError, run_command
+from contract.files import read_json, write_json
+from report.formatting import name_of_case
+
+_SIZE, _REPETITIONS = 2048, 7
+
+
+def _clock() -> float:
+    """Clock of one core in Hz. Raises StudyError without a compiler."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise StudyError("replication: needs a C compiler: install gcc or clang")
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(__file__).with_name("clock.c"), Path(folder) / "clock"
+        subprocess.run([compiler, "-O3", "-march=native", str(source), "-o", str(program)], check=True)
+        return float(subprocess.check_output([str(program)]))
+
+
+def _product_rate() -> float:
+    """Multiply-adds a second of SciPy's own BLAS on one core, the best of ten products; the result is checked."""
+    from scipy.linalg.blas import sgemm
+    from threadpoolctl import threadpool_limits
+
+    draw = np.random.default_rng(1)
+    a, b = (np.asfortranarray(draw.standard_normal((_SIZE, _SIZE), dtype=np.float32)) for _ in range(2))
+    best = math.inf
+    with threadpool_limits(1):
+        for _ in range(10):
+            began = time.perf_counter()
+            c = sgemm(1.0, a, b)
+            best = min(best, time.perf_counter() - began)
+    if not np.allclose(c[0], a[0].astype(float) @ b.astype(float), rtol=1e-3, atol=1e-2):
+        raise StudyError("replication: SciPy's product is wrong")
+    return _SIZE**3 / best
+
+
+def mac_per_cycle() -> list[float]:
+    """MAC per cycle of one core: SciPy's BLAS over a clock calibrated in C; one value for each repetition."""
+    return [_product_rate() / _clock() for _ in range(_REPETITIONS)]
+
+
+def accuracy_per_doubling() -> list[float]:
+    """Slope of test accuracy over log2 of the batch, seed by seed: scikit-learn's own network and optimiser on its
+    own digits, 30 epochs, the learning rate tuned for each batch on the mean of all seeds."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+    from sklearn.neural_network import MLPClassifier
+
+    images, digits = load_digits(return_X_y=True)
+    train_x, test_x, train_y, test_y = train_test_split(images / 16, digits, test_size=0.3, random_state=0)
+    batches, rates, seeds = [8, 32, 128, 512, len(train_x)], (0.01, 0.03, 0.1, 0.3, 1.0), range(10)
+
+    def accuracy(batch: int, rate: float, seed: int) -> float:
+        network = MLPClassifier(
+            (64,), solver="sgd", momentum=0.0, alpha=0.0, batch_size=batch, learning_rate_init=rate,
+            max_iter=30, n_iter_no_change=1000, random_state=seed,
+        )  # fmt: skip
+        try:
+            network.fit(train_x, train_y)
+        except ValueError:
+            # The rate let it diverge: a coin with ten sides.
+            return 0.1
+        return float(network.score(test_x, test_y))
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        tried = [[[accuracy(batch, rate, seed) for seed in seeds] for rate in rates] for batch in batches]
+    best = [max(by_rate, key=statistics.fmean) for by_rate in tried]
+    return [float(slope) for slope in np.polyfit(np.log2(batches), best, 1)[0]]
+
+
+def engine_gain() -> list[float]:
+    """Latency of PyTorch over that of ONNX Runtime, the middle one of three small networks; one for each repetition."""
+    import onnxruntime
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    networks: list[tuple[nn.Module, tuple[int, ...]]] = [
+        (nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)), (1, 256)),
+        (
+            nn.Sequential(
+                nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+                nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+                nn.Flatten(), nn.Linear(64, 10),
+            ),
+            (1, 3, 32, 32),
+        ),
+        (nn.TransformerEncoderLayer(128, 4, 512, batch_first=True), (1, 64, 128)),
+    ]  # fmt: skip
+    pairs: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
+    with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
+        for number, (network, shape) in enumerate(networks):
+            network.eval()
+            x, file = torch.randn(shape), str(Path(folder) / f"{number}.onnx")
+            with torch.inference_mode(False):
+                torch.onnx.export(network, (x.clone(),), file, dynamo=True, verbose=False)
+            session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+            by_onnx = partial(session.run, None, {session.get_inputs()[0].name: x.numpy()})
+            if not np.allclose(by_onnx()[0], network(x).numpy(), rtol=1e-3, atol=1e-4):
+                raise StudyError("replication: PyTorch and ONNX Runtime disagree")
+            pairs.append((partial(network, x), by_onnx))
+        return [
+            statistics.median(_latency(by_torch) / _latency(by_onnx) for by_torch, by_onnx in pairs)
+            for _ in range(_REPETITIONS)
+        ]
+
+
+def _latency(call: Callable[[], Any]) -> float:
+    """Seconds of one call: the median of 300, after 100 for warming up."""
+    return statistics.median(timeit.repeat(call, number=1, repeat=400)[100:])
+
+
+@dataclass(frozen=True)
+class Again:
+    """A part of a claim, how it is measured again, and by which means.
+
+    labels: of the case that is measured again; without them, the case that stands for the part.
+    """
+
+    claim: str
+    part: str
+    measure: Callable[[], list[float]]
+    means: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+AGAIN = (
+    Again(
+        "N03",
+        "multiply-adds per cycle and core",
+        mac_per_cycle,
+        "SciPy's BLAS on one thread, over a clock from a chain of additions in C",
+    ),
+    Again(
+        "G13",
+        "accuracy rises with the batch",
+        accuracy_per_doubling,
+        "scikit-learn's network and optimiser on its digits, ten seeds",
+        {"data": "digits", "model": "mlp"},
+    ),
+    Again("G30", "", engine_gain, "three networks written for this, timed call by call"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure again; 1 if a result disagrees. Raises StudyError for a part or case that the verdicts lack."""
+    top = Parser(prog="python -m studies.replication", description=__doc__)
+    top.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
+    top.add_argument("--out", type=path, metavar="FILE")
+    top.add_argument("--only", nargs="+", metavar="CLAIM")
+    given = top.parse_args(argv)
+    document = read_json(given.verdicts)
+    verdicts = {str(one["id"]): one for one in document["verdicts"]}
+    rows = []
+    for one in AGAIN:
+        if given.only and one.claim not in given.only:
+            continue
+        part = next((part for part in verdicts[one.claim]["parts"] if part["name"] == one.part), None)
+        if part is None:
+            raise StudyError(f"{given.verdicts}: claim {one.claim} has no part {one.part!r}")
+        rows.append(row(one, part, _case(one, part, verdicts[one.claim]["cases"]), one.measure()))
+        first, second, agrees = rows[-1]["first"], rows[-1]["second"], "agrees" if rows[-1]["agrees"] else "DISAGREES"
+        print(
+            f"{one.claim} {agrees}: {first['estimate']:.4g} [{first['low']:.4g}, {first['high']:.4g}] first, "
+            f"{second['median']:.4g} [{second['low']:.4g}, {second['high']:.4g}] second, "
+            f"threshold {part['threshold']:.4g} {part['unit']}: {one.means}",
+            flush=True,
+        )
+    if given.out:
+        node = {str(row.pop("node")) for row in rows}
+        if len(node) != 1:
+            raise StudyError(f"{given.verdicts}: the results are of {', '.join(sorted(node))}: measure one machine")
+        write_json(given.out, {"origin": "measured", "commit": document["commit"], "node": node.pop(), "rows": rows})
+    return 0 if all(one["agrees"] for one in rows) else 1
+
+
+def _case(one: Again, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The case that is measured again. Raises StudyError if there is none, or if there are several."""
+    mine = [case for case in cases if case["part"] == one.part and case["estimate"] is not None]
+    if one.labels:
+        mine = [case for case in mine if one.labels.items() <= {k: str(v) for k, v in case["labels"].items()}.items()]
+    else:
+        mine = [case for case in mine if case["estimate"] == part["estimate"]]
+    if len(mine) != 1:
+        raise StudyError(f"{one.claim}, {one.part!r}: {len(mine)} cases are what is measured again, one is needed")
+    return mine[0]
+
+
+def row(one: Again, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
+    """Both results side by side. agrees: whether the middle of the second lies on the first's side of the threshold.
+
+    The second's interval is Student's t at 95% for the mean of the values; of their logarithms where all are above 0.
+    """
+    log = min(values) > 0
+    ends = stats.ttest_1samp(np.log(values) if log else values, 0.0).confidence_interval(0.95)
+    low, high = map(float, np.exp(ends) if log else ends)
+    middle, first, threshold = statistics.median(values), case["estimate"], part["threshold"]
+    return {
+        "node": case["node"],
+        "claim": one.claim,
+        "part": one.part,
+        "labels": name_of_case(case),
+        "means": one.means,
+        "unit": part["unit"],
+        "threshold": threshold,
+        "first": {name: case[name] for name in ("estimate", "low", "high")},
+        "second": {"median": middle, "low": low, "high": high, "values": list(values)},
+        "agrees": (first >= threshold) == (middle >= threshold),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
