@@ -132,17 +132,19 @@ def summary_quantity(
     metric: str = "",
     device: str = "any",
     by: tuple[str, ...] = (),
+    points: Callable[[Dataset, str], Estimates] | None = None,
 ) -> Compute:
     """Register a quantity that is one metric of an experiment's points; `how` stands for a docstring.
 
     experiment, metric: as the two parts of its name unless given. by: the only labels that it keeps, if not all.
+    points: from the data and a metric to the points, where they are not as the summary has them.
     """
     parts = name.split(".")
-    experiment, metric = experiment or parts[0], metric or parts[1]
+    experiment, metric = experiment or parts[0].replace("_", "-"), metric or parts[1]
 
     def compute(data: Dataset) -> Estimates:
-        points = data.summary(experiment, metric)
-        return points.by(*by) if by else points
+        found = points(data, metric) if points else data.summary(experiment, metric)
+        return found.by(*by) if by else found
 
     compute.__doc__ = how
     return quantity(name, unit, labels, experiments=[experiment], device=device)(compute)

@@ -6,7 +6,7 @@ from functools import partial
 
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
-from report.quantities import quantity
+from report.quantities import quantity, summary_quantity
 from report.quantities.comparing import BEST_LABELS, over_host
 from report.quantities.memory import over_memory
 
@@ -68,7 +68,6 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 _SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
 # Labels that tell one server and its work from another: all but the users.
 SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
-_streaming = partial(quantity, labels=_SERVED)
 
 
 def loads(data: Dataset, metric: str) -> Estimates:
@@ -78,43 +77,20 @@ def loads(data: Dataset, metric: str) -> Estimates:
     return data.summary("language-serving", metric).ascending(*SERVER, "users").without("seconds", "threads", "dtype")
 
 
-@_streaming("language_serving.first_token_s", "s")
-def first_token(data: Dataset) -> Estimates:
-    """Median of the time from a request until its first token came."""
-    return loads(data, "p50_first_token_latency")
-
-
-@_streaming("language_serving.p99_first_token_s", "s")
-def p99_first_token(data: Dataset) -> Estimates:
-    """99th percentile of the time from a request until its first token came, of at least 100 answers in each round."""
-    return loads(data, "p99_first_token_latency")
-
-
-@_streaming("language_serving.p99_token_s", "s")
-def p99_token(data: Dataset) -> Estimates:
-    """99th percentile of the time between two tokens of an answer, of at least 100 in each round."""
-    return loads(data, "p99_token_latency")
-
-
-@_streaming("language_serving.answer_s", "s")
-def answer(data: Dataset) -> Estimates:
-    """Median of the time from a request until its answer was whole."""
-    return loads(data, "p50_answer_latency")
-
-
-@_streaming("language_serving.user_tokens_per_s", "tokens/s")
-def user_tokens_per_s(data: Dataset) -> Estimates:
-    """Tokens a second of an answer after its first token, as its user sees them: the median over answers."""
-    return loads(data, "user_tokens_per_s")
-
-
-@_streaming("language_serving.tokens_per_s", "tokens/s")
-def served_tokens_per_s(data: Dataset) -> Estimates:
-    """Tokens that reach all users together, for each second under the whole load."""
-    return loads(data, "tokens_per_s")
-
-
-@_streaming("language_serving.failed_share", "1")
-def failed_share(data: Dataset) -> Estimates:
-    """Share of the answers that broke off, had another number of tokens than asked for, or were refused."""
-    return loads(data, "failed_share")
+for _name, _metric, _unit, _how in (
+    ("first_token_s", "p50_first_token_latency", "s",
+     "Median of the time from a request until its first token came."),
+    ("p99_first_token_s", "p99_first_token_latency", "s",
+     "99th percentile of the time from a request until its first token came, of at least 100 answers in each round."),
+    ("p99_token_s", "p99_token_latency", "s",
+     "99th percentile of the time between two tokens of an answer, of at least 100 in each round."),
+    ("answer_s", "p50_answer_latency", "s",
+     "Median of the time from a request until its answer was whole."),
+    ("user_tokens_per_s", "user_tokens_per_s", "tokens/s",
+     "Tokens a second of an answer after its first token, as its user sees them: the median over answers."),
+    ("tokens_per_s", "tokens_per_s", "tokens/s",
+     "Tokens that reach all users together, for each second under the whole load."),
+    ("failed_share", "failed_share", "1",
+     "Share of the answers that broke off, had another number of tokens than asked for, or were refused."),
+):  # fmt: skip
+    summary_quantity(f"language_serving.{_name}", _unit, _how, labels=_SERVED, metric=_metric, points=loads)
