@@ -44,6 +44,8 @@ _FIGURES = {
     "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
     "singlestream": ("SingleStream", re.compile(_LATENCY, re.M), "latency", "s"),
 }
+_COLUMNS = (*COLUMNS, "scenario", "quality")
+_SCENARIOS = {"Offline": "offline", "Server": "server", "SingleStream": "single stream"}
 _DTYPES = (
     (r"fp4", "float4"),
     (r"int4", "int4"),
@@ -72,9 +74,9 @@ _QUALITY = {"bert": "BERT-large", "gptj": "GPT-J 6B", "dlrm": "DLRM", "dlrm-v2":
 
 
 def _model(benchmark: str) -> tuple[str, str]:
-    """The model of a benchmark by its own name, and the share of the reference's quality that is asked: ', 99%'."""
+    """A benchmark's model by its own name, and how many per cent of the reference's quality are asked: '99.9'."""
     name, _, share = benchmark.rpartition("-")
-    return (_QUALITY[name], f", {share}%") if name in _QUALITY else (_SPELT.get(benchmark, benchmark), "")
+    return (_QUALITY[name], share) if name in _QUALITY else (_SPELT.get(benchmark, benchmark), "")
 
 
 class Clone:
@@ -173,6 +175,7 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             "task": "train-to-target",
             "model": _model(benchmark)[0],
             "setting": f"MLPerf Training {round_}, closed",
+            "scenario": "training",
             # What each side computes in is read in the code that was handed in: see the source's note.
             "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
             "measure": "time",
@@ -283,11 +286,14 @@ def collected(clone: Clone, round_: str) -> Iterator[Record]:
 def _answered(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
     """What all records of inference have alike."""
     model, quality = _model(benchmark)
+    told = _FIGURES[scenario.lower()][0]
     return {
         **hardware,
         "task": "infer",
         "model": model,
-        "setting": f"MLPerf Inference {round_}, closed, {_FIGURES[scenario.lower()][0]}{quality}",
+        "setting": f"MLPerf Inference {round_}, closed, {told}" + (f", {quality}%" if quality else ""),
+        "scenario": _SCENARIOS[told],
+        "quality": float(quality) / 100 if quality else "",
         "runs": 1,
     }
 
@@ -302,7 +308,7 @@ def write(found: list[Record], clone: Clone, repository: str, out: Path, date: s
     bare = {(one["model"], one["setting"]) for one in found if one["device"] == "cpu"}
     kept = [one for one in found if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
     with out.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+        table = csv.DictWriter(file, _COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
         table.writeheader()
         for one in sorted(
             kept, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])

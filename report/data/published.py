@@ -68,12 +68,14 @@ MEANING = {
     "products": "Products of that shape in one call",
     "copies": "How data came to the GPU: included in the figure, or, of a copy, from pinned memory",
     "back_end": "Interface or library that the variant stands for",
+    "scenario": "How MLPerf sends requests; training, where it trains",
+    "quality": "Share of the reference's accuracy that MLPerf asks for, where a benchmark has several",
 }
 COUNTS = (
     "cpus", "cores", "gpus", "nodes", "batch", "runs",
     "threads", "model_bytes", "parameters", "m", "n", "k", "products",
 )  # fmt: skip
-NUMBERS = (*COUNTS, "memory_bytes", "value", "low", "high")
+NUMBERS = (*COUNTS, "quality", "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")
 # What has to be the same for two records to be of the same work.
 WORK = ("task", "model", "setting", "batch", "measure")
@@ -111,6 +113,7 @@ TASKS = (
     "telemetry", "libraries",
 )  # fmt: skip
 COPIES = ("", "included", "pinned")
+SCENARIOS = ("", "training", "offline", "server", "single stream")
 BACK_ENDS = ("", "vulkan", "opencl", "cuda", "cudnn", "plain kernels")
 DTYPES = ("", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4", "mixed")
 _ID = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -224,7 +227,7 @@ def _faults(row: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}: is empty ({MEANING[name]})"
     for name, allowed in (
         ("device", ("cpu", "gpu")), ("task", TASKS), ("measure", tuple(UNITS)), ("dtype", DTYPES), ("copies", COPIES),
-        ("back_end", BACK_ENDS),
+        ("back_end", BACK_ENDS), ("scenario", SCENARIOS),
     ):  # fmt: skip
         if row[name] not in allowed:
             near = did_you_mean(row[name], list(allowed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,29 +23,29 @@ JOBS = {
     ("infer", "Whisper"): "write down speech with Whisper",
     ("infer", "DLRM-DCNv2"): "recommend with DLRM-DCNv2",
 }
-# Work in bulk: how fast a single request is answered is another question. Of two qualities asked, the lower.
-# Modules of robots are no server's GPUs.
-_BULK = re.compile(r"Training|Offline(, 99%)?$")
+# The higher of two qualities that are asked, as a share of the reference's.
+HIGHER = 0.999
 
 
 def replaced(data: Dataset) -> list[dict[str, Any]]:
     """One row a job: processors that the slowest and the fastest GPU of the newest round replace, with their names.
 
     A server without a GPU has two processors there. low, high: with the range over entries. Only rounds in which both
-    kinds of machines took part.
+    kinds of machines took part. Only work in bulk, of two qualities asked the lower, and no modules of robots.
     """
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     known = speedup(data).only(baseline="server", family="mlperf")
     for row in each(known.frame) if len(known) else []:
-        key = row["task"], row["model"]
-        if key in JOBS and _BULK.search(str(row["setting"])) and "Jetson" not in str(row["gpu"]):
-            found.setdefault(key, []).append(row)
+        key, record = (row["task"], row["model"]), data.published.by_key[row["records"].split()[0]]
+        bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER
+        if key in JOBS and bulk and "Jetson" not in str(row["gpu"]):
+            found.setdefault(key, []).append({**row, "date": record["date"]})
     rows = []
     for key, job in JOBS.items():
         if key not in found:
             continue
-        newest = max(_round(row) for row in found[key])
-        alike = [row for row in found[key] if _round(row) == newest]
+        newest = max(row["date"] for row in found[key])
+        alike = [row for row in found[key] if row["date"] == newest]
         least, most = (pick(alike, key=lambda row: float(row["estimate"])) for pick in (min, max))
         rows.append(
             {
@@ -60,10 +59,6 @@ def replaced(data: Dataset) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _round(row: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", str(row["setting"]).split(",")[0])))
 
 
 def _end(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -33,8 +32,6 @@ from report.quantities.published import (
 SERVER_CORES = 32
 # Of MLPerf Inference's tasks: a recurrent network, and the transformer that it is held against.
 RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
-# What follows a setting where a share of the reference's quality is asked.
-_QUALITY = re.compile(r", [\d.]+%$")
 _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
 # Work whose numbers have no format that could be chosen.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
@@ -260,19 +257,21 @@ def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> 
     }
 
 
-@of_others("published.recurrent_over_transformer", "1", ("source", "family", "setting", "gpu", "records"))
+@of_others("published.recurrent_over_transformer", "1", ("source", "family", "scenario", "gpu", "records"))
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """Speed-up of MLPerf's recurrent network over that of its transformer, on the same GPU over the same CPU."""
-    rows = []
+    rows, place = [], ("source", "family", "scenario", "gpu")
     known = speedup(data).only(baseline="server", model=[RECURRENT, TRANSFORMER])
-    known = known.label(setting=[_QUALITY.sub("", str(setting)) for setting in known["setting"]])
-    for labels, group in known.groups("source", "family", "setting", "gpu"):
+    if not len(known):
+        return known
+    known = known.label(scenario=[data.published.by_key[keys.split()[0]]["scenario"] for keys in known["records"]])
+    for labels, group in known.groups(*place):
         recurrent, other = (group.only(model=name) for name in (RECURRENT, TRANSFORMER))
         for above in range(len(recurrent)):
             for below in range(len(other)):
                 rows.append(
                     {
-                        **dict(zip(("source", "family", "setting", "gpu"), labels, strict=True)),
+                        **dict(zip(place, labels, strict=True)),
                         "records": f"{recurrent.value('records', above)} {other.value('records', below)}",
                         "estimate": recurrent.value("estimate", above) / other.value("estimate", below),
                         "low": recurrent.value("low", above) / other.value("high", below),
