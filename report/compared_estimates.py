@@ -1,19 +1,14 @@
-"""The estimates that a rule compares: ratios, slopes and crossings, one case for all machines of a kind.
+"""The estimates that a rule compares: ratios, slopes and crossings, pooled over the machines of a kind.
 
-Machines of one kind are instances of it: what they found of the same is one case, not as many as there are machines.
+Machines of one kind make one case, whose estimate is their median. Ratios, slopes and crossings are made within each
+machine first. The interval is that of order statistics (David and Nagaraja 2003, Order Statistics, section 7.1): the
+number of machines below the median is binomial with probability 1/2, so that the k-th smallest and the k-th largest
+enclose it, however machines differ. Its lower end is of the machines' lower ends, its upper end of their upper ends.
+With fewer than eight machines no k reaches 99%: the interval then spans all ends, and decides nothing where machines
+disagree. A machine without an interval may lie on either side of all others.
 
-What is asked is what the median machine of the kind does. Ratios, slopes and crossings are made within an instance.
-Then the estimate is the median over instances, and its interval that of order statistics (David and Nagaraja 2003,
-Order Statistics, section 7.1), which asks nothing of how machines differ: the number of instances below the median is
-binomial with one half, and so the k-th least and the k-th greatest enclose it. Of each instance its own lower end
-counts below, and its upper end above: what rounds cannot tell is not told by the number of machines either. Of fewer
-than eight instances no k is sure enough at 99%. Then the interval reaches from the least lower end to the greatest
-upper end, and decides nothing where instances disagree.
-
-An instance without an interval may lie anywhere, on either side of all others.
-
-Runs on one machine are instances too, but no machines: a machine that was measured ten times counts as much in the
-median as one that was measured once, and has the least of its lower ends and the greatest of its upper ends.
+Runs of one machine count once in the median, with the smallest of their lower ends and the largest of their upper ends.
+Below, an instance is one run.
 """
 
 from __future__ import annotations
@@ -39,13 +34,11 @@ from report.formatting import case_name, exactly
 from report.model import Side
 from report.statistics import Floats
 
-# Shares of machines are added up: what rounding may have changed of a sum.
+# Tolerance for rounding of added shares of machines.
 _ROUNDING = 1e-6
-
-
 # Labels that follow from the device and therefore cannot agree across devices.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
-# What a variable puts in order bears a name: a label that goes with it, and does not part a series.
+# Labels that name the values of a variable, and do not divide a series.
 _NAMES = {"parameters": ["model"]}
 
 

@@ -34,7 +34,7 @@ from report.judging.claims import Part
 from report.model import Side, Threshold, Verdict, agreed
 from report.statistics import Floats
 
-# By what factor a published figure has to clear the threshold to decide without another that agrees.
+# A published figure decides alone if it clears the threshold by this factor.
 CLEAR = 1.5
 _UNDECIDED = list(Side).index(Side.UNDECIDED)
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
@@ -42,12 +42,11 @@ RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What a rule says of its estimates.
+    """The outcome of a rule and the estimates that it compared, one side each.
 
-    estimates: those that were compared; sides: one each. representative: position of
-    the one that stands for all (see `_representative`), None without estimates. boundary: of a
-    verdict that depends. crossover: of two sides that change places, which is ahead from where on. share: of the
-    population that reaches the threshold, where the rule asks for one.
+    representative: row of the estimate that stands for all (`_representative`), None without estimates. boundary: of a
+    verdict that depends. crossover: the side that is ahead, and from which value on. share: of the population that
+    reaches the threshold, for the rule for_share_of.
     """
 
     outcome: Verdict
@@ -67,7 +66,7 @@ class RuleResult:
 
 
 def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
-    """Where each interval lies: the whole of it on one side decides; an unknown one never does.
+    """The side of the threshold on which each whole interval lies; undecided if it is unknown or crosses.
 
     low, high: of shape (estimates,).
     """
