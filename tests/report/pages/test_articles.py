@@ -14,6 +14,8 @@ from bs4 import BeautifulSoup
 from contract.errors import StudyError
 from report.pages import site
 from report.pages.articles import article, read_articles
+from report.pages.glossary import read_glossary
+from report.pages.statements import read_front
 from tests.report.mistakes import dump, pointed_at
 from tests.report.test_claim_files import CLAIMS, claim, copied
 
@@ -35,9 +37,6 @@ def clauses() -> Iterator[tuple[str, str, str]]:
                 yield one["key"], part["heading"], name
 
 
-# ------------------------------------------------------------------ what is declared
-
-
 def test_every_claim_has_its_clause_once() -> None:
     placed = [name for *_, name in clauses()]
     known = {claim(path)["id"] for path in CLAIMS}
@@ -55,11 +54,12 @@ def test_each_clause_stands_in_a_section_that_its_claim_names() -> None:
         assert any(heading.startswith(one) for one in named), (name, heading)
 
 
-def test_no_words_are_the_articles_own() -> None:
+def test_no_words_of_ours_are_the_articles_own() -> None:
     """Headings are names; all else is ours."""
     for one in read_articles():
         texts = [CLAUSE.sub(r"\1", section["text"]) for section in one["sections"]]
         assert copied([one["thesis"], *texts]) == []
+    assert copied(read_front()) == copied([one["means"] for one in read_glossary()]) == []
 
 
 def saying(text: str, **more: str) -> dict[str, Any]:
@@ -88,9 +88,6 @@ def test_a_mistake_is_reported_where_it_stands(
     assert says in str(fault.value) and pointed_at(fault.value, path).startswith(line)
 
 
-# ------------------------------------------------------------------ what is printed
-
-
 def judged(name: str, verdict: str = "challenged", finding: str = "It is so.", key: str = "nuface") -> dict[str, Any]:
     """A verdict, as far as an article's page looks at it."""
     return {"id": name, "article": key, "verdict": verdict, "finding": finding}
@@ -107,18 +104,6 @@ def plain(element: Any) -> str:
     return " ".join(element.get_text().split())
 
 
-def test_a_clause_leads_to_its_claim_and_bears_its_verdict() -> None:
-    shown = page(ONE, judged("N01", "supported"))
-    clause = shown.find(id="N01")
-    assert plain(clause) == "This is so"
-    assert "v-supported" in clause["class"]
-    link = clause.find_next("a")
-    assert link["href"] == "../claims/N01.qmd"
-    assert "N01" in plain(link) and link["title"] == "Supported"
-    sentence = plain(clause.find_parent("p"))
-    assert sentence.startswith("It begins. This is so ") and sentence.endswith(", and that is not.")
-
-
 def test_a_clause_without_a_verdict_is_plain_text() -> None:
     shown = page(ONE)
     assert "It begins. This is so, and that is not." in plain(shown)
@@ -131,11 +116,6 @@ def test_a_claim_without_a_clause_is_listed_under_the_text() -> None:
     assert entry.a["href"] == "../claims/N19.qmd"
     assert "Supported" in plain(entry) and "Something was found later." in plain(entry)
     assert not page(ONE, judged("N01")).select("li")
-
-
-def test_the_claims_of_an_article_are_counted() -> None:
-    shown = plain(page(ONE, judged("N01", "supported"), judged("N02"), judged("N03"), judged("W01", key="whygpu")))
-    assert "Of its 3 claims, 1 holds and 2 do not." in shown
 
 
 def test_a_clause_of_another_articles_claim_is_refused() -> None:

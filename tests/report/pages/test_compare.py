@@ -15,11 +15,15 @@ from contract.errors import StudyError
 from contract.files import read_json, write_json
 from report.cli import main
 from report.model import Verdict
+from report.pages import site
+from report.pages.changes import since_last
+from report.pages.content import editions_page
 from report.pages.editions.causes import CAUSES
 from report.pages.editions.compare import compare, headline, lines, machines
 from report.pages.editions.record import edition
 from tests.report.pages.editions import Judged
 
+EARLIER = Path(__file__).parents[3] / "data" / "editions" / "1" / "verdicts.json"
 Edit = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
 
 
@@ -169,3 +173,16 @@ def test_the_command_tells_and_writes_the_comparison(
     write_json(tmp_path / "old.json", broken)
     with pytest.raises(StudyError, match="missing: parts"):
         main(["compare", str(tmp_path / "old.json"), str(first.verdicts)])
+
+
+def test_every_verdict_that_moved_is_told_with_its_reason(published: Path) -> None:
+    now = read_json(published / "verdicts.json")
+    before = {one["id"]: one["verdict"] for one in read_json(EARLIER)["verdicts"]}
+    moved = [one["id"] for one in now["verdicts"] if before[one["id"]] != one["verdict"]]
+    changes = since_last(now, published / "verdicts.json", EARLIER)
+    assert changes is not None
+    rows = {row["id"]: row for row in changes["rows"]}
+    assert moved and set(moved) <= set(rows)
+    assert all(len(rows[name]["why"]) > 10 for name in moved)
+    text = site.source(editions_page(now, changes), site.templates(), {})
+    assert all(f"(claims/{name}.qmd)" in text for name in moved)

@@ -18,7 +18,6 @@ from report.pages.content import Content, build
 from report.pages.evidence import Evidence
 from report.pages.glossary import read_glossary
 from report.pages.markdown import escape
-from tests.report.test_claim_files import copied
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,3 @@ def test_a_page_links_a_term_where_it_first_uses_it() -> None:
     )
     assert [link.get_text() for link in made.select("a.term")] == ["Roofline", "FLOP"]
     assert not made.h1.select("a")
-
-
-def test_no_words_are_the_articles_own() -> None:
-    assert copied([one["means"] for one in read_glossary()]) == []

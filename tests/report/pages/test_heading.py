@@ -67,14 +67,9 @@ def test_a_ratio(number: Number, told: str | None) -> None:
     assert ratios([number], "as fast").text == told
 
 
-def test_several_machines_make_a_range_and_a_unit_is_said_once() -> None:
-    each = [
-        sentence("Memory moves {rate}", "Unknown", rate=amounts([{"estimate": rate, "low": rate, "high": rate}], "B/s"))
-        for rate in (33e9, 56e9)
-    ]
-    together = merge(each)
-    assert str(together) == "Memory moves 33 to 56 GB/s"
-    assert merge([each[0], sentence("Another {rate}", rate=each[1].places["rate"])]) is None
+def test_sentences_of_several_machines_are_one_only_where_they_say_the_same() -> None:
+    rate = amounts([{"estimate": 33e9, "low": 33e9, "high": 33e9}], "B/s")
+    assert merge([sentence(f"{what} {{rate}}", rate=rate) for what in ("Memory moves", "Another")]) is None
 
 
 def test_a_machine_does_not_speak_for_others_where_no_number_can_be_told() -> None:

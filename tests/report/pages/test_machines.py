@@ -12,7 +12,6 @@ from report.data.dataset import Dataset
 from report.data.nodes import read_nodes
 from report.data.reference import REFERENCE, read_reference
 from report.judging.judge import judge
-from report.pages import shown
 from report.pages.machines import by_kind
 from report.pages.site import templates
 from tests.report.conftest import Factory
@@ -48,24 +47,6 @@ def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path:
     assert [line.partition("{#")[2] for line in titles[1:4]] == ["machine-1}", "machine-2}", "machine-3}"]
     assert [line.partition(" ")[0] for line in titles[:4]] == ["##", "###", "###", "##"]
     assert [text.count(f"(#machine-{number})") for number in (1, 2, 3)] == [1, 1, 1]
-
-
-def test_runs_of_one_machine_are_not_called_machines(synthetic: Factory, tmp_path: Path) -> None:
-    names = ["kind.aaaaaa", "kind.aaaaaa.2", "other.aaaaaa", "other.bbbbbb", "other.bbbbbb.2"]
-    _, text = page(nodes(synthetic, tmp_path / "verdicts.json", *names))
-    titles = [line for line in text.splitlines() if line.startswith("## ")]
-    assert [title.rpartition(": ")[2] for title in titles[:2]] == ["2 runs of one machine", "3 runs of 2 machines"]
-    assert text.count("a machine counts once, however often it was measured") == 2
-
-
-def test_of_many_machines_few_are_shown_and_all_are_counted(synthetic: Factory, tmp_path: Path) -> None:
-    found = nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", "kind.cccccc", "other")
-    (kind,) = by_kind(found, ["kind.cccccc"])
-    assert (kind["several"], [node["id"] for node in kind["nodes"]]) == ("3 machines of one kind", ["kind.cccccc"])
-    assert kind["nodes"][0]["number"] == 1
-    twice = shown.told(1, ["kind.aaaaaa", "kind.aaaaaa.2", "other"], known=False)
-    assert "1 of 3 runs" in twice and "all runs" in twice
-    assert "1 of 2 machines" in shown.told(1, ["kind.aaaaaa", "other"], known=True)
 
 
 def test_a_run_that_went_on_elsewhere_says_so(

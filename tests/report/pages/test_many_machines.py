@@ -62,6 +62,11 @@ def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_show
     assert shown.shown(apart, table) == ["a", "c", "f", "j"]
 
 
+def test_where_nothing_was_measured_the_first_are_shown_and_runs_are_not_called_machines() -> None:
+    assert "1 of 3 runs are shown one by one: the first." in shown.told(1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False)
+    assert "1 of 2 machines" in shown.told(1, ["a.aaaaaa", "b"], known=True)
+
+
 def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:
     whole = read_summary(fleet.data)
     data = Evidence(fleet.document, fleet.data).data

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
-import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +18,6 @@ from report.cli import main
 from report.pages import content
 from report.pages.charts import Chart
 from report.pages.content import families
-from report.pages.evidence import Evidence
 from report.pages.failures import Failures, read_failed_figures, read_failures
 from tests.golden import partial
 from tests.report.rendering import once
@@ -63,14 +61,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_round_of_three_machines_by_an_earlier_protocol_makes_all_pages(tmp_path: Path) -> None:
     one_round(tmp_path, ["laptop", "desktop", "amd-epyc-2c-089962.146241"], older=True)
     assert [str(one) for one in partial.failures(tmp_path, 0.25).found] == []
-
-
-def test_an_estimate_of_one_round_says_so_and_is_drawn_hollow(study: Path) -> None:
-    evidence = Evidence(json.loads((study / "verdicts.json").read_text(encoding="utf-8")), study / "data")
-    exhibits = [one for family in families() if family.key == "matrix-products" for one in family.show(evidence)]
-    tables = [case for one in exhibits if one.table for row in one.table.rows for case in row]
-    assert any(re.fullmatch(r"[\d.,]+ \w*FLOP/s \(one round\)", case) for case in tables)
-    assert any("one round" in one.chart.alt for one in exhibits)
 
 
 class BrokenPageError(Exception):

@@ -17,23 +17,6 @@ from tests.report.pages.editions import Judged
 Edit = Callable[[dict[str, Any]], object]
 
 
-@pytest.fixture
-def changed(first: Judged) -> Callable[[Edit], dict[str, Any]]:
-    """The first edition's document with a change: `changed(lambda document: …)`."""
-
-    def make(edit: Edit) -> dict[str, Any]:
-        document = copy.deepcopy(first.document)
-        edit(document)
-        return document
-
-    return make
-
-
-def saved(path: Path, document: Any) -> Path:
-    path.write_text(json.dumps(document), encoding="utf-8")
-    return path
-
-
 def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) -> None:
     made = edition(second.document, "verdicts.json")
     verdicts = {one["id"]: one for one in second.document["verdicts"]}
@@ -58,25 +41,19 @@ def test_editions_are_read_as_they_were_written_the_oldest_first(first: Judged, 
     assert read_editions(first.verdicts) == [made[1]]
 
 
-@pytest.mark.parametrize("key", ["verdicts", "generated_utc"])
-def test_a_file_that_lacks_a_key_is_refused_in_a_sentence(key: str, changed: Any, tmp_path: Path) -> None:
-    path = saved(tmp_path / "old.json", changed(lambda document: document.pop(key)))
-    said = "holds neither verdicts" if key == "verdicts" else key
-    with pytest.raises(StudyError, match=f"old.json.*{said}") as refused:
-        read_editions(path)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("key", ["parts", "cases"])
-def test_a_verdict_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path: Path) -> None:
-    path = saved(tmp_path / "old.json", changed(lambda document: document["verdicts"][3].pop(key)))
-    with pytest.raises(StudyError, match=rf"old.json: verdicts.3: missing: {key}. .*write its verdicts anew"):
-        read_editions(path)
-
-
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
+        (lambda document: document.pop("verdicts"), "holds neither verdicts"),
+        (lambda document: document.pop("generated_utc"), "generated_utc"),
+        (
+            lambda document: document["verdicts"][3].pop("parts"),
+            "verdicts.3: missing: parts. .*write its verdicts anew",
+        ),
+        (
+            lambda document: document["verdicts"][3].pop("cases"),
+            "verdicts.3: missing: cases. .*write its verdicts anew",
+        ),
         (lambda document: document.update(generated_utc="yesterday"), "generated_utc"),
         (lambda document: document["verdicts"][0].update(id="<b>"), "verdicts.0.id"),
         (lambda document: document["verdicts"][0]["parts"][0].update(estimate="much"), "verdicts.0.parts.0.estimate"),
@@ -85,9 +62,13 @@ def test_a_verdict_that_lacks_a_key_is_refused(key: str, changed: Any, tmp_path:
         (lambda document: document.update(verdicts={}), "verdicts"),
     ],
 )
-def test_what_is_of_another_kind_is_refused(edit: Edit, said: str, changed: Any, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=said):
-        read_editions(saved(tmp_path / "old.json", changed(edit)))
+def test_a_file_of_no_edition_is_refused_in_a_sentence(edit: Edit, said: str, first: Judged, tmp_path: Path) -> None:
+    document = copy.deepcopy(first.document)
+    edit(document)
+    (tmp_path / "old.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(StudyError, match=rf"old\.json.*{said}") as refused:
+        read_editions(tmp_path / "old.json")
+    assert "\n" not in str(refused.value)
 
 
 def test_the_same_verdicts_judged_again_are_no_edition_of_their_own(first: Judged, second: Judged) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from report.pages import front
 from report.pages.evidence import Evidence
 from report.pages.statements import Fact, Statements, read_front
 from tests.report.mistakes import dump, pointed_at
-from tests.report.test_claim_files import copied
 
 CONVERSATION = "a conversation, 100 ms"
 NOTHING = [[{"says": "Nothing."}]]
@@ -51,9 +49,6 @@ def says(
     return Statements({"verdicts": list(verdicts), "nodes": [{"devices": devices}]}, facts or {}, marks=marks)
 
 
-# ------------------------------------------------------------------ what is declared
-
-
 def one(statement: Mapping[str, Any]) -> dict[str, Any]:
     return {**GOOD, "answer": [[statement]]}
 
@@ -78,13 +73,6 @@ def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, declared: dict[st
     with pytest.raises(StudyError) as fault:
         read_front(path)
     assert told in str(fault.value) and pointed_at(fault.value, path).startswith(line)
-
-
-def test_no_words_of_the_shipped_file_are_an_articles_own() -> None:
-    assert copied(read_front()) == []
-
-
-# ------------------------------------------------------------------ what is told
 
 
 @given(st.sampled_from(DECIDED), st.lists(st.sets(st.sampled_from(DECIDED), min_size=1)))
@@ -119,29 +107,12 @@ def test_all_conditions_have_to_hold(when: dict[str, Any], holds: bool) -> None:
     assert made.holds(when) is holds
 
 
-def test_places_hold_the_numbers_of_verdicts_and_facts() -> None:
-    cases = [case(20, "supports", model="large"), case(5, "challenges", model="small")]
-    made = says(claim("W29", "depends", *cases), facts={"machines": Fact("one machine")})
-    told = made.told(
-        "From {W29 least} to {W29 most}, for the {model of} {W29 model of challenges} model on {machines}."
-    )
-    assert told is None
-    told = made.told("From {W29 least} to {W29 most}; the {W29 model of challenges} one on {machines}.")
-    assert told == "From 5.0 to 20; the small one on one machine."
-
-
 @given(st.sampled_from(["W29 least", "W29 [other] most", "N01 least", "W29 estimate", "machines", "replaced training"]))
 def test_a_statement_whose_place_cannot_be_filled_is_not_told(place: str) -> None:
     made = says(claim("W29", "supported"))
     assert made.told(f"It takes {{{place}}}.") is None
     assert made.first([{"says": f"It takes {{{place}}}."}, {"says": "It takes long."}]) == "It takes long."
     assert made.all([[{"says": f"It takes {{{place}}}."}], [{"says": "Second."}]]) == ["Second."]
-
-
-def test_a_number_leads_to_its_claim_and_says_whose_it_is() -> None:
-    told = says(claim("W29", "supported", case(12, "supports")), marks=True).told("It takes {W29 most} times.")
-    assert told is not None
-    assert "[12](claims/W29.qmd)" in told and "●" in told
 
 
 @given(st.sampled_from(["<b>a</b>", "*a*", "$a$ $b$", "@a", "[a](b)", "a]{.b}"]))
@@ -164,20 +135,9 @@ def test_a_job_of_which_nothing_can_be_told_is_left_out() -> None:
     assert "measured here" in row["sure"]
 
 
-# ------------------------------------------------------------------ the shipped file on published verdicts
-
-
 @pytest.fixture(scope="module")
 def evidence(published: Path) -> Evidence:
     return Evidence(read_json(published / "verdicts.json"), published / "data")
-
-
-def test_the_answer_is_short_and_has_no_brackets(evidence: Evidence) -> None:
-    told = Statements(evidence.document, front.facts(evidence), marks=False).all(read_front()["answer"])
-    answer = " ".join(told)
-    assert 10 <= len(answer.split()) <= 40
-    assert not re.search(r"[][(){}]", answer)
-    assert re.search(r"\d", answer), "a number that the study found"
 
 
 def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) -> None:
@@ -188,19 +148,3 @@ def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) ->
     for part in ("answer", "sure", "limits", "jobs"):
         assert told[part], part
     assert all(article["says"] and article["best"] and article["worst"] for article in told["articles"])
-
-
-def test_machines_of_one_kind_are_named_together(evidence: Evidence) -> None:
-    known = evidence.document["nodes"][0]
-
-    def machines_of(*nodes: str) -> str:
-        labels = [f"Some CPU ({node.partition('.')[2]})" if len(nodes) > 1 else "Some CPU" for node in nodes]
-        found = [{**known, "id": node, "label": label} for node, label in zip(nodes, labels, strict=True)]
-        return str(front.facts(Evidence({**evidence.document, "nodes": found}, None))["machines"].text)
-
-    assert machines_of("cpu-aaaaaa.111111") == "Some CPU"
-    some = ["cpu-aaaaaa.111111", "cpu-aaaaaa.222222", "cpu-aaaaaa.222222.2", "cpu-bbbbbb.111111"]
-    assert machines_of(*some) == "Some CPU, 3 runs of 2 machines and Some CPU (111111)"
-    many = machines_of(*(f"cpu-{kind:06x}.{one}11111" for kind in range(9) for one in range(2)))
-    shown = many.count("2 machines")
-    assert many.endswith(f" and {18 - 2 * shown} other machines")

@@ -97,16 +97,6 @@ def test_no_two_prompts_of_the_published_machines_bear_one_name(published_eviden
         assert len(set(names)) == len(names)
 
 
-def test_a_peak_measured_too_low_is_named_and_no_share_of_it_is_told(published_evidence: Evidence) -> None:
-    study = disturbed(published_evidence, {"peak": 0.4})
-    machine = study.views[0].name if len(study.views) == 1 else ""
-    told = [text for family in families() for one in exhibits_of(family, study) for text in spoken(one)]
-    said = [text for text in told if "something disturbed a measurement" in text]
-    assert any("products in float32 with the best library" in text and machine in text for text in said)
-    assert not [text for text in told if re.search(r"reach(es)? [^;.]*% of the peak", text)]
-    assert not [text for text in told if lies(text)]
-
-
 @pytest.mark.parametrize("number", [1, 3, 14])
 def test_no_heading_occurs_twice_and_several_machines_are_named(published_evidence: Evidence, number: int) -> None:
     study = copies(published_evidence, number)
