@@ -118,7 +118,7 @@ def rests(one: Mapping[str, Any]) -> str:
 
 def between(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
     """An interval in words: '27.1 to 28.7 GB/s'; '' where none is known, or where both ends look alike."""
-    if low is None or high is None or low == high or not (math.isfinite(low) and math.isfinite(high)):
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     scale, name = formatting.prefix(high, unit)
     texts = [formatting.number(one / scale, digits) for one in (low, high)]

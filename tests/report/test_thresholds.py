@@ -24,7 +24,8 @@ from report.judging.claims import Claim, Part, read_claims
 from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
 from report.judging.judge import CLAIMS, whole_verdict
 from report.judging.robustness import part_slider, sliders
-from report.model import Missing, Threshold, Verdict, combined
+from report.model import Threshold, Verdict, combined
+from report.verdicts import Missing
 from tests.golden.__main__ import every_figure
 
 from .deciding import cases, log_cases, part

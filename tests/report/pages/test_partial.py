@@ -12,12 +12,14 @@ import pytest
 from pypdf import PdfReader
 
 from contract.errors import StudyError
+from contract.files import read_json
 from contract.node import write_node
 from contract.tables import LATER, write_unchecked
 from report.cli import main
 from report.pages import content
 from report.pages.charts import Chart
 from report.pages.content import families
+from report.pages.evidence import Evidence
 from report.pages.failures import Failures, read_failed_figures, read_failures
 from tests.golden import partial
 from tests.report.rendering import once
@@ -146,3 +148,12 @@ def test_a_file_that_cannot_be_read_costs_its_page_and_a_full_disk_the_report(tm
     with pytest.raises(OSError, match="No space"), failures.caught("page", "roofline"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert len(failures.found) == 1
+
+
+def test_a_page_cannot_ask_for_a_quantity_or_a_label_that_does_not_exist(published: Path) -> None:
+    evidence = Evidence(read_json(published / "verdicts.json"), published / "data")
+    for ask in (evidence.quantity, evidence.views[0].quantity):
+        with pytest.raises(KeyError, match=r"gemm\.speed"):
+            ask("gemm.speed")
+        with pytest.raises(KeyError, match=r"gemm\.rate has no label colour"):
+            ask("gemm.rate", colour="red")
