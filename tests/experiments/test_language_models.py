@@ -66,6 +66,11 @@ def test_files_have_the_size_of_published_ones_without_their_vocabulary(model: s
     assert 7.8e6 < published - files.file_bytes(SHAPES[f"llama-{model}"], kind) < 7.9e6
 
 
+def test_every_token_of_a_file_has_a_type(scratch: Path) -> None:
+    fields = gguf.GGUFReader(written(scratch, "Q8_0")).fields
+    assert {len(fields[f"tokenizer.ggml.{name}"].data) for name in ("tokens", "token_type")} == {SMALLEST.vocabulary}
+
+
 def types(model: str, part: str) -> list[Type]:
     shape = SHAPES[model]
     return [weights.type_of(one, "Q4_K_M", shape) for one in shape.tensors() if f".{part}" in f".{one.name}"]
