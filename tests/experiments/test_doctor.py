@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -278,3 +279,13 @@ def test_a_numba_that_does_not_load_is_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(libraries.importlib, "import_module", lambda _: 1 / 0)
     (found,) = [one for one in libraries.examine() if one.name == "Numba"]
     assert found.level is Level.WARNING and "division by zero" in found.seen
+
+
+def test_the_share_of_time_that_work_waited_for_memory_is_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = machine.watch(0.0)
+    before, after = (replace(seen.before, at=at, stalled=stalled) for at, stalled in ((1.0, 4.0), (3.0, 4.5)))
+    monkeypatch.setattr(machine, "watch", lambda _: Watched(before, after, []))
+    shares: list[float | None] = []
+    monkeypatch.setattr(machine, "memory", lambda _free, _total, stalled, _machine: shares.append(stalled))
+    machine.examine(NOWHERE, Path())
+    assert shares == [0.25]
