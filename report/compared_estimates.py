@@ -183,13 +183,13 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
         ahead = options["of"] if sides[b] > 0 else options["to"]
         detail = f"{ahead} is ahead from {along} {exactly(high)} on, not up to {exactly(low)}"
         rows.append(
-            {**row, "estimate": _between(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
+            {**row, "estimate": _crossing_place(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
         )
         settled.append(None)
     return ComparedEstimates(exact(rows), "1", settled)
 
 
-def _between(x: Any, r: Any) -> float:
+def _crossing_place(x: Any, r: Any) -> float:
     """Where the ratio passes 1, linear in logarithms; the first passage if there are several."""
     y = np.log(r)
     k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])

@@ -1,4 +1,4 @@
-"""What judging a claim can come to: verdicts, the side of one estimate, thresholds.
+"""Verdicts, sides of an estimate, tiers of evidence and thresholds.
 
 No data libraries: what only reads verdicts starts at once.
 """

@@ -89,7 +89,7 @@ def _scaling(by: float) -> str:
 
 
 def missing(need: Record) -> str:
-    """What a part waits for. need: the fields of `verdicts.Missing` that are not empty."""
+    """The needs of a part that waits, in words. need: the fields of `verdicts.Missing` that are not empty."""
     wanted = several(need.get("experiments", []))
     if need["verdict"] == Verdict.AWAITING_HARDWARE:
         kind = need.get("machine")

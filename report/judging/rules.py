@@ -392,7 +392,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Boundary:
-    """What separates the sides.
+    """The label that separates the sides.
 
     sides: those that occur, as ordered here. counts: of all estimates by side. label: which one
     separates them; '' if none does. ranges: of a numeric label, the lower side first. values: of
