@@ -301,7 +301,7 @@ class Share:
     of: str
 
     def outcome(self, wanted: float) -> Verdict:
-        """Whether so large a share reaches the threshold."""
+        """The verdict where a share of `wanted` is asked for."""
         if self.units and self.low >= wanted - _ROUNDING:
             return Verdict.SUPPORTED
         return Verdict.CHALLENGED if self.units and self.high < wanted - _ROUNDING else Verdict.UNDECIDED

@@ -33,7 +33,7 @@ from report.statistics import DECIDING, LEVEL, Floats
 from studies.calibration.machines import EXPERIMENT, SAMPLES_PER_ROUND, Machines, Noise, disturbance, samples, sizes
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
-_OF_CELL = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
+_OF_SIDE = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
 # How far from the threshold it is asked again, in median widths of the drawn interval.
 WIDTHS = (1, 2, 5)
 # Points are simulated so many at a time, which bounds the memory.
@@ -44,7 +44,7 @@ _SPEEDUP, _FROM = 10.0, 16.0
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of each node.
+    """A question that is put to each node.
 
     truth: true times in s, of shape (devices, points) or what broadcasts to it. threshold: where the truth lies, moved
     by an argument to where the truth supports the claim by so much (in logarithms; in exponents for a trend). whole:
@@ -223,7 +223,7 @@ def _ask(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame
             low, high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
             widths.append(high - low if question.rule == "trend" else np.log(high / low))
             nodes += frame["node"].tolist()[: 1 if question.whole else None]
-            answers += [ruling.outcome] if question.whole else [_OF_CELL[side] for side in ruling.sides]
+            answers += [ruling.outcome] if question.whole else [_OF_SIDE[side] for side in ruling.sides]
     counts = pd.crosstab(np.array(nodes), np.array(answers))
     return counts.reindex(index=sorted(places), columns=ANSWERS, fill_value=0), np.concatenate(widths)
 

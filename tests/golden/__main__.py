@@ -37,14 +37,12 @@ from report.judging.evaluate import QuantityCache
 from report.judging.judge import judge
 from report.quantities import quantities
 from tests.golden.fleet import FLEET
-from tests.golden.pages import pages
+from tests.golden.pages import PASSING, pages
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
 PAGES = KEPT / "fleet.pages.txt"
 SETS = {"published": [PUBLISHED], "fleet": [PUBLISHED, FLEET]}
-# What differs from run to run, or with every commit.
-PASSING = ("generated_utc", "commit", "study_version")
 # Another processor adds in another order, and a fit stops at another step.
 TOLERANCE = 1e-6
 # By which a number in words may then be rounded the other way: 18.75, told in three digits.
@@ -88,9 +86,7 @@ def estimated(cache: QuantityCache) -> dict[str, Any]:
 
 def said(folder: Path) -> dict[str, Any]:
     """What such a folder says: summary and verdicts."""
-    document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
-    for key in PASSING:
-        document[key] = ""
+    document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | dict.fromkeys(PASSING, "")
     for node in document["nodes"]:
         node["source"] = Path(node["source"]).name
     return {"summary": _summary(pd.read_parquet(folder / "data" / "summary.parquet")), "verdicts": document}

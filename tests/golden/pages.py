@@ -51,7 +51,8 @@ def drawn(axes: Axes) -> Iterator[str]:
     for line in axes.lines:
         yield f"line {to_hex(line.get_color())} {line.get_marker()} {numbers(line.get_xydata())}"
     for marks in axes.collections:
-        yield f"marks {numbers(marks.get_offsets())}, {numbers([path.vertices for path in marks.get_paths()][:1])}"
+        paths = " ".join(numbers(path.vertices) for path in marks.get_paths())
+        yield f"marks {numbers(marks.get_offsets())}, {paths}"
     for marks in axes.collections + axes.images:
         if marks.get_array() is not None:
             yield f"colours {numbers(marks.get_array())}"
