@@ -77,7 +77,7 @@ PARTS = {
     ),
 }
 # The C libraries that wheels may be built for, from the newest.
-PLATFORMS = (*(f"manylinux_2_{minor}" for minor in (34, 28, 27, 26, 24, 17, 12, 5)), "manylinux2014", "manylinux1")
+PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(34, 4, -1)), "manylinux2014", "manylinux2010", "manylinux1")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
 
 Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
 the summary, the verdicts, and the number and mean of each quantity's estimates; of the fleet its pages and figures too.
-Prints what differs; 1 if anything does.
+Beside them the predictions of the presets' plans (`tests.golden.plans`). Prints the differences; 1 if there are any.
 --write keeps what is said now instead: for a change that is meant.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contract.files import read_yaml, write_json
+from contract.files import read_json, read_yaml, write_json
 from report import PACKAGE
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
@@ -38,10 +38,11 @@ from report.judging.judge import judge
 from report.quantities import quantities
 from tests.golden.fleet import FLEET
 from tests.golden.pages import PASSING, pages
+from tests.golden.plans import plans
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
-PAGES = KEPT / "fleet.pages.txt"
+PAGES, PLANS = KEPT / "fleet.pages.txt", KEPT / "plans.json"
 SETS = {"published": [PUBLISHED], "fleet": [PUBLISHED, FLEET]}
 # Another processor adds in another order, and a fit stops at another step.
 TOLERANCE = 1e-6
@@ -171,7 +172,12 @@ def main() -> int:
     parser.add_argument("sets", nargs="*", choices=[*SETS, []], help="which (default: all)")
     parser.add_argument("--write", action="store_true", help="keep what is said now")
     given = parser.parse_args()
-    found = 0
+    predicted = plans()
+    if given.write:
+        write_json(PLANS, predicted)
+    lines = list(differences(read_json(PLANS), predicted, "plans"))
+    print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
+    found = len(lines)
     for name in given.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
             judged(name, Path(folder))

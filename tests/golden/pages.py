@@ -11,6 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
+from report.commands.explain import Sources, explain
+from report.data.reference import REFERENCE, read_reference
 from report.pages import charts, site
 from report.pages.content import build
 from report.pages.evidence import Evidence
@@ -20,7 +22,7 @@ PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_v
 
 
 def pages(folder: Path) -> Iterator[str]:
-    """The lines of every page and figure; of claims' pages, one with each verdict.
+    """The lines of every page and figure; of claims' pages and explanations, one with each verdict.
 
     folder: with verdicts.json, and data/ as gather writes it.
     """
@@ -33,6 +35,10 @@ def pages(folder: Path) -> Iterator[str]:
         if not page.path.startswith("claims/") or page.path in kept.values():
             yield f"==== page {page.path}"
             yield from site.source(page, templates, made.terms).splitlines()
+    sources = Sources(folder / "data", read_reference(REFERENCE))
+    for claim in kept.values():
+        yield f"==== explained {claim}"
+        yield from explain(document, Path(claim).name, sources).splitlines()
     for chart in sorted(made.charts, key=lambda one: one.name):
         yield f"==== figure {chart.name}"
         yield from filter(None, (chart.title, chart.note, chart.alt))

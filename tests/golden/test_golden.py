@@ -10,12 +10,25 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from contract.files import read_json
 from contract.node import kind_of_node, node_id, read_node, record_path, write_node
 from contract.tables import frame, load_samples, write_unchecked
 from report.judging.evaluate import QuantityCache
 from report.quantities import quantities
-from tests.golden.__main__ import PAGES, SETS, differences, estimated, evidence, judged, line_differences, read, said
+from tests.golden.__main__ import (
+    PAGES,
+    PLANS,
+    SETS,
+    differences,
+    estimated,
+    evidence,
+    judged,
+    line_differences,
+    read,
+    said,
+)
 from tests.golden.pages import pages
+from tests.golden.plans import plans
 
 
 def changes(name: str, now: dict[str, Any]) -> list[str]:
@@ -40,6 +53,10 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
 def test_the_pages_of_a_fleet_show_what_they_showed(published_with_fleet: Path) -> None:
     shown = list(pages(published_with_fleet))
     assert list(line_differences(PAGES.read_text(encoding="utf-8").splitlines(), shown))[:20] == []
+
+
+def test_the_plans_of_all_presets_predict_what_they_predicted() -> None:
+    assert list(differences(read_json(PLANS), plans()))[:20] == []
 
 
 def twin(node: Path, to: Path) -> None:

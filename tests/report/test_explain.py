@@ -90,6 +90,15 @@ def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
         assert all(f"{name} = " in flat for name in entries) and (not entries or "verified) https://" in flat)
 
 
+def test_published_figures_beyond_the_number_asked_for_are_counted(small_study: Path, document: dict[str, Any]) -> None:
+    reference = read_reference(REFERENCE)
+    names = find(document, "N03")["parts"][0]["entries"] = sorted(reference)[:5]
+    for most, more in ((4, "and 1 more: --rows all tells all"), (5, ""), (None, "")):
+        text = explain(document, "N03", Sources(small_study / "data", reference, most))
+        assert sum(f"{name} = " in text for name in names) == (most or 5)
+        assert ("more: --rows all" in text) == bool(more) and more in text
+
+
 def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
     small_study: Path, document: dict[str, Any], tmp_path: Path
 ) -> None:

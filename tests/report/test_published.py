@@ -174,8 +174,11 @@ def test_a_comparison_of_unlike_work_is_refused_with_file_and_line(tmp_path: Pat
 
 
 def speedups(folder: Path, **sources: Any) -> list[dict[str, Any]]:
-    found = quantities()["published.speedup"].compute(dataset(folder, **sources))
-    return list(found.frame.to_dict("records"))
+    return estimated("published.speedup", dataset(folder, **sources))
+
+
+def estimated(quantity: str, data: Dataset) -> list[dict[str, Any]]:
+    return list(quantities()[quantity].compute(data).frame.to_dict("records"))
 
 
 def test_a_gpu_is_held_against_one_machine_of_cpus_doing_the_same_work(tmp_path: Path) -> None:
@@ -200,6 +203,21 @@ def test_sources_are_not_mixed_and_small_processors_are_told_apart_from_servers(
     assert not speedups(tmp_path / "a", one=[GPU], two=[CPU])
     (found,) = speedups(tmp_path / "b", one=[GPU, phone])
     assert found["baseline"] == "one processor"
+
+
+def test_nine_tenths_of_the_best_throughput_are_enough_threads_and_growth_is_told_below_half_of_them(
+    tmp_path: Path,
+) -> None:
+    speeds = {128: 1.0, 256: 2.0, 512: 4.0, 1024: 9.0, 2048: 10.0}
+    records = [{**GPU, "task": "threads", "threads": n, "value": value} for n, value in speeds.items()]
+    data = dataset(tmp_path / "one", one=records)
+    (enough,) = estimated("published.threads_for_90_percent", data)
+    assert [enough[name] for name in ("low", "estimate", "high")] == [512, 1024, 1024]
+    assert enough["detail"] == "tried: 128 to 2,048"
+    (growth,) = estimated("published.linearity", data)
+    assert growth["estimate"] == 1.0 and growth["detail"] == "128 to 512 threads"
+    growing = dataset(tmp_path / "two", two=[{**one, "value": one["threads"]} for one in records])
+    assert not estimated("published.threads_for_90_percent", growing)
 
 
 def test_hardware_bears_one_name_whatever_an_entrant_calls_it() -> None:

@@ -87,6 +87,14 @@ def test_a_mistake_is_told_in_one_line(
     assert not Path("build").exists()
 
 
+def test_wheels_for_every_c_library_in_use_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[str] = []
+    monkeypatch.setattr(bundle, "pip", lambda *words: options.extend(words))
+    bundle.collect(tmp_path, "3.12", "aarch64", [])
+    versions = {"1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 35))}
+    assert {option for option in options if "linux" in option} == {f"manylinux{name}_aarch64" for name in versions}
+
+
 def test_what_pip_cannot_fetch_is_told_in_one_line_and_leaves_no_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

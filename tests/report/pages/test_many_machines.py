@@ -11,6 +11,7 @@ from pypdf import PdfReader
 
 from report.data.gathered import read_summary
 from report.pages import paths, shown
+from report.pages.arithmetic import worked_parts
 from report.pages.downloads import build
 from report.pages.evidence import Evidence
 from report.pages.render import render
@@ -65,6 +66,18 @@ def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_show
 def test_where_nothing_was_measured_the_first_are_shown_and_runs_are_not_called_machines() -> None:
     assert "1 of 3 runs are shown one by one: the first." in shown.told(1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False)
     assert "1 of 2 machines" in shown.told(1, ["a.aaaaaa", "b"], known=True)
+
+
+def test_results_of_machines_that_are_not_shown_are_counted() -> None:
+    number = {"value": 2.0, "low": 2.0, "high": 2.0, "unit": "s"}
+    beside = [{**number, "name": "time", "case": "a job", "labels": {"node": node}} for node in "abc"]
+    record = {
+        "formula": "t", "result": {**number, "symbol": "t"}, "case": "a job", "inputs": [], "sensitivity": [],
+        "beside": beside,
+    }  # fmt: skip
+    for nodes, there in ((None, 3), (["a", "c"], 2), ([], 0)):
+        (worked,) = worked_parts([{"name": "", "arithmetic": record}], shown=nodes)
+        assert (len(worked["beside"]), worked["more"]) == (there, 3 - there)
 
 
 def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:

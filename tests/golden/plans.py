@@ -1,0 +1,37 @@
+"""The predictions of each preset's plan for a machine with one GPU: times and memory, summed over a job's points."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from unittest.mock import patch
+
+from experiments import hardware
+from experiments.jobs import Job
+from experiments.plan import H100, full_plan
+from experiments.sweep import PRESETS, read_preset
+
+CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
+GPU = {"id": "cuda:0", "kind": "gpu", "maker": "NVIDIA", "name": "NVIDIA H100 80GB HBM3", **H100}
+CORES, CACHE_BYTES = 16, 32 << 20
+
+
+def plans() -> dict[str, Any]:
+    """The sums by preset and job."""
+    with patch.object(hardware, "last_level_cache_bytes", return_value=CACHE_BYTES):
+        return {
+            path.stem: {
+                job.name: sums(job) for job in full_plan(read_preset(path.stem), path.stem, [CPU, GPU], CORES).jobs
+            }
+            for path in sorted(PRESETS.glob("*.yaml"))
+        }
+
+
+def sums(job: Job) -> dict[str, float]:
+    """Points, those left out, and over all points seconds, seconds of one call (unknown: 0) and bytes of memory."""
+    totals = {
+        name: math.fsum(getattr(point, name) or 0.0 for point in job.points)
+        for name in ("point_s", "predicted_s", "call_s", "memory")
+    }
+    left_out = sum(bool(point.left_out) for point in job.points)
+    return {"points": len(job.points), "left_out": left_out, "start_s": job.start_s, "hang_s": job.hang_s, **totals}
