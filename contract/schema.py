@@ -72,6 +72,13 @@ _ESCAPED = {
 }
 
 
+_COUNTED = {
+    f"{end}{kind}": unit
+    for kind, unit in (("Items", "entries"), ("Length", "characters"), ("Properties", "keys"))
+    for end in ("min", "max")
+}
+
+
 def _say(fault: Any) -> tuple[str, str | None]:
     """The violation in plain words, and the unknown key if it is about one."""
     allowed: list[str]
@@ -92,7 +99,13 @@ def _say(fault: Any) -> tuple[str, str | None]:
         return f"missing: {', '.join(missing)}", None
     if fault.validator == "pattern" and "description" in fault.schema:
         return f"{short(repr(fault.instance))} is not {fault.schema['description']}", None
-    return short(fault.message, 400), None
+    if fault.validator in _COUNTED:
+        limit = f"at {'most' if fault.validator.startswith('max') else 'least'} {fault.validator_value}"
+        return f"has {len(fault.instance)} {_COUNTED[fault.validator]}, allowed are {limit}", None
+    value = repr(fault.instance)
+    message = str(fault.message)
+    # A long value must not push its own fault out of the message.
+    return short(message.replace(value, short(value), 1), 400), None
 
 
 def did_you_mean(word: str, allowed: list[str]) -> str:

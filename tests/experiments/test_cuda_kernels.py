@@ -203,6 +203,12 @@ def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str)
     assert "selp" not in bodies["branches"] + bodies["paths"]
 
 
+def test_chains_fill_a_gpu_in_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = SimpleNamespace(multi_processor_count=82, max_threads_per_multi_processor=6 * cuda.BLOCK + 100)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    assert cuda.CudaChains.most("cuda:0", threads=1) == 82 * 6 * cuda.BLOCK
+
+
 @pytest.mark.parametrize("architecture", GPUS)
 def test_nvidias_compiler_loads_and_stores_16_bytes_and_starts_all_loads_first(architecture: str) -> None:
     for name, body in ptx(stream_cuda.SOURCE, architecture, stream_cuda.OPTIONS).items():

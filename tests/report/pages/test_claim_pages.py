@@ -160,7 +160,7 @@ FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails
 
 
 def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mapping[str, Any]) -> None:
-    sources = {"of a fleet": PAGES.read_text(encoding="utf-8").partition("==== figure")[0]}
+    sources = {"of a fleet": PAGES.read_text(encoding="utf-8").partition("==== explained")[0]}
     templates = site.templates()
     # The quantity of some claims names cells: those of a matrix.
     matrices = {one["id"] for one in document["verdicts"] if any("_cell" in part["quantity"] for part in one["parts"])}
