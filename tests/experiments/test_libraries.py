@@ -67,6 +67,16 @@ def test_a_switch_that_changes_nothing_is_told(monkeypatch: pytest.MonkeyPatch) 
         work(variant="native")
 
 
+def test_the_first_line_of_a_lack_of_pytorchs_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise NotImplementedError("no kernel for Half\nat line 7\nof a file")
+
+    monkeypatch.setattr(torch.nn.functional, "conv2d", refuse)
+    with pytest.raises(Unsupported) as raised:
+        work(passes="forward")
+    assert str(raised.value) == "PyTorch: no kernel for Half"
+
+
 def test_switches_are_those_of_the_devices_libraries_and_are_put_back() -> None:
     before = state()
     with switches.switches("cuda:0", Dtype.TF32, library=False):

@@ -1,8 +1,9 @@
 """Compares what the study says of known nodes with what it said: `python -m tests.golden`.
 
 Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
-the summary, the verdicts, and the number and mean of each quantity's estimates; of the fleet its pages and figures too.
-Beside them the predictions of the presets' plans (`tests.golden.plans`). Prints the differences; 1 if there are any.
+the summary, the verdicts, and the number and mean of each quantity's estimates; of the fleet its pages and figures too,
+and of the published node those that the fleet lacks. Beside them the predictions of the presets' plans
+(`tests.golden.plans`). Prints the differences; 1 if there are any.
 --write keeps what is said now instead: for a change that is meant.
 """
 
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,10 @@ from tests.golden.plans import plans
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
-PAGES, PLANS = KEPT / "fleet.pages.txt", KEPT / "plans.json"
-SETS = {"published": [PUBLISHED], "fleet": [PUBLISHED, FLEET]}
+PLANS = KEPT / "plans.json"
+# Pages of the published node that are kept although the fleet has pages of their names: they show others' measurements.
+OF_OTHERS = ("==== page index", "==== page measurements/published")
+SETS = {"fleet": [PUBLISHED, FLEET], "published": [PUBLISHED]}
 # Another processor adds in another order, and a fit stops at another step.
 TOLERANCE = 1e-6
 # By which a number in words may then be rounded the other way: 18.75, told in three digits.
@@ -91,6 +94,24 @@ def said(folder: Path) -> dict[str, Any]:
     for node in document["nodes"]:
         node["source"] = Path(node["source"]).name
     return {"summary": _summary(pd.read_parquet(folder / "data" / "summary.parquet")), "verdicts": document}
+
+
+def shown(name: str, folder: Path) -> list[str]:
+    """The lines of the fleet's pages and figures, or of those of the published node that the fleet lacks."""
+    lines = list(pages(folder))
+    if name == "fleet":
+        return lines
+    known = {*filter(is_heading, kept_pages("fleet"))} - {*OF_OTHERS}
+    heading = list(accumulate(lines, lambda last, line: line if is_heading(line) else last))
+    return [line for line, under in zip(lines, heading, strict=True) if under not in known]
+
+
+def kept_pages(name: str) -> list[str]:
+    return (KEPT / f"{name}.pages.txt").read_text(encoding="utf-8").splitlines()
+
+
+def is_heading(line: str) -> bool:
+    return line.startswith("==== ")
 
 
 def every_figure() -> dict[str, dict[str, Any]]:
@@ -143,7 +164,7 @@ def line_differences(kept: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     for kind, start, end, first, last in SequenceMatcher(None, kept, now, autojunk=False).get_opcodes():
         old, new = kept[start:end], now[first:last]
         if kind != "equal" and not (len(old) == len(new) and all(map(_same, old, new))):
-            heading = next((line for line in reversed(now[: first + 1]) if line.startswith("==== ")), "")
+            heading = next((line for line in reversed(now[: first + 1]) if is_heading(line)), "")
             yield from (heading, *(f"- {_short(line)}" for line in old), *(f"+ {_short(line)}" for line in new))
 
 
@@ -182,27 +203,28 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
             judged(name, Path(folder))
             now = {**said(Path(folder)), "quantities": estimated(QuantityCache(evidence(name, Path(folder))))}
-            shown = list(pages(Path(folder))) if name == "fleet" else None
+            lines = shown(name, Path(folder))
         if given.write:
-            write(name, now, shown)
+            write(name, now, lines)
             continue
-        lines = [line for part in now for line in differences(read(name, part), now[part], f"{name}.{part}")]
-        lines += line_differences(PAGES.read_text(encoding="utf-8").splitlines(), shown) if shown else []
-        print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
-        found += len(lines)
+        found_lines = [
+            *(line for part in now for line in differences(read(name, part), now[part], f"{name}.{part}")),
+            *line_differences(kept_pages(name), lines),
+        ]
+        print("\n".join(found_lines[:MOST_TOLD]), end="\n" if found_lines else "")
+        found += len(found_lines)
     if not given.write:
         print(f"{found} differences" if found else "as it was", file=sys.stderr)
     return int(found > 0)
 
 
-def write(name: str, now: Mapping[str, Any], shown: Sequence[str] | None) -> None:
-    """Keep what a set says now, and what its pages show."""
+def write(name: str, now: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """Keep what a set says now, and the lines of its pages."""
     KEPT.mkdir(exist_ok=True)
     for part, contents in now.items():
         text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
         (KEPT / f"{name}.{part}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    if shown:
-        PAGES.write_text("\n".join(shown) + "\n", encoding="utf-8")
+    (KEPT / f"{name}.pages.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def read(name: str, part: str) -> Any:

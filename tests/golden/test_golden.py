@@ -16,18 +16,18 @@ from contract.tables import frame, load_samples, write_unchecked
 from report.judging.evaluate import QuantityCache
 from report.quantities import quantities
 from tests.golden.__main__ import (
-    PAGES,
     PLANS,
     SETS,
     differences,
     estimated,
     evidence,
     judged,
+    kept_pages,
     line_differences,
     read,
     said,
+    shown,
 )
-from tests.golden.pages import pages
 from tests.golden.plans import plans
 
 
@@ -51,8 +51,11 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
 
 
 def test_the_pages_of_a_fleet_show_what_they_showed(published_with_fleet: Path) -> None:
-    shown = list(pages(published_with_fleet))
-    assert list(line_differences(PAGES.read_text(encoding="utf-8").splitlines(), shown))[:20] == []
+    assert list(line_differences(kept_pages("fleet"), shown("fleet", published_with_fleet)))[:20] == []
+
+
+def test_pages_on_measurements_of_others_show_what_they_showed(published: Path) -> None:
+    assert list(line_differences(kept_pages("published"), shown("published", published)))[:20] == []
 
 
 def test_the_plans_of_all_presets_predict_what_they_predicted() -> None:

@@ -12,27 +12,37 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
+from contract.node import record_path
 from report.data.reference import REFERENCE
 from report.judging.judge import CLAIMS
 
 PUBLISHED = REFERENCE.parent / "nodes" / "amd-epyc-2c-789dcf"
+WITH_GPU = REFERENCE.parent / "nodes" / "intel-xeon-16c-nvidia-h100-80gb-hbm3-04c18c.bd8cb5"
 Rows = Callable[[pd.DataFrame], Any]
 
 
-def record(name: str, **changes: Any) -> dict[str, Any]:
-    """The published node's record under another name."""
-    return {**json.loads((PUBLISHED / "node.json").read_text()), "id": name, **changes}
+def record(name: str, node: Path = PUBLISHED, **changes: Any) -> dict[str, Any]:
+    """A published node's record under another name."""
+    kept = json.loads(record_path(node).read_text())
+    return {key: kept[key] for key in kept if key not in ("kind", "instance")} | {"id": name, **changes}
 
 
-def copied(folder: Path, rounds: Iterable[str], change: Rows | None = None, scale: float = 1.0, **about: Any) -> Path:
-    """A node folder with some of the published rounds.
+def copied(
+    folder: Path,
+    rounds: Iterable[str],
+    change: Rows | None = None,
+    scale: float = 1.0,
+    node: Path = PUBLISHED,
+    **about: Any,
+) -> Path:
+    """A node folder with some rounds of a published node.
 
     change: alters the rows of each in place. scale: of the seconds in their metadata. about: replaces more of these.
     """
     folder.mkdir(parents=True)
-    (folder / "node.json").write_text(json.dumps(record(folder.name)))
+    (folder / "node.json").write_text(json.dumps(record(folder.name, node)))
     for name in rounds:
-        contents = parquet.read_table(PUBLISHED / f"{name}.parquet")
+        contents = parquet.read_table(node / f"{name}.parquet")
         told = json.loads(contents.schema.metadata[b"study"])
         told |= {key: told[key] * scale for key in ("wall_s", "timed_s", "warmup_s")} | about
         rows = contents.to_pandas().assign(node=folder.name)

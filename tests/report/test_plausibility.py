@@ -12,7 +12,7 @@ import pytest
 from contract.errors import StudyError
 from report.data.gather import gather
 from report.data.nodes import Nodes, read_nodes
-from tests.report.liars import Rows, copied, quicker
+from tests.report.liars import WITH_GPU, Rows, copied, quicker
 
 SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")
 
@@ -131,6 +131,21 @@ def all_cores(rows: pd.DataFrame) -> None:
 def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: Path, change: Rows, faults: int) -> None:
     node = with_another(copied(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change), "clock.cpu.2")
     assert [Path(one["file"]).name for one in read(node).refused] == ["peak.cpu.1.parquet"] * faults
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "fault"),
+    [
+        # The H100 reaches three quarters of its rating in TF32, and nine tenths of that of its memory.
+        ("gemm.cuda-0.1", 5.0, ""),
+        ("gemm.cuda-0.1", 5.3, "(4 times h100-sxm.bf16_flops, by the size of a number)"),
+        ("bandwidth.cuda-0.1", 21.5, ""),
+        ("bandwidth.cuda-0.1", 22.5, "(20 times h100-sxm.memory_bytes_per_s)"),
+    ],
+)
+def test_a_gpu_is_bounded_by_its_own_rating(tmp_path: Path, name: str, times: float, fault: str) -> None:
+    found = read(copied(tmp_path / "nodes" / "liar", [name], quicker(times, True), node=WITH_GPU))
+    assert [one["reason"].endswith(fault) for one in found.refused] == [True] * bool(fault), found.refused
 
 
 @pytest.mark.parametrize(
