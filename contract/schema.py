@@ -101,7 +101,7 @@ def _say(fault: Any) -> tuple[str, str | None]:
         return f"{short(repr(fault.instance))} is not {fault.schema['description']}", None
     if fault.validator in _COUNTED:
         limit = f"at {'most' if fault.validator.startswith('max') else 'least'} {fault.validator_value}"
-        return f"has {len(fault.instance)} {_COUNTED[fault.validator]}, allowed are {limit}", None
+        return f"has {len(fault.instance)} {_COUNTED[fault.validator]}; {limit} are allowed", None
     value = repr(fault.instance)
     message = str(fault.message)
     # A long value must not push its own fault out of the message.

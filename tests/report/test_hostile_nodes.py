@@ -131,7 +131,7 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
             ("9" * 5000, "too large a whole number"),
         )),
         (json.dumps(replaced(GOOD, ("hardware", "cpu", "model"), "\x1b[2J")), "is not one line"),
-        (json.dumps(replaced(GOOD, ("hardware", "gpus"), [{}] * 101)), "has 101 entries, allowed are at most 100"),
+        (json.dumps(replaced(GOOD, ("hardware", "gpus"), [{}] * 101)), "has 101 entries; at most 100 are allowed"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
