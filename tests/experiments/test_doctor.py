@@ -201,8 +201,9 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     assert "whl/cu130" in gpu({}, torch=PLAIN)["CUDA"].mend
     assert "goes up to 12.8" in gpu({}, cuda=12080)["CUDA"].seen
     blind = cuda.Torch("2.13.0", "13.0", None, sees=False)
-    assert level(gpu({}, torch=blind)["CUDA"]) == "warning"
+    assert level(gpu({}, torch=blind)["CUDA"]) == "warning" and "says why" in gpu({}, torch=blind)["CUDA"].mend
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert level(gpu({})["CUDA"]) == "ok"
     assert gpu({}, torch=blind)["CUDA"].mend == "unset CUDA_VISIBLE_DEVICES"
     silent = Library(broken=True)
     assert [finding.level for finding in cuda.examine(NOWHERE, None, silent, PLAIN)] == [Level.OK]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -242,6 +243,30 @@ def test_a_runtime_reads_and_writes_and_is_right(backend: str, kind: str) -> Non
         made = work("language-models", backend=backend, format=kind, phase=phase)
         run(made)
         assert 0 < error(made) <= check.TOLERANCE
+
+
+@pytest.mark.parametrize(("device", "layers", "gpu"), [("cuda:1", 999, 1), ("cuda", 999, 0), ("cpu", 0, 0)])
+def test_llama_cpp_puts_all_layers_on_one_gpu_or_none(
+    monkeypatch: pytest.MonkeyPatch, device: str, layers: int, gpu: int
+) -> None:
+    model, context = SimpleNamespace(), SimpleNamespace()
+    library = {
+        "llama_supports_gpu_offload": lambda: True,
+        "llama_log_callback": lambda call: call,
+        "llama_log_set": lambda *_: None,
+        "llama_backend_init": lambda: None,
+        "llama_model_default_params": lambda: model,
+        "llama_model_load_from_file": lambda *_: "model",
+        "llama_context_default_params": lambda: context,
+        "llama_init_from_model": lambda *_: "context",
+    }
+    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(**library))
+    place: Any = SimpleNamespace(kind="cpu" if device == "cpu" else "gpu", name=device)
+    runtimes.LlamaCppPython(Path("made.gguf"), SMALLEST, place, threads=3, context=64)
+    # A split mode of 0 keeps the model on the main GPU.
+    assert (model.n_gpu_layers, model.main_gpu, model.split_mode) == (layers, gpu, 0)
+    assert (context.n_ctx, context.n_batch, context.n_threads) == (64, 64, 3)
+    assert context.op_offload == (device != "cpu")
 
 
 def test_a_captured_token_is_right() -> None:
