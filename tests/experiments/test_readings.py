@@ -288,6 +288,8 @@ def test_a_machine_that_always_stands_still_ends_its_points_and_their_times_add_
     made, _ = paused(itertools.repeat(True), 1.2)
     assert len(made.samples[""]) == 1 and made.made == 1 + MOST_REPEATS
     assert sum(made.samples[""]) * made.calls <= made.timed_s
+    # Pauses are no part of a point's budget.
+    assert len(paused(itertools.repeat(True), 0.01)[0].samples[""]) > 5
 
 
 def test_a_window_in_which_the_process_stood_still_says_for_how_long() -> None:

@@ -162,6 +162,13 @@ def test_a_job_tells_its_time_and_its_parts(device: Device) -> None:
 
 
 @pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("name", JOBS)
+def test_targets_are_shares_better_than_chance_and_tests_come_before_the_end(name: str) -> None:
+    job = JOBS[name]
+    assert 1 / job.entry.classes < job.target < 1 and 0 < job.rate < 0.01
+    assert job.batch <= job.held and 0 < job.every <= job.most / 10
+
+
 def test_a_job_that_cannot_reach_its_target_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(JOBS, "digits-mlp", dataclasses.replace(JOBS["digits-mlp"], target=1.01, every=5, most=12))
     did = learn(JOBS["digits-mlp"], CPU, Dtype.FLOAT32)

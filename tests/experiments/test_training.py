@@ -149,6 +149,16 @@ def test_the_peak_of_resident_memory_is_that_of_the_call() -> None:
     assert usage.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little to be told"
 
 
+@pytest.mark.parametrize(
+    ("growth", "peak"), [(None, None), (usage.LEAST_GROWTH - 1, None), (usage.LEAST_GROWTH, usage.LEAST_GROWTH + 7.0)]
+)
+def test_a_growth_of_memory_counts_from_16_mebibytes_on(
+    monkeypatch: pytest.MonkeyPatch, growth: float | None, peak: float | None
+) -> None:
+    monkeypatch.setattr(usage, "_growth", lambda call: growth)
+    assert usage.peak_bytes(lambda: None, CpuDevice(), held=7.0) == peak
+
+
 @of_linux
 def test_what_a_step_of_a_cpu_holds_is_observed() -> None:
     entry, one = ZOO["gpt-1m"], trained("gpt-1m", 16)
