@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -54,6 +55,14 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert set(psutil.Process().children(recursive=True)) <= before
     assert not children._ALL
     assert [*home.iterdir(), *tmp_path.glob("study-*")] == []
+
+
+@pytest.mark.parametrize(
+    ("log", "words"), [("", ""), ("\n \n", ""), ("no memory", ": no memory"), ("one\ntwo \n\n", ": two")]
+)
+def test_the_last_words_of_a_server_are_the_last_line_of_its_log(log: str, words: str) -> None:
+    child: Any = None
+    assert server.Server(child, io.BytesIO(log.encode())).last_words() == words
 
 
 def test_users_are_answered_rightly_by_the_librarys_server(models: Path, scratch: None) -> None:

@@ -173,6 +173,8 @@ def test_tables_are_as_described() -> None:
     assert np.mean(case("filter", 20_000, random).inputs[0]["value"] > 0) == pytest.approx(0.5, abs=0.05)
     (text,) = case("parse_csv", 200_000, random).inputs
     assert text.startswith(b"id,value,name\n") and text.count(b"\n") == 200_001
+    values = [float(line.split(b",")[1]) for line in text.splitlines()[1:]]
+    assert np.std(values) == pytest.approx(1.0, rel=0.02)
     missing = {"nan", "null", "none", "na", "n/a", "nil"}
     words = {line.rsplit(b",", 1)[1].decode().lower() for line in text.splitlines()}
     assert not missing & words, "no word is taken for a missing value"

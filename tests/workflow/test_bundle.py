@@ -65,7 +65,9 @@ def test_more_than_the_limit_is_refused_and_leaves_no_bundle(
     assert bundled("3.12", "--limit", "22") == 0
     assert bundled("3.12", "--with", "polars", "--limit", "22") == 2
     (said,) = capsys.readouterr().err.splitlines()
-    assert "takes 10.0 MiB and the bundle 63.0, together 73.0 of at most 22" in said and said.endswith("polars (52.0), serving (4.0), wgpu (3.0)")
+    assert "takes 10.0 MiB and the bundle 63.0, together 73.0 of at most 22" in said and said.endswith(
+        "polars (52.0), serving (4.0), wgpu (3.0)"
+    )
     assert list(Path("build").iterdir()) == []
 
 

@@ -180,3 +180,8 @@ def test_each_kind_of_page_is_read_without_a_warning(content: Content) -> None:
         # What was meant as markup is not left in the text.
         told = BeautifulSoup(made, "html.parser").get_text()
         assert not re.search(r"\{[.#][\w-]+|^:::|\]\(\S+\.qmd|<<|>>|<%", told, re.MULTILINE), page.path
+
+
+@pytest.mark.parametrize(("told", "enough"), [("1.9.0", True), ("1.8.27", False), ("10.0.1", True), ("", False)])
+def test_a_version_of_quarto_is_new_enough_or_not(told: str, enough: bool) -> None:
+    assert quarto.new_enough(told) == enough
