@@ -181,6 +181,9 @@ def test_a_page_says_where_the_articles_contradict_it(document: Mapping[str, Any
             for name in own - others:
                 (told,) = [conflict for conflict in pages[name]["conflicts"] if conflict["question"] == one["question"]]
                 assert {str(claim["id"]) for claim in told["claims"]} == others & set(pages)
+                for side in one["sides"]:
+                    said = side["says"].rstrip(".") in told["says"]
+                    assert said == (name not in {claim["id"] for claim in side["claims"]})
                 assert all(claim["word"] == pages[claim["id"]]["word"] for claim in told["claims"])
 
 
