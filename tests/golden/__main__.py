@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ def said(folder: Path) -> dict[str, Any]:
     return {"summary": _summary(pd.read_parquet(folder / "data" / "summary.parquet")), "verdicts": document}
 
 
-def shown(name: str, folder: Path) -> list[str]:
+def lines_of_pages(name: str, folder: Path) -> list[str]:
     """The lines of the fleet's pages and figures, or of those of the published node that the fleet lacks."""
     lines = list(pages(folder))
     if name == "fleet":
@@ -196,26 +196,26 @@ def main() -> int:
     predicted = plans()
     if given.write:
         write_json(PLANS, predicted)
-    lines = list(differences(read_json(PLANS), predicted, "plans"))
-    print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
-    found = len(lines)
+    found = print_first(list(differences(read_json(PLANS), predicted, "plans")))
     for name in given.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
             judged(name, Path(folder))
             now = {**said(Path(folder)), "quantities": estimated(QuantityCache(evidence(name, Path(folder))))}
-            lines = shown(name, Path(folder))
+            lines = lines_of_pages(name, Path(folder))
         if given.write:
             write(name, now, lines)
             continue
-        found_lines = [
-            *(line for part in now for line in differences(read(name, part), now[part], f"{name}.{part}")),
-            *line_differences(kept_pages(name), lines),
-        ]
-        print("\n".join(found_lines[:MOST_TOLD]), end="\n" if found_lines else "")
-        found += len(found_lines)
+        changed = (differences(read(name, part), now[part], f"{name}.{part}") for part in now)
+        found += print_first([*chain.from_iterable(changed), *line_differences(kept_pages(name), lines)])
     if not given.write:
         print(f"{found} differences" if found else "as it was", file=sys.stderr)
     return int(found > 0)
+
+
+def print_first(lines: Sequence[str]) -> int:
+    """Print the first lines; give the number of all."""
+    print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
+    return len(lines)
 
 
 def write(name: str, now: Mapping[str, Any], lines: Sequence[str]) -> None:

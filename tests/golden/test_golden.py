@@ -24,9 +24,9 @@ from tests.golden.__main__ import (
     judged,
     kept_pages,
     line_differences,
+    lines_of_pages,
     read,
     said,
-    shown,
 )
 from tests.golden.plans import plans
 
@@ -51,11 +51,11 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
 
 
 def test_the_pages_of_a_fleet_show_what_they_showed(published_with_fleet: Path) -> None:
-    assert list(line_differences(kept_pages("fleet"), shown("fleet", published_with_fleet)))[:20] == []
+    assert list(line_differences(kept_pages("fleet"), lines_of_pages("fleet", published_with_fleet)))[:20] == []
 
 
 def test_pages_on_measurements_of_others_show_what_they_showed(published: Path) -> None:
-    assert list(line_differences(kept_pages("published"), shown("published", published)))[:20] == []
+    assert list(line_differences(kept_pages("published"), lines_of_pages("published", published)))[:20] == []
 
 
 def test_the_plans_of_all_presets_predict_what_they_predicted() -> None:
