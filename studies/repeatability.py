@@ -103,7 +103,7 @@ def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
 
 
 def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
-    """What agrees of an experiment, beside the shift that its timed points share; and its point that is furthest."""
+    """Numbers of points that agree, as measured and beside the shift of the timed ones; the point furthest apart."""
     ratio = points["ratio"].to_numpy(float)
     worst = points.iloc[int(np.argmax(np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))))]
     said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
