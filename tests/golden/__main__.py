@@ -3,7 +3,8 @@
 Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
 the summary, the verdicts, and the number and mean of each quantity's estimates; of the fleet its pages and figures too,
 and of the published node those that the fleet lacks. Beside them the predictions of the presets' plans
-(`tests.golden.plans`). Prints the differences; 1 if there are any.
+(`tests.golden.plans`) and the numbers that experiments are set to (`tests.golden.settings`). Prints the differences; 1
+if there are any.
 --write keeps what is said now instead: for a change that is meant.
 """
 
@@ -40,10 +41,12 @@ from report.quantities import quantities
 from tests.golden.fleet import FLEET
 from tests.golden.pages import PASSING, pages
 from tests.golden.plans import plans
+from tests.golden.settings import settings
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
-PLANS = KEPT / "plans.json"
+# What needs no node, by the name of its file.
+NODELESS = {"plans": plans, "settings": settings}
 # Pages of the published node that are kept although the fleet has pages of their names: they show others' measurements.
 OF_OTHERS = ("==== page index", "==== page measurements/published")
 SETS = {"fleet": [PUBLISHED, FLEET], "published": [PUBLISHED]}
@@ -159,6 +162,10 @@ def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
         yield f"{place}: {_short(kept)} -> {_short(now)}"
 
 
+def nodeless_differences(name: str) -> list[str]:
+    return list(differences(read_json(KEPT / f"{name}.json"), NODELESS[name](), name))
+
+
 def line_differences(kept: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Lines that only one of two texts has, each after the heading that it stands under."""
     for kind, start, end, first, last in SequenceMatcher(None, kept, now, autojunk=False).get_opcodes():
@@ -193,10 +200,10 @@ def main() -> int:
     parser.add_argument("sets", nargs="*", choices=[*SETS, []], help="which (default: all)")
     parser.add_argument("--write", action="store_true", help="keep what is said now")
     given = parser.parse_args()
-    predicted = plans()
     if given.write:
-        write_json(PLANS, predicted)
-    found = print_first(list(differences(read_json(PLANS), predicted, "plans")))
+        for name, document in NODELESS.items():
+            write_json(KEPT / f"{name}.json", document())
+    found = sum(print_first(nodeless_differences(name)) for name in NODELESS)
     for name in given.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
             judged(name, Path(folder))

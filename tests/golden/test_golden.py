@@ -10,13 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from contract.files import read_json
 from contract.node import kind_of_node, node_id, read_node, record_path, write_node
 from contract.tables import frame, load_samples, write_unchecked
 from report.judging.evaluate import QuantityCache
 from report.quantities import quantities
 from tests.golden.__main__ import (
-    PLANS,
     SETS,
     differences,
     estimated,
@@ -25,10 +23,10 @@ from tests.golden.__main__ import (
     kept_pages,
     line_differences,
     lines_of_pages,
+    nodeless_differences,
     read,
     said,
 )
-from tests.golden.plans import plans
 
 
 def changes(name: str, now: dict[str, Any]) -> list[str]:
@@ -59,7 +57,12 @@ def test_pages_on_measurements_of_others_show_what_they_showed(published: Path) 
 
 
 def test_the_plans_of_all_presets_predict_what_they_predicted() -> None:
-    assert list(differences(read_json(PLANS), plans()))[:20] == []
+    assert nodeless_differences("plans")[:20] == []
+
+
+def test_experiments_are_set_to_the_numbers_that_they_were_set_to() -> None:
+    """Of machines that are measured with other numbers no two are compared."""
+    assert nodeless_differences("settings")[:20] == []
 
 
 def twin(node: Path, to: Path) -> None:
