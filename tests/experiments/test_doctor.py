@@ -84,6 +84,11 @@ def watched(busy: float, stolen: float = 0.0, **busiest: float) -> Watched:
     return Watched(Totals(0.0), Totals(1.0, busy=busy, stolen=stolen), list(busiest.items()))
 
 
+def test_the_load_and_the_steal_of_a_second_are_shares_of_all_cores() -> None:
+    assert watched(1.0, stolen=0.5).shares(4) == pytest.approx((0.25, 0.125))
+    assert watched(0.0).shares(4) == (0, 0)
+
+
 GIB = 2.0**30
 
 

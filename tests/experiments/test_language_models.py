@@ -245,21 +245,26 @@ def test_a_runtime_reads_and_writes_and_is_right(backend: str, kind: str) -> Non
         assert 0 < error(made) <= check.TOLERANCE
 
 
+# A stand-in for llama.cpp's library that loads anything.
+LLAMA_CPP: dict[str, Any] = {
+    "llama_supports_gpu_offload": lambda: True,
+    "llama_log_callback": lambda call: call,
+    "llama_log_set": lambda *_: None,
+    "llama_backend_init": lambda: None,
+    "llama_model_default_params": SimpleNamespace,
+    "llama_model_load_from_file": lambda *_: "model",
+    "llama_context_default_params": SimpleNamespace,
+    "llama_init_from_model": lambda *_: "context",
+}
+
+
 @pytest.mark.parametrize(("device", "layers", "gpu"), [("cuda:1", 999, 1), ("cuda", 999, 0), ("cpu", 0, 0)])
 def test_llama_cpp_puts_all_layers_on_one_gpu_or_none(
     monkeypatch: pytest.MonkeyPatch, device: str, layers: int, gpu: int
 ) -> None:
     model, context = SimpleNamespace(), SimpleNamespace()
-    library = {
-        "llama_supports_gpu_offload": lambda: True,
-        "llama_log_callback": lambda call: call,
-        "llama_log_set": lambda *_: None,
-        "llama_backend_init": lambda: None,
-        "llama_model_default_params": lambda: model,
-        "llama_model_load_from_file": lambda *_: "model",
-        "llama_context_default_params": lambda: context,
-        "llama_init_from_model": lambda *_: "context",
-    }
+    settings = {"llama_model_default_params": lambda: model, "llama_context_default_params": lambda: context}
+    library = {**LLAMA_CPP, **settings}
     monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(**library))
     place: Any = SimpleNamespace(kind="cpu" if device == "cpu" else "gpu", name=device)
     runtimes.LlamaCppPython(Path("made.gguf"), SMALLEST, place, threads=3, context=64)
@@ -267,6 +272,21 @@ def test_llama_cpp_puts_all_layers_on_one_gpu_or_none(
     assert (model.n_gpu_layers, model.main_gpu, model.split_mode) == (layers, gpu, 0)
     assert (context.n_ctx, context.n_batch, context.n_threads) == (64, 64, 3)
     assert context.op_offload == (device != "cpu")
+
+
+def test_a_model_that_llama_cpp_does_not_load_is_refused_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[Any] = []
+
+    def load(*_: Any) -> None:
+        for level, line in ((2, b"loaded meta data"), (4, b"tensor 'output' has no data \n"), (4, b"failed to load")):
+            noted[0](level, line, None)
+
+    library = {**LLAMA_CPP, "llama_log_callback": noted.append, "llama_model_load_from_file": load}
+    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(**library))
+    with pytest.raises(Unsupported) as refusal:
+        runtimes.LlamaCppPython(Path("made.gguf"), SMALLEST, CPU, threads=1, context=64)
+    said = "llama.cpp does not load made.gguf: tensor 'output' has no data failed to load"
+    assert str(refusal.value) == said
 
 
 def test_a_captured_token_is_right() -> None:

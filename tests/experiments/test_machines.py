@@ -107,6 +107,15 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
     assert kind.isascii()
 
 
+def test_extensions_of_a_mac_are_those_that_its_sysctl_says_it_has(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    arm = {"hw.optional.arm.FEAT_BF16": 1, "hw.optional.arm.FEAT_SME": 0, "hw.optional.AdvSIMD": 1}
+    intel = {"machdep.cpu.features": "SSE4.2 AVX1.0", "machdep.cpu.leaf7_features": "AVX2"}
+    for said, expected in ((arm, ["asimd", "bf16"]), (intel, ["avx", "avx2", "sse4_2"])):
+        printed = {"sysctl": "".join(f"{name}: {value}\n" for name, value in said.items())}
+        assert processor.describe([0], None, tree({}), answers(printed, in_json=False))["simd"] == expected
+
+
 @pytest.mark.parametrize(
     ("told", "cores", "sockets", "threads"),
     [

@@ -350,3 +350,15 @@ def test_the_record_shows_the_kernels_that_libraries_choose_themselves(record: d
     seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT, env=told)
     pools = json.loads(seen.stdout)["software"]["blas"]
     assert "Prescott" not in [pool.get("architecture") for pool in pools]
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "said"), [(4.25e9, "4.2 GB"), (9.96e9, "10.0 GB"), (10e9, "10 GB"), (31.6e9, "32 GB")]
+)
+def test_a_machine_is_described_in_one_sentence(memory_bytes: float, said: str) -> None:
+    cpu = {"model": "A CPU", "usable_cores": 1, "unknown": ["sockets", "caches"]}
+    devices = [{"kind": "cpu", "name": "A CPU"}, {"kind": "gpu", "name": "A GPU"}]
+    record = {"hardware": {"cpu": cpu, "memory_bytes": memory_bytes}, "devices": devices}
+    assert probe.described(record) == f"A CPU, 1 core, {said}; A GPU; not known: sockets, caches"
+    record["hardware"]["cpu"] = {"model": "A CPU", "usable_cores": 4, "quota": 1.5}
+    assert probe.described({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"

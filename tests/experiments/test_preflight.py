@@ -114,6 +114,14 @@ def test_a_metric_without_a_number_needs_a_look() -> None:
     assert "kernel_time: no kernels" in line
 
 
+def test_a_slow_point_that_lacks_a_metric_is_slow_and_one_within_its_range_needs_a_look() -> None:
+    flop = 2.0 * 4096**3
+    lack = {"metric": "kernel_time", "unit": "s", "status": "failed", "reason": "no kernels"}
+    for rate, expected in ((612e12, "LOOK "), (60e12, "SLOW ")):
+        line = verdict(kind("gemm", product()), part(flop / rate, flop=flop), profiled=[lack])
+        assert line.startswith(expected), line
+
+
 def test_points_are_of_one_kind_unless_their_words_or_their_rules_differ() -> None:
     gemm = job("gemm", product(size=8192), product(size=4096), product(size=1000), product("float32"))
     copies = job("transfer", *({"direction": "host_to_device", "size": size, "host_memory": "pinned",

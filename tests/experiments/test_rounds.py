@@ -299,6 +299,12 @@ def test_how_long_a_process_takes_to_start_is_known_of_those_that_get_ready(monk
     assert len(asked) == len(loaded) - 2 == 1, "of a process that is not ready, nothing is asked"
 
 
+def test_a_round_of_one_point_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for hows, words in ((["right"], ": 1 point in "), (["right"] * 2, ": 2 points in ")):
+        make(hows).run()
+        assert words in capsys.readouterr().err
+
+
 def test_points_past_the_rounds_budget_are_skipped_with_the_reason() -> None:
     measured = make(["right"] * 4, round_s=1e-9)
     measured.run()

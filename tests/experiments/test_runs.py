@@ -76,6 +76,13 @@ def seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equivalence, "_seed", lambda: 7)
 
 
+def test_weights_are_disturbed_as_much_upwards_as_downwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draw from the middle moves no weight."""
+    calm = equivalence.reference("mlp", 8, 3, seed=11)
+    monkeypatch.setattr(torch, "rand", lambda shape, generator: torch.full(shape, 0.5))
+    assert equivalence.reference("mlp", 8, 3, seed=11, disturbance=0.1, number=97) == calm
+
+
 def compared(device: Device = CPU, **changed: Any) -> dict[str, Any]:
     return observed(work("equivalence", device, **changed))
 

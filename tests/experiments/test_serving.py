@@ -47,6 +47,23 @@ def echoing() -> Iterator[None]:
     assert not children._ALL
 
 
+class OnCuda(torch.Tensor):
+    """Rows on a CPU that say that they are on a GPU."""
+
+    is_cuda = True
+
+
+def test_a_gpu_multiplies_few_rows_in_8_bits_by_more_rows_of_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch refuses fewer than 17 rows there."""
+    rows, product = [], torch._int_mm
+    monkeypatch.setattr(torch, "_int_mm", lambda left, right: rows.append(len(left)) or product(left, right))
+    x, weight, scale = torch.randn(3, 16), torch.randint(-127, 128, (16, 8), dtype=torch.int8), torch.rand(8)
+    expected = services.product_int8(x, weight, scale)
+    assert torch.equal(services.product_int8(x.as_subclass(OnCuda), weight, scale), expected)
+    services.product_int8(torch.randn(40, 16).as_subclass(OnCuda), weight, scale)
+    assert rows == [3, services.LEAST_CUDA_ROWS, 40]
+
+
 @pytest.fixture
 def few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services.Embedding, "ROWS", 2000)
