@@ -397,6 +397,7 @@ TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"stood_s": 2.0}, {}, "the load stood still for 2.0 s"),
     ({}, {"stood_s": 3.25}, "the server stood still for 3.0 s"),
     ({"late": [0.2] * 11 + [0.0] * 989}, {}, "the load sent 11 of 1000 requests over 0.05 s late"),
+    ({"late": [0.2] * 2 + [0.0] * 4}, {}, "the load sent 2 of 6 requests"),
 ]
 
 

@@ -63,7 +63,8 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
         for dtype in ("float64", "float32", "bfloat16", "float16")
     ),
     *(("content", CPU, {"content": "denormal", "backend": backend}) for backend in ("onednn", "numpy")),
-    *(("parallelism", CPU, {"paths": paths, "backend": how}) for paths, how in ((1, "llvm"), (32, "llvm-scalar"))),
+    *(("parallelism", CPU, {"paths": paths, "backend": how})
+      for paths, how in ((1, "llvm"), (16, "llvm"), (32, "llvm-scalar"))),
     *(("models", CPU, {"model": model}) for model in ("resnet", "lstm-32", "gpt-1m")),
     *(("inference", CPU, {"model": model}) for model in FAMILIES),
     *(

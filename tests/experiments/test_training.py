@@ -30,6 +30,22 @@ from tests.experiments.second_device import SecondCpu
 MIB = 1 << 20
 
 
+@pytest.mark.parametrize("dtype", [Dtype.TF32, Dtype.FLOAT32])
+def test_a_step_on_a_gpu_rounds_to_tf32_where_it_is_asked_to(dtype: Dtype) -> None:
+    places = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [place.allow_tf32 for place in places]
+    try:
+        for place in places:
+            place.allow_tf32 = dtype is not Dtype.TF32
+        trained(dtype=dtype)
+        assert all(place.allow_tf32 is (dtype is not Dtype.TF32) for place in places), "a CPU sets nothing"
+        Trainer(ZOO["mlp"].model(), *ZOO["mlp"].batch(2), GPU, dtype)
+        assert all(place.allow_tf32 is (dtype is Dtype.TF32) for place in places)
+    finally:
+        for place, allowed in zip(places, before, strict=True):
+            place.allow_tf32 = allowed
+
+
 def trained(model: str = "mlp", batch: int = 6, dtype: Dtype = Dtype.FLOAT32, **more: Any) -> Trainer:
     return Trainer(ZOO[model].model(), *ZOO[model].batch(batch), CpuDevice(), dtype, **more)
 
