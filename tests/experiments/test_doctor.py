@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pynvml
 import pytest
@@ -295,6 +296,18 @@ def test_a_numba_that_does_not_load_is_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(libraries.importlib, "import_module", lambda _: 1 / 0)
     (found,) = [one for one in libraries.examine() if one.name == "Numba"]
     assert found.level is Level.WARNING and "division by zero" in found.seen
+
+
+def test_the_busiest_processes_are_told_with_their_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(seconds: float) -> list[Any]:
+        spent = {2: ("build", SimpleNamespace(user=2 * seconds, system=seconds)), 3: ("hidden", None)}
+        return [SimpleNamespace(pid=pid, info={"name": name, "cpu_times": used}) for pid, (name, used) in spent.items()]
+
+    lists = iter([listed(5.0), listed(6.0)])
+    monkeypatch.setattr(machine.psutil, "process_iter", lambda _: next(lists))
+    monkeypatch.setattr(machine.counters, "read_totals", Mock(side_effect=[Totals(10.0), Totals(14.0)]))
+    # From 10 and 5 s of user and system time to 12 and 6 within 4 s.
+    assert machine.watch(0.0).busiest == [("build", 0.75)]
 
 
 def test_the_share_of_time_that_work_waited_for_memory_is_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,17 @@ def test_a_job_that_cannot_reach_its_target_ends_and_says_so(monkeypatch: pytest
     assert observed(work("time-to-train"))["reached_share"] == 0.0
 
 
+@pytest.mark.parametrize(("accuracy", "reached"), [(0.9, 1.0), (0.895, 0.0)])
+def test_an_accuracy_of_just_the_target_is_enough(
+    accuracy: float, reached: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did = {"job_time": 1.0, "accuracy": accuracy}
+    monkeypatch.setattr("experiments.models.jobs.fit", lambda _: did)
+    monkeypatch.setitem(FITS, "digits-logistic", dataclasses.replace(FITS["digits-logistic"], target=0.9))
+    found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
+    assert found["reached_share"] == reached
+
+
 class Parrot:
     """Knows what it was taught, and nothing else."""
 

@@ -6,7 +6,16 @@ import math
 
 import pytest
 
-from report.formatting import interval, label_value, number, threshold_text, thresholds_text, with_unit, within
+from report.formatting import (
+    case_name,
+    interval,
+    label_value,
+    number,
+    threshold_text,
+    thresholds_text,
+    with_unit,
+    within,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +41,18 @@ from report.formatting import interval, label_value, number, threshold_text, thr
 )
 def test_numbers_in_words(said: str, text: str) -> None:
     assert said == text
+
+
+def test_a_published_figure_is_named_by_its_work_hardware_formats_and_source() -> None:
+    labels = {"family": "mlperf", "model": "ResNet-50", "gpu": "H100 SXM", "source": "mlperf-training-3.1"}
+    for precision, formats in (("mixed over bfloat16", ", mixed over bfloat16"), ("mixed", ""), ("", "")):
+        name = case_name({**labels, "cpu": "2 x Xeon Platinum 8480+", "precision": precision}, "MLPerf Training v3.1")
+        assert name == (
+            f"ResNet-50, H100 SXM over 2 x Xeon Platinum 8480+{formats}, MLPerf Training v3.1 (mlperf-training-3.1)"
+        )
+    assert case_name({**labels, "of": "int8", "to": "float32", "source": ""}, "") == (
+        "ResNet-50, H100 SXM, int8 over float32"
+    )
 
 
 @pytest.mark.parametrize(
