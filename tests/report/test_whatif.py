@@ -155,7 +155,7 @@ def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synth
         ("W02.threshold=[50,5]", "ends before it begins"),
         ("W05.threshold=1", "W05 is a judgement"),
         ("price: thing.prise=3", "there is no reference entry 'thing.prise'. Did you mean 'thing.price'?"),
-        *((f"price: thing.price={value}", "not a number above 0 (in USD)") for value in ("much", "-1", "inf")),
+        *((f"price: thing.price={value}", "not a number above 0 (in USD)") for value in ("much", "-1", "0", "inf")),
     ],
 )
 def test_what_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:

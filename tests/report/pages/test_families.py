@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from report.pages.content import families, family_charts
 from report.pages.evidence import Evidence
 from report.pages.exhibit import Exhibit, Family, stated
 from report.pages.failures import Failures
-from report.pages.families import checks
+from report.pages.families import checks, convergence
 from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
 from tests.report.conftest import Factory
@@ -108,3 +109,19 @@ def test_a_number_that_measured_points_lack_is_told_with_its_reason(synthetic: F
     assert told.table and told.table.rows == [
         ["the machine", "kernel_time of training", "3", "failed: kernels are no multiple of the steps"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("highs", "words"),
+    [((-0.01, 0.01, 0.0), "1 of 3 networks make"), ((0.5, 0.0, 0.1), "larger batches do not surely bring more errors")],
+)
+def test_networks_that_surely_err_more_in_larger_batches_are_counted(
+    fleet: Evidence, highs: Sequence[float], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slopes = convergence._slopes
+    monkeypatch.setattr(
+        convergence, "_slopes",
+        lambda *where: ([{**case, "high": high} for case, high in zip(slopes(*where)[0], highs, strict=False)], []),
+    )  # fmt: skip
+    titles = [exhibit.chart.title for exhibit in convergence.FAMILY.show(fleet)]
+    assert any(words in title for title in titles), titles
