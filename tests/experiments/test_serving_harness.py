@@ -86,7 +86,7 @@ def test_a_hard_limit_is_told_with_what_to_do(
 @pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (limits.sys.maxsize,) * 2])
 def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    assert limits.make_room(CONNECTIONS) == (limits.sys.maxsize,) * 2
+    assert limits.limits_of_files() == (limits.sys.maxsize,) * 2
     assert not limits.lacking_files(CONNECTIONS, limits.make_room(CONNECTIONS))
 
 
