@@ -265,6 +265,22 @@ def test_what_cannot_be_compiled_says_what_to_do(monkeypatch: pytest.MonkeyPatch
         work("inference", backend="inductor")
 
 
+@pytest.mark.parametrize(
+    ("backend", "model", "layout"),
+    [("torch", "cnn", torch.contiguous_format), ("channels_last", "cnn", torch.channels_last),
+     ("inductor", "cnn", torch.channels_last), ("inductor", "gpt-1m", torch.contiguous_format)],
+)  # fmt: skip
+def test_images_alone_lie_with_channels_last_where_that_is_faster(
+    backend: str, model: str, layout: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    service = inference.Service
+    monkeypatch.setattr(inference, "Service", lambda *given: made.append(service(*given)) or made[0])
+    monkeypatch.setattr(compiling.torch, "compile", lambda call, **_: call)
+    work("inference", backend=backend, model=model)
+    assert made[0].layout is layout
+
+
 SMALL_GPT = {"vocab_size": 500, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}
 
 
