@@ -229,6 +229,12 @@ def test_a_profile_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> Non
         assert (line.verdict, line.seen[:30]) == ("look", "no answer that could be read (")
 
 
+def test_what_was_tried_in_part_says_what_it_found(tmp_path: Path) -> None:
+    tried, said = broken(tmp_path, "right")
+    tried._conclude(1, [kind("gemm", product())])
+    assert said[-1] == "1 kind of points tried, 1 left out; nothing to look at"
+
+
 def test_it_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     tried, said = broken(tmp_path, "hangs", "right", minutes=0.05)
     begun = time.monotonic()

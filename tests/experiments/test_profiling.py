@@ -175,3 +175,10 @@ def test_a_metric_that_is_no_number_costs_no_other() -> None:
     good, bad = taken(lambda: {"kernel_time": 1e-3, "matmul_time_share": float("nan")})
     assert (good["value"], bad["status"]) == (1e-3, "failed")
     assert "no such number" in bad["reason"]
+
+
+def test_steps_repeat_that_call_the_same_operators_on_the_same_shapes() -> None:
+    first, wider, other = [("mm", ((2, 3),))], [("mm", ((2, 4),))], [("relu", ((2, 3),))]
+    steps: list[trace.Step] = [(first, 0.5), (first, 0.25), (wider, 0.25), (other, 0.75), (other, 0.0)]
+    assert trace.repeat_share(steps) == (0.5, 0.0)
+    assert trace.repeat_share(steps[:2]) == (1.0, 0.25)

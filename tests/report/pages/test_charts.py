@@ -149,3 +149,19 @@ def test_the_same_rows_make_the_same_file(kind: Callable[..., Draw], tmp_path: P
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
     assert drawn(kind("plain"), tmp_path / "one") == drawn(kind("plain"), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("which", "width", "expected"),
+    [
+        ("x", charts.NARROW, [1, 10]),
+        ("y", charts.NARROW, [1, 2, 5, 10, 20, 50]),
+        ("x", charts.WIDE, [1, 2, 5, 10, 20, 50]),
+    ],
+)
+def test_an_axis_across_a_phone_has_numbers_at_decades_alone(which: str, width: float, expected: list[int]) -> None:
+    axes = Figure().subplots()
+    charts.scale(axes, which, [1, 50], True, width)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axis.get_view_interval()
+    assert [round(tick, 6) for tick in axis.get_majorticklocs() if low <= tick <= high] == expected
