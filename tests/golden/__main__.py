@@ -45,7 +45,7 @@ from tests.golden.settings import settings
 
 PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
-# What needs no node, by the name of its file.
+# Documents that need no nodes, by file name.
 NODELESS = {"plans": plans, "settings": settings}
 # Pages of the published node that are kept although the fleet has pages of their names: they show others' measurements.
 OF_OTHERS = ("==== page index", "==== page measurements/published")
