@@ -81,12 +81,13 @@ def test_files_of_the_kernel_are_judged(
 
 
 @pytest.mark.parametrize(("granted", "cores"), [(30_000, "0"), (250_000, "0-1"), (360_000, "0-3")])
-def test_whole_cores_are_advised_in_place_of_a_quota(tree: Tree, granted: int, cores: str) -> None:
+def test_whole_cores_are_advised_in_place_of_a_quota(
+    tree: Tree, granted: int, cores: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topology = {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": str(cpu) for cpu in range(8)}
     group = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": f"{granted} 100000"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "allowed_cpus", lambda: frozenset(range(8)))
-        finding = machine.quota(tree({**group, **topology}))
+    monkeypatch.setattr(machine, "allowed_cpus", lambda: frozenset(range(8)))
+    finding = machine.quota(tree({**group, **topology}))
     assert finding is not None and f"--cpuset-cpus={cores}," in finding.mend
 
 

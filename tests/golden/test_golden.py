@@ -61,7 +61,7 @@ def test_the_plans_of_all_presets_predict_what_they_predicted() -> None:
 
 
 def test_experiments_are_set_to_the_numbers_that_they_were_set_to() -> None:
-    """Of machines that are measured with other numbers no two are compared."""
+    """Two machines that were measured with different numbers cannot be compared."""
     assert nodeless_differences("settings")[:20] == []
 
 

@@ -253,7 +253,7 @@ def test_files_that_are_left_out_for_one_reason_are_told_once(
     files = sorted((filled(synthetic, "node-b")).glob("*.parquet"))
     for path in files:
         path.write_bytes(b"cut off")
-    for left, others in ((3, "2 others"), (2, "1 other")):
+    for left, others in ((len(files), f"{len(files) - 1} others"), (3, "2 others"), (2, "1 other")):
         for path in files[left:]:
             path.unlink(missing_ok=True)
         assert len(read_nodes([synthetic.root], True).refused) == left

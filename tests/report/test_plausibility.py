@@ -71,7 +71,8 @@ def times(column: str, factor: float, where: str = "value > 0") -> Rows:
     [
         # With its clock unchanged, a core would do twice, or five times, what its widest units can.
         (["peak.cpu.1"], quicker(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
-        (["content.cpu.4"], quicker(5, True), ["FLOP/s is", "GHz, 30% above the highest clock measured here"]),
+        (["content.cpu.4"], quicker(5, True),
+         ["FLOP/s is", "times the most that can be", "GHz, 30% above the highest clock measured here"]),
         (["bandwidth.cpu.4"], quicker(40, True), ["B/s is", "times the most that can be", "zen5.l1_bytes_per_cycle"]),
         (["clock.cpu.1"], times("value", 3.0), ["a clock of 11.", "none above 9.13 GHz", "cpu.highest_clock_hz"]),
         (["peak.cpu.1"], setting(clock_mhz=1e5), ["a clock of 100 GHz"]),
