@@ -45,7 +45,7 @@ edition: .venv/test.stamp
 
 # An install that was cut off leaves packages that pip takes for whole. `unfinished` is there while one runs; where make
 # has made .venv itself (`made`), it then begins again from nothing. Nothing goes on installing once make is gone.
-ENDING := exec $(PYTHON) -I contract/ending.py
+ENDING := exec $(PYTHON) -I contract/child_processes.py
 define install
 @touch .venv/unfinished
 $(ENDING) $(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from contract.child_processes import lock_refusal
 from contract.encoding import escape_unprintable
-from contract.ending import lock_refusal
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space",

@@ -1,6 +1,6 @@
 """What is measured, and how. Knows nothing of claims, verdicts or reports."""
 
-from experiments import environment
+from experiments import worker_environment
 
 # Before any library is loaded: some ask for these variables once.
-environment.go_offline()
+worker_environment.go_offline()

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
+from contract.child_processes import end_when_told
 from contract.encoding import use_utf8
-from contract.ending import end_when_told
 from contract.errors import run_command
 
 

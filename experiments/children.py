@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from contract import running_time
-from contract.ending import end_with_parent
-from experiments import environment
-from experiments.work import HarnessError, Unsupported
+from contract.child_processes import end_with_parent
+from experiments import worker_environment
+from experiments.workload import HarnessError, Unsupported
 
 # An answer with one of these keys is a refusal, whose text is raised so.
 _REFUSALS: dict[str, type[Exception]] = {
@@ -52,7 +52,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**environment.clean(), **(variables or {})},
+                env={**worker_environment.clean(), **(variables or {})},
                 # Ctrl-C reaches a whole group: this process answers it, and ends the child.
                 process_group=0,
             )

@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from experiments.listing import gathered, told
+    from experiments.experiment_list import gathered, told
 
     listing = gathered()
     print(json.dumps(listing, indent=1) if arguments.json else told(listing))
@@ -131,7 +131,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _probe(arguments: argparse.Namespace) -> int:
     from contract.node import write_node
-    from experiments import environment, hardware
+    from experiments import hardware, worker_environment
 
     if arguments.id:
         print(node_id(*hardware.identity(arguments.out)))
@@ -139,8 +139,8 @@ def _probe(arguments: argparse.Namespace) -> int:
 
     hardware.refuse_part_of_job()
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
-    with environment.applied():
-        from experiments.probe import described, fingerprint, require, untold_facts
+    with worker_environment.applied():
+        from experiments.fingerprint import described, fingerprint, require, untold_facts
 
         options = dict(option.partition("=")[::2] for option in arguments.option)
         record = fingerprint(options, arguments.out)
@@ -182,7 +182,7 @@ def _preflight(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from experiments import environment, hardware, rounds
+    from experiments import hardware, rounds, worker_environment
     from experiments.lock import node_lock
 
     if arguments.out.suffix != ".parquet":
@@ -194,9 +194,11 @@ def _run(arguments: argparse.Namespace) -> int:
         pass
     arguments.out.with_suffix(".writable").unlink()
     seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
-    round_ = rounds.Round(job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.tables"))
+    round_ = rounds.Round(
+        job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.sample_table")
+    )
     # Numbers of threads are Snakemake's doing and set per point anyway: not worth a word.
-    choosing = [name for name in environment.inherited() if not name.endswith("_THREADS")]
+    choosing = [name for name in worker_environment.inherited() if not name.endswith("_THREADS")]
     if choosing:
         print(
             f"note: left out of the measuring process's environment: {', '.join(choosing)} "
@@ -221,16 +223,16 @@ def _run(arguments: argparse.Namespace) -> int:
             "host": hardware.instance(),
             # Whole paths name people and machines.
             "options": {"preset": Path(preset).name, "seed": arguments.seed},
-            "left_out_of_environment": environment.inherited(),
+            "left_out_of_environment": worker_environment.inherited(),
             "environments": round_.environments,
             **({"planned": job.digest(arguments.round)} if plan else {}),
             **({"protocol": arguments.protocol} if arguments.protocol else {}),
         }
-        from contract.tables import write_unchecked
+        from contract.sample_table import write_unchecked
 
         write_unchecked(arguments.out, samples, about)
         if arguments.node and plan:
-            from experiments.seal import begin
+            from experiments.node_writer import begin
 
             begin(arguments.out.parent, arguments.node, plan)
     return 0
@@ -251,7 +253,7 @@ def _job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from experiments import hardware, plan, workers
+    from experiments import hardware, plan, worker_processes
     from experiments.sweep import preset_path, read_preset
 
     _announce(arguments.models)
@@ -264,9 +266,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     core_flops: dict[str, float] = {}
     if arguments.time_start:
         # One process tells both of the CPU.
-        timed = {"cpu": workers.start_s("cpu", then=lambda worker: core_flops.update(workers.core_flops(worker)))}
-        timed |= {str(one["id"]): workers.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
-        timed[NO_TORCH] = workers.start_s("cpu", NO_TORCH)
+        timed = {
+            "cpu": worker_processes.start_s(
+                "cpu", then=lambda worker: core_flops.update(worker_processes.core_flops(worker))
+            )
+        }
+        timed |= {str(one["id"]): worker_processes.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
+        timed[NO_TORCH] = worker_processes.start_s("cpu", NO_TORCH)
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
@@ -284,11 +290,11 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _announce(models: Path | None) -> None:
     """Read the models of the user's own. Raises StudyError."""
     if models:
-        from experiments import own
-        from experiments.language import own_files, shapes
+        from experiments import user_models
+        from experiments.language import gguf_shape, shapes
         from experiments.models import catalogue
 
-        own.announce(models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, own_files.describe)
+        user_models.announce(models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, gguf_shape.describe)
 
 
 def _described(node: Path | None) -> list[dict[str, Any]]:
@@ -302,21 +308,21 @@ def _described(node: Path | None) -> list[dict[str, Any]]:
 
 
 def _seal(arguments: argparse.Namespace) -> int:
-    from experiments.seal import seal
+    from experiments.node_writer import seal
 
     seal(arguments.probe, arguments.rounds, arguments.out, read_plan(arguments.plan) if arguments.plan else None)
     return 0
 
 
 def _outcomes(arguments: argparse.Namespace) -> int:
-    from experiments.outcomes import outcomes
+    from experiments.outcome_summary import outcomes
 
     print(outcomes(arguments.folders))
     return 0
 
 
 def _pack(arguments: argparse.Namespace) -> int:
-    from experiments.pack import pack
+    from experiments.pack_node import pack
 
     print(pack(arguments.folder, arguments.out))
     return 0
@@ -344,7 +350,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _digest(preset: dict[str, Any]) -> str:
     """Twelve digits that change with a preset, and with networks of the user's own."""
-    from experiments.own import VARIABLE
+    from experiments.user_models import VARIABLE
 
     return hashlib.sha256(json.dumps([preset, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
 
@@ -357,7 +363,7 @@ def _same_machine(path: Path) -> str:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from experiments.new import new, told
+    from experiments.scaffold import new, told
 
     print(told(arguments.name, new(arguments.name)))
     return 0

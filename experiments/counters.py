@@ -19,7 +19,7 @@ import psutil
 
 from contract import running_time
 from contract.cgroups import ROOT, cgroups, decimal, number, quota  # noqa: F401 - quota is one of the counters
-from contract.flags import Flag
+from contract.sample_flags import Flag
 from experiments import nvml, topology
 
 _PAGE = 4096

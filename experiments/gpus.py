@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import driver, nvml
+from experiments import driver_errors, nvml
 from experiments.nvml import placeholder_name
 
 # The library through which CUDA programs, torch among them, reach the driver.
@@ -98,7 +98,7 @@ def compare(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
     by_torch = {card["name"] for card in then if card.get("known_by") == "torch"}
     by_nvml = [card["name"] for card in then if card.get("known_by") != "torch"]
     if by_nvml and (refused := nvml.refusal()):
-        return Change(tuple(by_nvml), f"NVML does not answer ({refused}): {driver.advice(refused)}")
+        return Change(tuple(by_nvml), f"NVML does not answer ({refused}): {driver_errors.advice(refused)}")
     missing = list((Counter(_names(then)) - Counter(_names(here))).elements())
     # Records of earlier versions have other makers' GPUs among the devices alone.
     devices = [str(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
@@ -110,7 +110,7 @@ def compare(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
     why = ""
     if untold:
         refused = next((words for card in unnamed for words in card.get("unanswered", {}).values()), "")
-        why = f"NVML does not tell of it ({refused}): {driver.advice(refused)}"
+        why = f"NVML does not tell of it ({refused}): {driver_errors.advice(refused)}"
     elif unseen:
         why = f"torch does not see it: {_why_unseen()}"
     gone = Counter(missing) - Counter(untold) - Counter(unseen)

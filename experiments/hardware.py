@@ -15,7 +15,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node import INSTANCE, kind_of_node, read_node
-from experiments import counters, gpus, memory, nvml, processor, topology
+from experiments import counters, gpus, memory_limit, nvml, processor, topology
 
 # Of the host, for good; else of its time since it was started (most containers have no id of their own).
 _HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
@@ -62,7 +62,7 @@ def last_level_cache_bytes() -> int:
 
 def memory_bytes() -> int:
     """Memory that this process may use, in bytes: the machine's, or a cgroup's limit below it."""
-    return memory.total_bytes()
+    return memory_limit.total_bytes()
 
 
 def identity(described: Path | None = None) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from experiments.work import INSTALLED_AS, Unsupported, not_installed
+from experiments.workload import INSTALLED_AS, Unsupported, not_installed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -14,7 +14,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
-from experiments.own import VARIABLE
+from experiments.user_models import VARIABLE
 
 # Columns of the table of samples; every other parameter of an experiment goes into `params`.
 COMMON = ("backend", "dtype", "threads")

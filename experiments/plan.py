@@ -18,7 +18,7 @@ from contract.errors import StudyError
 from contract.node import LACKS, gpu_cache_bytes
 from experiments import hardware
 from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORCH, Job, Plan, Point
-from experiments.models.names import has_attention
+from experiments.models.network_names import has_attention
 from experiments.sweep import Sweep, sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from contract.errors import StudyError
 from contract.schema import did_you_mean
 from experiments import backends
-from experiments.models import names
-from experiments.work import Dtype, Footprint, Threads, Work
+from experiments.models import network_names
+from experiments.workload import Dtype, Footprint, Threads, Workload
 
 Params = Mapping[str, Any]
 # From the devices of a node and a point's parameters to why the point cannot be done there.
@@ -62,7 +62,7 @@ class Experiment:
     """
 
     name: str
-    function: Callable[..., Work]
+    function: Callable[..., Workload]
     parameters: dict[str, Any]
     smaller: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     memory: Callable[..., float] | None = None
@@ -90,7 +90,7 @@ class Experiment:
         if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", self.name) or self.name in _REGISTRY:
             return "give it a name of its own, of small letters and digits, with hyphens between words"
         if "threads" not in self.parameters:
-            return "add the parameter `threads: Threads` (Threads is in experiments.work); on a GPU it is given 0"
+            return "add the parameter `threads: Threads` (Threads is in experiments.workload); on a GPU it is given 0"
         for key, hint in self.parameters.items():
             own = next((name for name, (kind, _) in OWN.items() if hint == kind), key)
             if own != key:
@@ -114,13 +114,13 @@ class Experiment:
 _REGISTRY: dict[str, Experiment] = {}
 
 
-def experiment(name: str, **options: Any) -> Callable[[Callable[..., Work]], Callable[..., Work]]:
+def experiment(name: str, **options: Any) -> Callable[[Callable[..., Workload]], Callable[..., Workload]]:
     """Register a function `(device, **parameters) -> Work`; options: the other fields of `Experiment`, by name.
 
     Raises StudyError, with the place, for what every experiment has and this one has not.
     """
 
-    def register(function: Callable[..., Work]) -> Callable[..., Work]:
+    def register(function: Callable[..., Workload]) -> Callable[..., Workload]:
         place = f"{inspect.getsourcefile(function)}, line {function.__code__.co_firstlineno}: experiment {name!r}"
         known = [field.name for field in fields(Experiment)][3:]
         for one in options.keys() - set(known):
@@ -134,7 +134,7 @@ def experiment(name: str, **options: Any) -> Callable[[Callable[..., Work]], Cal
     return register
 
 
-def _parameters(function: Callable[..., Work]) -> dict[str, Any]:
+def _parameters(function: Callable[..., Workload]) -> dict[str, Any]:
     """Names and types of what comes after the device; None for a parameter without a type."""
     hints = get_type_hints(function, include_extras=True)
     return {key: hints.get(key) for key in list(inspect.signature(function).parameters)[1:]}
@@ -164,8 +164,8 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"type": ["integer", "string"], "minimum": 0, "pattern": "^(1[.][.])?all$"}
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
-    if hint in names.KINDS:
-        return {"enum": names.known(hint)}
+    if hint in network_names.KINDS:
+        return {"enum": network_names.known(hint)}
     if hint == Footprint:
         return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}x(largest)?LLC$"}
     if get_origin(hint) is Literal:

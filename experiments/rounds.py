@@ -17,9 +17,9 @@ from contract import running_time
 from contract.errors import StudyError
 from contract.node import status_of
 from experiments.jobs import Job, Point
-from experiments.outcomes import count_statuses, highest_rate
-from experiments.state import Reading
-from experiments.workers import COMMAND, Workers, unreadable
+from experiments.machine_state import Reading
+from experiments.outcome_summary import count_statuses, highest_rate
+from experiments.worker_processes import COMMAND, Workers, unreadable
 
 
 @dataclass
@@ -196,7 +196,7 @@ def table(measured: Round, node: str, run: str) -> Any:
     """The round's samples as a table that conforms; a point with a row that does not is one that failed."""
     import pandas as pd
 
-    from contract.tables import SAMPLES, validate
+    from contract.sample_table import SAMPLES, validate
 
     def framed(rows: list[dict[str, Any]]) -> Any:
         columns = list(SAMPLES.columns)

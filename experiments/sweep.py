@@ -13,9 +13,9 @@ from contract.errors import StudyError
 from contract.files import read_yaml
 from contract.node import count, fields
 from contract.schema import did_you_mean
-from experiments import backends, hardware, own
+from experiments import backends, hardware, user_models
 from experiments.jobs import Point
-from experiments.models import names
+from experiments.models import network_names
 from experiments.registry import Experiment, experiments, get
 
 PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
@@ -65,10 +65,10 @@ class Sweep:
                 axes = {**{key: [value] for key, value in case.items()}, **grid}
                 if "model" in axes:
                     hint = self.experiment.parameters["model"]
-                    axes["model"] = [model for name in axes["model"] for model in names.expand(hint, name)]
+                    axes["model"] = [model for name in axes["model"] for model in network_names.expand(hint, name)]
                 for values in itertools.product(*axes.values()):
                     for resolved in _resolved(dict(zip(axes, values, strict=True)), device_kind, units):
-                        variables = self.experiment.environment(resolved) | own.variables(resolved.get("model"))
+                        variables = self.experiment.environment(resolved) | user_models.variables(resolved.get("model"))
                         point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
@@ -81,7 +81,7 @@ def _resolved(params: dict[str, Any], device_kind: str, units: Mapping[str, int]
     threads: 'all', and '1..all' for 1, 2, 4, … all. Footprints: '4xLLC' is four times the device's own last-level
     cache, '4xlargestLLC' four times the largest of the node, so that a point is the same on all its devices.
     """
-    resolved = {key: _bytes(one, units) for key, one in params.items()} | own.fixed(params)
+    resolved = {key: _bytes(one, units) for key, one in params.items()} | user_models.fixed(params)
     asked = params.get("threads", 1)
     if device_kind != "cpu":
         return [{**resolved, "threads": 0}]  # a GPU's host only launches

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from contract import running_time
-from contract.flags import Flag
+from contract.sample_flags import Flag
+from experiments.clock_readings import LEAST_ATTEMPTS, Timer, call_s
 from experiments.devices.base import Device, nothing
-from experiments.readings import LEAST_ATTEMPTS, Timer, call_s
-from experiments.state import Reading
-from experiments.work import Work
+from experiments.machine_state import Reading
+from experiments.workload import Workload
 
 # Reading the clock may cost a sample this share of its time at most.
 OVERHEAD_SHARE = 1e-3
@@ -91,7 +91,7 @@ def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy, share
 
 
 def measure(
-    work: Work,
+    work: Workload,
     device: Device,
     policy: Policy,
     read_state: Callable[..., Reading],

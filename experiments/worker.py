@@ -1,6 +1,6 @@
 """The process that measures: takes points one at a time, answers with samples.
 
-Run by `experiments.workers` as its child, so that a point that takes the process
+Run by `experiments.worker_processes` as its child, so that a point that takes the process
 down (out of memory, a crash in a library, a hang) costs only itself.
 Protocol: one JSON object a line, on standard input and on standard output. A point with the key `prepare` is not
 measured: what it needs is loaded, so that whoever sent it can tell starting from measuring. A point with the key
@@ -21,19 +21,19 @@ from dataclasses import replace
 from typing import Any
 
 from contract import running_time
-from contract.ending import end_with_parent
+from contract.child_processes import end_with_parent
 from contract.errors import StudyError
 from experiments.children import answering
+from experiments.clock_readings import Timer, call_s
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
-from experiments.errors import Skipped, attempt, outcome
 from experiments.jobs import needs_torch
-from experiments.readings import Timer, call_s
+from experiments.machine_state import Watch, stopped
+from experiments.point_errors import Skipped, attempt, outcome
 from experiments.registry import Experiment, get, typed
-from experiments.serving.limits import make_room
-from experiments.state import Watch, stopped
+from experiments.serving.connection_limits import make_room
 from experiments.timing import Measurement, Policy, measure
-from experiments.work import Observed, Profile, Unsupported, Work
+from experiments.workload import Observed, Profile, Unsupported, Workload
 
 # A point that is predicted to take this share of its budget is measured without another probe; without any, if the
 # plan says so: from what a core does in a product, of which a whole step may reach a twentieth.
@@ -170,7 +170,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     }
 
 
-def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
+def _parts(work: Workload, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
     """The work itself, the works beside it, and the work in a graph; they share the point's budget.
 
     Raises the error of the work itself; of the others it is an outcome under their metric.
@@ -193,18 +193,20 @@ def _parts(work: Work, device: Device, policy: Policy, watch: Watch) -> list[dic
     return parts
 
 
-def _is_short(work: Work, device: Device) -> bool:
+def _is_short(work: Workload, device: Device) -> bool:
     """True if a call is so short that a graph shows more than launching does. Raises NoTimeError."""
     return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, wanted=3) < GRAPH_BELOW_S
 
 
-def _captured(work: Work, device: Device) -> Work:
+def _captured(work: Workload, device: Device) -> Workload:
     """Calls of the work in one graph, enough of them that starting it does not show."""
     calls = list(work.calls) * -(-GRAPH_CALLS // len(work.calls))
-    return Work(run=device.graph(calls), metric=GRAPH_METRIC, per=float(len(calls)), flop=work.flop, bytes=work.bytes)
+    return Workload(
+        run=device.graph(calls), metric=GRAPH_METRIC, per=float(len(calls)), flop=work.flop, bytes=work.bytes
+    )
 
 
-def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
+def _part(work: Workload, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
     """Samples of one work, and the energy of one call where something counts it."""
     begun = watch.energy()
     measurement = measure(work, device, policy, watch.read, look=watch.look)
@@ -231,7 +233,7 @@ def _part(work: Work, device: Device, policy: Policy, watch: Watch) -> dict[str,
     }
 
 
-def _series(work: Work, measurement: Measurement) -> list[dict[str, Any]]:
+def _series(work: Workload, measurement: Measurement) -> list[dict[str, Any]]:
     """Each metric with its unit and values."""
     found = []
     for phase, seconds in measurement.samples.items():
@@ -243,7 +245,7 @@ def _series(work: Work, measurement: Measurement) -> list[dict[str, Any]]:
     return found
 
 
-def _observed(work: Work) -> dict[str, Observed]:
+def _observed(work: Workload) -> dict[str, Observed]:
     """What the work observes. Raises ValueError for what is no number, which no table could hold."""
     found = dict(work.observe()) if work.observe else {}
     for metric, (values, _) in found.items():
@@ -276,7 +278,7 @@ def _profiled(profile: Profile | None) -> dict[str, Any]:
     return {**outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent, **last}
 
 
-def _checked(work: Work) -> float | None:
+def _checked(work: Workload) -> float | None:
     return float(work.check()) if work.check else None
 
 

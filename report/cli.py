@@ -162,9 +162,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gather(given.nodes, given.out)
     elif given.command == "judge":
-        from report.data.gathered import read_dataset
-        from report.data.published import PUBLISHED, read_published
-        from report.data.reference import REFERENCE, read_reference
+        from report.data.gathered_files import read_dataset
+        from report.data.published_records import PUBLISHED, read_published
+        from report.data.reference_figures import REFERENCE, read_reference
         from report.judging.judge import CLAIMS, judge
 
         claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
@@ -190,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         made = build(given.report, given.verdicts, given.data, given.previous)
         print(f"{len(made)} files beside the pages: {given.report}", file=sys.stderr)
     elif given.command == "preliminary":
-        from report.pages.preliminary import preliminary
+        from report.pages.preliminary_page import preliminary
 
         print(f"a preliminary page: {preliminary(given.nodes, given.out, given.rounds)}", file=sys.stderr)
     elif given.command == "add":
@@ -200,31 +200,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in add(given.pack, given.nodes, given.dry_run, given.claims or CLAIMS):
             print(line, flush=True)
     elif given.command == "edition":
-        from report.pages.editions import release
+        from report.pages.editions import edition_release
 
         if given.readme:
-            folder = release.EDITIONS / str(release.newest())
+            folder = edition_release.EDITIONS / str(edition_release.newest())
         else:
-            folder = release.release(given.verdicts, given.data, given.report, given.number)
-        release.write_readme(release.said_now(folder))
-        print(f"edition {folder.name}: {folder}, {release.README.name}", file=sys.stderr)
+            folder = edition_release.release(given.verdicts, given.data, given.report, given.number)
+        edition_release.write_readme(edition_release.said_now(folder))
+        print(f"edition {folder.name}: {folder}, {edition_release.README.name}", file=sys.stderr)
     elif given.command == "compare":
         from contract.files import write_json
-        from report.pages.editions import compare
-        from report.pages.editions.record import read_editions
+        from report.pages.editions import edition_comparison
+        from report.pages.editions.edition_record import read_editions
 
-        found = compare.compare(read_editions(given.old)[-1], read_editions(given.new)[-1])
+        found = edition_comparison.compare(read_editions(given.old)[-1], read_editions(given.new)[-1])
         if given.json:
             write_json(given.json, found)
-        print("\n".join(compare.lines(found)))
+        print("\n".join(edition_comparison.lines(found)))
     elif given.command == "what-if":
         from report.commands import what_if
 
         what_if.command(given)
     elif given.command == "references":
-        from report.commands.references import references
-        from report.data.published import PUBLISHED
-        from report.data.reference import REFERENCE
+        from report.commands.list_references import references
+        from report.data.published_records import PUBLISHED
+        from report.data.reference_figures import REFERENCE
         from report.judging.judge import CLAIMS
 
         claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
@@ -233,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1 if unused else 0
     elif given.command == "lint":
         from report.commands.lint import run
-        from report.data.reference import REFERENCE
+        from report.data.reference_figures import REFERENCE
 
         return run(given.verdicts, given.data, given.reference or REFERENCE, given.report)
     elif given.command == "failures":
@@ -253,12 +253,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(next_steps(new_claim(given.claim, given.claims or CLAIMS, given)))
     elif given.command == "quantities":
-        from report.commands import quantities
+        from report.commands import list_quantities
 
-        print("\n".join(quantities.lines(given.word)))
+        print("\n".join(list_quantities.lines(given.word)))
     elif given.command == "explain":
         from report.commands.explain import explain, find, sources_of
-        from report.data.reference import REFERENCE
+        from report.data.reference_figures import REFERENCE
         from report.verdicts import read_verdicts
 
         document = read_verdicts(given.verdicts)
@@ -266,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sources = sources_of(given.verdicts, given.data, given.reference or REFERENCE, given.rows, claim)
         print(explain(document, given.claim, sources))
     else:
-        from report.model import tally
+        from report.outcomes import tally
         from report.verdicts import read_verdicts
 
         print(tally(read_verdicts(given.verdicts)))

@@ -31,7 +31,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, exact, merged
 from report.formatting import case_name, exactly
-from report.model import Side
+from report.outcomes import Side
 from report.statistics import Floats
 
 # Tolerance for rounding of added shares of machines.

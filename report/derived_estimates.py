@@ -1,7 +1,7 @@
 """Cases that formulas gave, each with its arithmetic.
 
 The interval of a result holds what the measurements and the sources leave open; assumptions, and figures that stand
-beside the one that is taken, are varied one by one instead (`report.judging.records`).
+beside the one that is taken, are varied one by one instead (`report.judging.verdict_records`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.model import OPINION, OTHERS, Threshold, Verdict
+from report.outcomes import OPINION, OTHERS, Threshold, Verdict
 from report.quantities import quantities
 
 NUMBER = ("estimate", "low", "high")

@@ -40,7 +40,7 @@ lowest with 3 rounds and unequal variances, the highest with 3 rounds and heavy 
   correlate by r counts as P / (1 + (P - 1) r^2) points.
 
 **The level** is 99%, not 95%: see DECIDING. `studies/calibration` shows how often the
-rules err at it; `tests/report/test_stats.py` repeats the simulation of both levels.
+rules err at it; `tests/report/test_statistics.py` repeats the simulation of both levels.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report.model import Side, Tier, Verdict
+from report.outcomes import Side, Tier, Verdict
 
 # Changed where a reader of older files would be misled.
 FORMAT = 3

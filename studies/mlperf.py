@@ -26,7 +26,7 @@ from typing import Any
 from contract import arguments
 from contract.errors import StudyError, run_command
 from contract.provenance import git
-from report.data.published import COLUMNS
+from report.data.published_records import COLUMNS
 
 Record = dict[str, Any]
 _GPU = re.compile(r"nvidia|geforce|quadro|tesla|radeon|instinct|\bmi\d{3}|rtx|\b[ahlbtv]\d{2,3}\b|jetson|orin", re.I)

@@ -22,7 +22,7 @@ from contract.errors import StudyError, run_command
 from contract.files import write_json
 from report import statistics
 from report.data.dataset import Dataset
-from report.data.nodes import read_nodes
+from report.data.node_reader import read_nodes
 from report.data.summary import SERIES
 from report.statistics import Floats
 

@@ -26,11 +26,11 @@ import pandas as pd
 
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
-from contract.tables import frame, load_samples, write_unchecked
+from contract.sample_table import frame, load_samples, write_unchecked
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.published import PUBLISHED, read_published
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.published_records import PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.data.summary import POINT
 from report.judging.judge import judge
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from playwright.sync_api import Browser, Error, Playwright, sync_playwright
 
-from contract import ending
+from contract import child_processes
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -50,7 +50,7 @@ def main() -> None:
     patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
     # It has children, which end with it.
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with ending.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
+    with child_processes.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
         process.wait(WHOLE_S)
     if not starts():
         print(f"no browser starts here, nor could one be fetched: the report is not tested in one; {REMEDY}")

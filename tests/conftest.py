@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.missing import missing
+from tests.missing_tools import missing
 
 # How long an example takes says nothing of what is tested.
 settings.register_profile("study", deadline=None)
@@ -44,7 +44,7 @@ def chromium() -> Iterator[Any]:
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data/, the published nodes as they are gathered, and verdicts.json on them; to be read only."""
     from tests.golden.__main__ import judged
-    from tests.report.rendering import once
+    from tests.report.built_once import once
 
     return once(tmp_path_factory, "published", lambda folder: judged("published", folder))
 
@@ -54,7 +54,7 @@ def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same of the published nodes and a synthetic fleet: a server with a GPU, a desktop and a laptop; with claims/,
     by which they are judged."""
     from tests.golden.__main__ import judged
-    from tests.report.rendering import once
+    from tests.report.built_once import once
 
     return once(tmp_path_factory, "fleet", lambda folder: judged("fleet", folder))
 

@@ -31,7 +31,7 @@ def make(folder: Path, *words: str, **variables: str) -> subprocess.CompletedPro
 
 def begun(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     (folder / "contract").mkdir(exist_ok=True)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "contract/ending.py"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "contract/child_processes.py"):
         shutil.copy2(ROOT / name, folder / name)
     # Not as a part of the `make` that runs the tests.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}

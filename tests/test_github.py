@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from experiments.pack import MADE
+from experiments.pack_node import MADE
 from report.cli import parser
 
 ROOT = Path(__file__).parents[1]

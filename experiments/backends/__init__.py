@@ -7,7 +7,7 @@ from typing import Annotated
 
 from experiments.backends.base import Backend
 from experiments.backends.cblas import Cblas
-from experiments.backends.loops import Loops
+from experiments.backends.loop_products import Loops
 from experiments.backends.openblas import CORE_TYPES_ARM, CORE_TYPES_X86, NumPy
 from experiments.backends.pytorch import OneDnn, Torch
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from experiments.work import Dtype
+from experiments.workload import Dtype
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
-from experiments import driver, nvml
+from experiments import driver_errors, nvml
 from experiments.devices.base import Device, nothing
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,7 @@ class Accelerator(Device):
             try:
                 count = cls.count(torch)
             except Exception as refusal:  # as below
-                return [], [f"{cls.platform}: {first_line(refusal)}: {driver.advice(first_line(refusal))}"]
+                return [], [f"{cls.platform}: {first_line(refusal)}: {driver_errors.advice(first_line(refusal))}"]
             reasons = [cls._lack(torch, index) for index in range(count)]
         if not count:
             return [], [f"{cls.platform}: {cls.why_none(torch, [str(one.message) for one in said])}"]
@@ -141,7 +141,7 @@ class Accelerator(Device):
         except Exception as refusal:
             # Drivers' errors come as several kinds of exception, some of them only in new versions.
             line = first_line(refusal)
-            mend = driver.advice(line) if driver.has_advice(line) else ""
+            mend = driver_errors.advice(line) if driver_errors.has_advice(line) else ""
             raise StudyError(f"{self.name} cannot be used: {line}. {mend[:1].upper()}{mend[1:]}".strip()) from None
         if total != 2.0:
             raise StudyError(f"{self.name} cannot be used: it computes 1 + 1 = {total:g}")

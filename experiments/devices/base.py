@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.errors import StudyError
-from experiments.work import Dtype, Unsupported, Work
+from experiments.workload import Dtype, Unsupported, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -89,10 +89,10 @@ class Device(ABC):
     def free_bytes(self) -> int:
         """Memory that can be allocated now."""
 
-    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them.
 
-        They are what the clock says, which may be no time: see `experiments.readings`.
+        They are what the clock says, which may be no time: see `experiments.clock_readings`.
         meanwhile: called once, outside of what is timed: while the device works on what was launched, where its
         own clock times that, and after it where the host's does.
         """

@@ -8,9 +8,9 @@ from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from experiments import backends, hardware, memory
+from experiments import backends, hardware, memory_limit
 from experiments.devices.base import Device, nothing
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class CpuDevice(Device):
         self._limits = threadpool_limits(limits=threads, user_api="blas")
 
     def free_bytes(self) -> int:
-        return memory.available_bytes()
+        return memory_limit.available_bytes()
 
     @cached_property
     def overhead_s(self) -> float:

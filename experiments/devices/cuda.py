@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments import driver, nvml
+from experiments import driver_errors, nvml
 from experiments.devices import eight_bit
 from experiments.devices.accelerator import Accelerator, first_line
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -52,12 +52,12 @@ class CudaDevice(Accelerator):
         error = re.search(r"Error (\d+): ([^(\n]+)", told)
         line = f"error {error[1]}: {first_line(error[2])}" if error else ""
         refused = nvml.refusal()
-        if not driver.has_advice(line) and refused and not driver.means_no_driver(refused):
-            return f"NVML does not answer ({refused}): {driver.advice(refused)}"
-        if hidden is not None and not driver.has_advice(line):
+        if not driver_errors.has_advice(line) and refused and not driver_errors.means_no_driver(refused):
+            return f"NVML does not answer ({refused}): {driver_errors.advice(refused)}"
+        if hidden is not None and not driver_errors.has_advice(line):
             return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
         if line:
-            return f"{line}: {driver.advice(line)}"
+            return f"{line}: {driver_errors.advice(line)}"
         return f"{super().why_none(torch, said)}; NVML: {nvml.status()}"
 
     @classmethod

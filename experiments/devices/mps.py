@@ -7,10 +7,10 @@ import platform
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments import hardware, memory
+from experiments import hardware, memory_limit
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.base import Device, nothing
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,7 @@ class MpsDevice(Accelerator):
     def free_bytes(self) -> int:
         self._module.empty_cache()
         room = int(self._module.recommended_max_memory()) - int(self._module.driver_allocated_memory())
-        return max(0, min(room, memory.available_bytes()))
+        return max(0, min(room, memory_limit.available_bytes()))
 
     def between(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing

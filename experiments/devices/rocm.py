@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import driver
+from experiments import driver_errors
 from experiments.devices.accelerator import Accelerator
 
 # What the driver shows to programs that compute.
@@ -34,7 +34,7 @@ class RocmDevice(Accelerator):
         hiding = [f"{name} is {os.environ[name]!r}" for name in _HIDES if name in os.environ]
         if not _DRIVER.exists():
             attach = f"start the container with --device {_DRIVER} --device /dev/dri"
-            mend = attach if driver.in_container() else "sudo modprobe amdgpu"
+            mend = attach if driver_errors.in_container() else "sudo modprobe amdgpu"
             return f"the driver is not loaded ({_DRIVER} is missing): {mend}"
         if not os.access(_DRIVER, os.R_OK | os.W_OK):
             return f"{_DRIVER} may not be opened: sudo usermod -aG render,video $USER, and log in again"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from experiments import driver
+from experiments import driver_errors
 from experiments.devices.accelerator import Accelerator
 
 # The largest L2 of those GPUs whose cache torch does not tell (Data Center GPU Max).
@@ -32,7 +32,7 @@ class XpuDevice(Accelerator):
         mask = os.environ.get("ZE_AFFINITY_MASK")
         if mask is not None:
             return f"ZE_AFFINITY_MASK is {mask!r}, which shows torch no GPU: unset it"
-        mend = "start the container with --device /dev/dri, and " if driver.in_container() else ""
+        mend = "start the container with --device /dev/dri, and " if driver_errors.in_container() else ""
         return f"{super().why_none(torch, said)}: {mend}install Intel's GPU driver with Level Zero"
 
     @cached_property

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from contract.errors import StudyError
-from experiments.doctor import cuda, libraries, machine, plan
+from experiments.doctor import cuda_checks, library_checks, machine_checks, plan_checks
 from experiments.doctor.finding import Finding, Level, for_programs, note, told
 
 ROOT = Path("/")
@@ -21,9 +21,14 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
     if device is not None and not re.fullmatch(r"cpu|mps|(cuda|xpu):\d+", device):
         raise StudyError(f"--device {device}: not a device. Devices are named cpu, cuda:0, cuda:1, …, xpu:0, mps")
     # The machine first: loading libraries keeps cores busy.
-    found = [*machine.examine(root, results), plan.predictions(results), plan.loads(results), *libraries.examine()]
+    found = [
+        *machine_checks.examine(root, results),
+        plan_checks.predictions(results),
+        plan_checks.loads(results),
+        *library_checks.examine(),
+    ]
     if device is None or device.startswith("cuda"):
-        found += cuda.examine(root, device)
+        found += cuda_checks.examine(root, device)
     elif device != "cpu":
         found.append(note(device, "not NVIDIA's", "Its state is neither checked nor recorded."))
     if platform.system() != "Linux":

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from experiments.kernels.compile import IR_TYPE, Team, aligned, compile_ir, has_fma
-from experiments.work import Dtype, Unsupported, largest
+from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, has_fma
+from experiments.workload import Dtype, Unsupported, largest
 
 # Accumulators in flight: enough to cover the latency of an FMA (4 cycles) on two
 # pipes, few enough for the 16 registers of AVX2.

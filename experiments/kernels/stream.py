@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from experiments.kernels.compile import IR_TYPE, Team, aligned, compile_ir, vector_bytes
-from experiments.work import Dtype
+from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, vector_bytes
+from experiments.workload import Dtype
 
 # Arrays that each operation reads and writes, and its scalar s.
 STREAM_SCALAR = 3.0

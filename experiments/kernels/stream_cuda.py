@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.devices import Device
-from experiments.kernels.cuda import kernel
+from experiments.kernels.cuda_compile import kernel
 from experiments.kernels.stream import STREAM_SCALAR
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch

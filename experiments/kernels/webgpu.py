@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.devices import Device
-from experiments.work import Unsupported
+from experiments.workload import Unsupported
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

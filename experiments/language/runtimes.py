@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from experiments.devices import Device
 from experiments.language.shapes import Shape
-from experiments.work import Unsupported
+from experiments.workload import Unsupported
 
 # Number of the token "a" in the vocabulary of our files.
 LETTER = ord("a")
@@ -220,9 +220,9 @@ class Transformers(Runtime):
     def load(self, path: Path) -> None:
         import torch
 
-        from experiments.language.reference import network
+        from experiments.language.transformers_reference import network
         from experiments.language.weights import float_format
-        from experiments.models.generate import Cached
+        from experiments.models.text_generation import Cached
 
         dtype = self.device.torch_dtype(float_format(path))
         self.torch: Any = torch

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from experiments import own
+from experiments import user_models
 
 # A parameter of this type takes the names of language models.
 Name = Annotated[str, "a language model's name"]
@@ -158,14 +158,14 @@ SHAPES: dict[str, Shape] = {
 
 def shapes() -> dict[str, Shape]:
     """Shapes of the study, and of the user's own files that this process was told of."""
-    return _shapes(own.text())
+    return _shapes(user_models.text())
 
 
 @cache
 def _shapes(_: str) -> dict[str, Shape]:
     found = dict(SHAPES)
-    for name, about in own.models("shape").items():
+    for name, about in user_models.models("shape").items():
         scaling = about["shape"].get("scaling")
-        more = {"source": name, "file": own.file(name), "scaling": Scaling(**scaling) if scaling else None}
+        more = {"source": name, "file": user_models.file(name), "scaling": Scaling(**scaling) if scaling else None}
         found[name] = Shape(**about["shape"] | more)
     return found

@@ -11,9 +11,9 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 from numpy.typing import NDArray
 
-from experiments.language import own_files
+from experiments.language import gguf_shape
 from experiments.language.shapes import Format, Shape, Tensor
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 # Standard deviation of the weights: initializer_range in the configurations of all shapes.
 DEVIATION = 0.02
@@ -48,7 +48,7 @@ def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
     some layers for the values and the second feed-forward matrix; Q4_K for the rest.
     """
     if shape.file:
-        return own_files.tensors(shape.file)[tensor.name].tensor_type
+        return gguf_shape.tensors(shape.file)[tensor.name].tensor_type
     if tensor.rows == 1:
         return Type.F32
     if kind in _FLOATS:
@@ -92,7 +92,7 @@ def values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
     Of a file of the user's own: its first rows.
     """
     if shape.file:
-        return own_files.tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
+        return gguf_shape.tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
     if tensor.name == "rope_freqs.weight":
         return rope_factors(shape)
     draw = np.random.default_rng(list(tensor.name.encode()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from experiments import own
+from experiments import user_models
 from experiments.language.shapes import SHAPES
 
 
@@ -65,7 +65,7 @@ class Network:
         )
 
 
-# Networks that stand on a page of code: see `experiments.models.networks`.
+# Networks that stand on a page of code: see `experiments.models.small_networks`.
 SMALL = (
     "mlp", "cnn", "resnet", "wide-resnet", "lstm-32", "lstm-128", "lstm-512", "gpt-1m", "nanogpt-cpu", "nanogpt",
 )  # fmt: skip
@@ -183,12 +183,12 @@ NETWORKS = {
 
 def networks() -> dict[str, Network]:
     """The catalogue, and the networks of the user's own that this process was told of."""
-    return _networks(own.text())
+    return _networks(user_models.text())
 
 
 @cache
 def _networks(_: str) -> dict[str, Network]:
-    return NETWORKS | {name: _network(name, about) for name, about in own.models("class").items()}
+    return NETWORKS | {name: _network(name, about) for name, about in user_models.models("class").items()}
 
 
 def _network(name: str, about: Mapping[str, Any]) -> Network:

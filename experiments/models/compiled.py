@@ -12,7 +12,7 @@ import torch
 from torch.utils import cpp_extension
 
 from experiments.devices.accelerator import first_line
-from experiments.work import Unsupported
+from experiments.workload import Unsupported
 
 Call = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from contract.errors import StudyError
 from experiments.devices.accelerator import first_line
-from experiments.models import data
+from experiments.models import real_data
 from experiments.models.catalogue import Counts, Network
 
 # Random numbers of which a CPU makes all weights: 16 MiB, for drawing each anew takes four times as long.
@@ -177,9 +177,9 @@ def batch(described: Network, size: int) -> tuple[Tensor, Tensor]:
     """
     rows, columns = (described.counts or count(described)).output
     if described.kind == "image":
-        inputs = data.photograph_batch(size, described.shape[-1])
+        inputs = real_data.photograph_batch(size, described.shape[-1])
     elif described.kind == "tokens":
-        inputs = data.word_batch(size, described.shape[0], configured(described).vocab_size)
+        inputs = real_data.word_batch(size, described.shape[0], configured(described).vocab_size)
     else:
         inputs = torch.randn(size, *described.shape)
     return inputs, torch.randint(columns, (size * rows,))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import hardware
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 # One file of the format holds so many bytes: what protocol buffers allow.
 MOST_BYTES = 2 * 10**9
@@ -60,7 +60,7 @@ def _export(name: str, batch: int, path: Path) -> None:
     import torch
 
     from experiments.devices.cpu import CpuDevice
-    from experiments.models.generate import weights_on
+    from experiments.models.text_generation import weights_on
     from experiments.models.zoo import ZOO
 
     entry = ZOO[name]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.devices import Device
 from experiments.models.onnx_files import onnx_file
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from experiments.models.onnx_files import has_static_ranges, onnx_file
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch

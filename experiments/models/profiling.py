@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from contract import running_time
 from experiments.devices import Device
-from experiments.work import Dtype, ProfileError, Unsupported
+from experiments.workload import Dtype, ProfileError, Unsupported
 
 # Kernels that each session on an accelerator begins with, for Kineto to lose.
 HEAD_KERNELS = 100

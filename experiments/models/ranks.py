@@ -22,11 +22,11 @@ from torch.nn.parallel import DistributedDataParallel
 from contract.errors import StudyError
 from experiments.children import Child, all_answers, orders
 from experiments.devices import Device, open_device
-from experiments.errors import is_out_of_memory
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
 from experiments.models.trainer import Trainer
 from experiments.models.zoo import ZOO
-from experiments.work import Dtype, Unsupported, largest
+from experiments.point_errors import is_out_of_memory
+from experiments.workload import Dtype, Unsupported, largest
 
 SEED = 20250
 # The check: steps of plain gradient descent at this rate, on so many samples of each rank. Adam would turn the rounding

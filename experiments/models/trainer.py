@@ -15,10 +15,10 @@ from torch.overrides import TorchFunctionMode
 
 from contract import running_time
 from experiments.devices import Device
-from experiments.models import profiling, trace, usage
+from experiments.models import peak_memory, profiling, step_profile
 from experiments.models.compiled import compiled
 from experiments.models.zoo import Entry
-from experiments.work import Dtype, Profile
+from experiments.workload import Dtype, Profile
 
 # Steps in each round whose operators are compared, by kind of device, and those that are profiled: on a GPU it is the
 # host that takes the time, and a few tell as much.
@@ -151,24 +151,24 @@ class Trainer:
         operators tell.
         """
         found: dict[str, tuple[float, str]] = {}
-        steps: list[trace.Step] = []
+        steps: list[step_profile.Step] = []
 
         def step() -> None:
             if operators:
-                steps.append(trace.operators(self.step))
+                steps.append(step_profile.operators(self.step))
             else:
                 self.step()
 
         begun = running_time.now()
-        peak = usage.peak_bytes(step, self.device, self.held_bytes())
+        peak = peak_memory.peak_bytes(step, self.device, self.held_bytes())
         self.slow = running_time.now() - begun > SLOW_S
         if peak is not None:
             found["peak_memory"] = (peak, "B")
         if operators:
             if not self.slow:
-                steps = [trace.operators(self.step) for _ in range(TRACED_STEPS[self.device.kind])]
-            steps.append(trace.operators(self.step))
-            repeats, flop_share = trace.repeat_share(steps)
+                steps = [step_profile.operators(self.step) for _ in range(TRACED_STEPS[self.device.kind])]
+            steps.append(step_profile.operators(self.step))
+            repeats, flop_share = step_profile.repeat_share(steps)
             found |= {"repeat_share": (repeats, "1"), "matmul_flop_share": (flop_share, "1")}
         return found
 
@@ -183,7 +183,7 @@ class Trainer:
                 self.step()  # the model is new: its first step makes Adam's moments
             fewest = profiling.FEWEST_CALLS[self.device.kind]
             steps = fewest if self.slow else profiling.number_of_calls(self.step, self.device, PROFILED_STEPS, SLOW_S)
-            return trace.profile_metrics(self.step, self.device, steps)
+            return step_profile.profile_metrics(self.step, self.device, steps)
 
         return Profile(units, take) if units else None
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from experiments.models import catalogue, data
+from experiments.models import catalogue, real_data
 from experiments.models.catalogue import Counts
-from experiments.models.networks import Cnn, Gpt, Lstm, Mlp, ResNet, WideResNet
+from experiments.models.small_networks import Cnn, Gpt, Lstm, Mlp, ResNet, WideResNet
 
 
 @dataclass(frozen=True)
@@ -157,17 +157,19 @@ def _images(model: Callable[[], nn.Module], batch: Callable[[int], tuple[Tensor,
 def _bytes(model: Callable[[], nn.Module], family: str, counts: Counts) -> Entry:
     """A network that predicts the next byte of passages."""
     length = counts.output[0]
-    passages = partial(data.text_batch, length=length)
+    passages = partial(real_data.text_batch, length=length)
     return Entry(model, passages, counts, (length,), family, first_input_has_gradient=True)
 
 
 # The counts are torch's (see the tests), or the formulas' where its counter does not know an operator.
 ZOO: dict[str, Entry] = {
-    "mlp": _images(Mlp, data.digits_batch, 8, "dense", Counts(301_066, 300_032, 32_768, (1, 10))),
-    "cnn": _images(Cnn, data.digits_batch, 8, "convolutional", Counts(66_154, 1_798_144, 18_432, (1, 10))),
-    "resnet": _images(ResNet, data.mnist_batch, 28, "convolutional", Counts(271_994, 31_021_952, 112_896, (1, 10))),
+    "mlp": _images(Mlp, real_data.digits_batch, 8, "dense", Counts(301_066, 300_032, 32_768, (1, 10))),
+    "cnn": _images(Cnn, real_data.digits_batch, 8, "convolutional", Counts(66_154, 1_798_144, 18_432, (1, 10))),
+    "resnet": _images(
+        ResNet, real_data.mnist_batch, 28, "convolutional", Counts(271_994, 31_021_952, 112_896, (1, 10))
+    ),
     "wide-resnet": _images(
-        WideResNet, data.mnist_batch, 28, "convolutional", Counts(4_325_834, 494_988_800, 451_584, (1, 10))
+        WideResNet, real_data.mnist_batch, 28, "convolutional", Counts(4_325_834, 494_988_800, 451_584, (1, 10))
     ),
     "lstm-32": _bytes(Lstm, "recurrent", Counts(1_183_744, 35_651_584, 8_388_608, (32, 256))),
     "lstm-128": _bytes(Lstm, "recurrent", Counts(1_183_744, 142_606_336, 33_554_432, (128, 256))),

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.flags import Flag, parse, worst
+from contract.sample_flags import Flag, parse, worst
 from experiments.jobs import Plan, read_plan
-from experiments.preflight import profiler, ranges
-from experiments.preflight.kinds import Kind, breadth_first, count_by_job
-from experiments.workers import COMMAND, Worker, Workers, unreadable
+from experiments.preflight import profiler_check, rate_ranges
+from experiments.preflight.point_kinds import Kind, breadth_first, count_by_job
+from experiments.worker_processes import COMMAND, Worker, Workers, unreadable
 
 # Seconds of samples for a point, and how many at most.
 BUDGET_S, SAMPLES = 0.15, 8
@@ -91,7 +91,7 @@ class Preflight:
     def run(self) -> bool:
         """Try everything that there is time for; True if something was tried, and nothing needs a look."""
         workers = Workers(self.command, self.log, lambda: None)
-        rules = ranges.rules()
+        rules = rate_ranges.rules()
         kinds = {
             device: breadth_first([job for job in self.plan.jobs if job.device == device], rules)
             for device in sorted(
@@ -106,7 +106,7 @@ class Preflight:
         left: list[Kind] = []
         measured = 0
         for device, todo in kinds.items():
-            peaks = ranges.peaks(*self.gpus[device]) if device in self.gpus else None
+            peaks = rate_ranges.peaks(*self.gpus[device]) if device in self.gpus else None
             self.say(_heading(device, self.gpus.get(device), peaks))
             try:
                 tried, left_here = self._try(todo, workers, peaks)
@@ -117,7 +117,7 @@ class Preflight:
         self._conclude(measured, left)
         return not any(line.needs_a_look for line in self.lines) and (measured > 0 or not left)
 
-    def _try(self, todo: list[Kind], workers: Workers, peaks: ranges.Peaks | None) -> tuple[int, list[Kind]]:
+    def _try(self, todo: list[Kind], workers: Workers, peaks: rate_ranges.Peaks | None) -> tuple[int, list[Kind]]:
         """Measure a device's kinds while there is time: how many were, and those left out."""
         profiles: list[Kind] = []
         measured = 0
@@ -153,14 +153,14 @@ class Preflight:
         if limit < PROFILER_S:
             self._add(Line("left out", what, f"it takes {PROFILER_S:.0f} s: give more --minutes"))
             return
-        seen, words = profiler.check(device, limit, self.profiling)
+        seen, words = profiler_check.check(device, limit, self.profiling)
         bad = seen is None or not seen.in_order
         verdict = "ok" if not bad else "look" if device in self.gpus else "note"
-        if words.startswith(profiler.UNSUPPORTED):
-            verdict, words = "unsupported", words.removeprefix(profiler.UNSUPPORTED)
+        if words.startswith(profiler_check.UNSUPPORTED):
+            verdict, words = "unsupported", words.removeprefix(profiler_check.UNSUPPORTED)
         self._add(Line(verdict, what, words))
 
-    def _measured(self, kind: Kind, workers: Workers, peaks: ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
+    def _measured(self, kind: Kind, workers: Workers, peaks: rate_ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
         answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))
         try:
             return answer, judge(kind, answer, peaks, seconds)
@@ -253,13 +253,13 @@ def _described() -> tuple[list[dict[str, Any]], list[str]]:
         "print(json.dumps([[device.describe() for device in found], left_out]))"
     )
     try:
-        devices, reasons = profiler.ask_apart([sys.executable, "-c", program], lambda answer: answer, {})
+        devices, reasons = profiler_check.ask_apart([sys.executable, "-c", program], lambda answer: answer, {})
     except StudyError as refusal:
         raise StudyError(f"the devices cannot be listed: {refusal}") from None
     return devices, reasons
 
 
-def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: ranges.Peaks | None) -> str:
+def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: rate_ranges.Peaks | None) -> str:
     if gpu is None:
         return f"{device}: no ranges are known for a CPU"
     if peaks is None:
@@ -273,7 +273,7 @@ def _order(kind: Kind) -> dict[str, Any]:
     return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))
 
 
-def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, seconds: float) -> Line:
+def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None, seconds: float) -> Line:
     """The line for a point's answer: its outcome, else how its rate lies to what is expected."""
     what = kind.title
     if answer["status"] != "ok":
@@ -285,13 +285,13 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: ranges.Peaks | None, sec
     flags = _flags(parts)
     usual = {USUAL.name, "clock"} if USUAL in flags else set()
     said += "".join(f"; {flag}" + " (usual at full work)" * (flag.name in usual) for flag in flags)
-    value = ranges.speed(answer, kind.rule)
+    value = rate_ranges.speed(answer, kind.rule)
     seen = (str(value) if value else "no number") + said
     worst_part = next((part for part in lacking if _verdict(part) == "look"), None)
     limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
     if value is None or kind.rule is None or limits is None or value.unit != kind.rule.unit:
         return Line("look" if worst_part or value is None else "ok", what, seen, seconds=seconds)
-    least, most = (ranges.in_units(one, value.unit).split(" ") for one in limits)
+    least, most = (rate_ranges.in_units(one, value.unit).split(" ") for one in limits)
     expected = " ".join([least[0], *(least[1:] if least[1:] != most[1:] else ()), "to", *most])
     lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
     verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
@@ -305,7 +305,7 @@ def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
     if answer["status"] != "ok" or lacking:
         verdict = "look" if lacking else _verdict(answer)
         return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
-    seen = ", ".join(f"{one['metric']} {ranges.in_units(one['value'], one['unit'])}" for one in metrics[:2])
+    seen = ", ".join(f"{one['metric']} {rate_ranges.in_units(one['value'], one['unit'])}" for one in metrics[:2])
     return Line("ok", what, seen, seconds=seconds)
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from contract import running_time
 from contract.errors import StudyError
 from experiments.children import orders
-from experiments.serving import limits
-from experiments.work import Dtype, HarnessError, Unsupported, not_installed
+from experiments.serving import connection_limits
+from experiments.workload import Dtype, HarnessError, Unsupported, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -145,12 +145,12 @@ async def serve(running: uvicorn.Server, held: socket.socket, tell: Callable[[Ma
         if not isinstance(refusal, OSError):
             loop.default_exception_handler(context)
         elif not isinstance(refusal, ConnectionError):  # of a client that has left
-            print(f"the server: {limits.refusal(refusal)}", file=sys.stderr)
-            tell({"harness": f"the server: {limits.refusal(refusal)}"})
+            print(f"the server: {connection_limits.refusal(refusal)}", file=sys.stderr)
+            tell({"harness": f"the server: {connection_limits.refusal(refusal)}"})
             os._exit(1)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
-    with running_time.RunningTime(limits.TICK_S):
+    with running_time.RunningTime(connection_limits.TICK_S):
         await running.serve(sockets=[held])
 
 
@@ -197,10 +197,10 @@ def main() -> None:
         tell({"harness": f"the server: {trouble}"})
         return
     except OSError as refusal:
-        tell({"harness": f"the server: {limits.refusal(refusal)}"})
+        tell({"harness": f"the server: {connection_limits.refusal(refusal)}"})
         return
     # Whoever connects now waits until the loop runs.
-    tell({"port": held.getsockname()[1], "room": limits.make_room(limits.CONNECTIONS)})
+    tell({"port": held.getsockname()[1], "room": connection_limits.make_room(connection_limits.CONNECTIONS)})
     asyncio.run(serve(running, held, tell))
 
 

@@ -18,9 +18,9 @@ from torch.nn import functional
 
 from experiments.devices import open_device
 from experiments.devices.base import Device
-from experiments.models.generate import allow_tf32, exact_logits, weights_on
+from experiments.models.text_generation import allow_tf32, exact_logits, weights_on
 from experiments.models.zoo import ZOO
-from experiments.work import Dtype, Unsupported
+from experiments.workload import Dtype, Unsupported
 
 SEED = 5
 # Different requests, and answers of each at most.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.kernels import stream_cuda
-from experiments.kernels.compile import aligned
+from experiments.kernels.llvm_compile import aligned
 from experiments.kernels.stream import STREAM_ARRAYS, STREAM_SCALAR, stream, stream_elements
 from experiments.registry import experiment
-from experiments.work import Dtype, Footprint, Threads, Unsupported, Work
+from experiments.workload import Dtype, Footprint, Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ def bandwidth(
     dtype: Dtype,
     backend: Literal["llvm", "llvm-nt", "torch", "cupy"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One pass of `op` over arrays that take `footprint` bytes together, or several where one is short.
 
     Bytes are counted as STREAM does: each element read and each written once.
@@ -63,7 +63,7 @@ def _expected(op: str, a: Any, b: Any) -> Any:
     }[op]()
 
 
-def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool) -> Work:
+def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool) -> Workload:
     """Own kernel over NumPy arrays; small footprints are gone over several times within one call."""
     import numpy as np
 
@@ -92,7 +92,7 @@ def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads
             size += float(np.sum(exact**2))
         return math.sqrt(difference / size)
 
-    return Work(
+    return Workload(
         run=lambda: kernel(passes),
         bytes=moved * passes,
         check=check,
@@ -111,7 +111,7 @@ def _fill(arrays: list[Any]) -> None:
             array[start : start + len(block)] = block[: len(array) - start]
 
 
-def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
+def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     """What a PyTorch user gets: one operator a call, its dispatch included."""
     import torch
 
@@ -127,7 +127,7 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
         calls[op]()
         return _error(device, op, c, a, b)
 
-    return Work(
+    return Workload(
         run=calls[op],
         bytes=float(STREAM_ARRAYS[op] * elements * dtype.itemsize),
         check=check,
@@ -136,7 +136,7 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
     )
 
 
-def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
+def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     """Own kernel; as on the CPU, small footprints are gone over several times within one call."""
     if device.kind != "gpu":
         raise device.unsupported("cupy")
@@ -149,7 +149,7 @@ def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Work:
         launch(c, a, b, passes)
         return _error(device, op, c, a, b)
 
-    return Work(
+    return Workload(
         run=lambda: launch(c, a, b, passes), bytes=moved * passes, check=check, tolerance=4 * dtype.unit_roundoff
     )
 

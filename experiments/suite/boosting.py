@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Threads, Unsupported, Work
+from experiments.workload import Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +94,7 @@ def extra_s(phase: Phase, trees: int, backend: Backend, threads: int = 0, **_: A
 @experiment(
     "boosting", smaller=smaller, memory=memory, call_s=call_s, environment=environment, extra_s=extra_s, load_s=2.0
 )
-def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backend, threads: Threads) -> Work:
+def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backend, threads: Threads) -> Workload:
     """One fit of `trees` trees to `rows` rows of 28 columns, or one prediction of the chances of `rows` rows.
 
     Synthetic data by the formula of `table`, the same for every library; they lie in host memory,
@@ -116,10 +116,10 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
         return make().fit(learnt.inputs, learnt.labels)
 
     if phase == "fit":
-        return Work(run=fit, check=lambda: _error(fit()), tolerance=tolerance(rows, trees), clock="host")
+        return Workload(run=fit, check=lambda: _error(fit()), tolerance=tolerance(rows, trees), clock="host")
     model, count = fit(), min(MOST_TABLES, max(1, MOST_ROWS // rows))
     asked = np.split(table(rows * count, np.random.default_rng()).inputs, count)
-    return Work(
+    return Workload(
         run=[partial(model.predict_proba, inputs) for inputs in asked],
         check=lambda: _error(model),
         tolerance=tolerance(LEARNT_ROWS, trees),

@@ -10,18 +10,18 @@ from typing import Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Threads, Work
+from experiments.workload import Threads, Workload
 
 
 @experiment("clock", fits=("cpu",))
-def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int) -> Work:
+def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int) -> Workload:
     """`chain` dependent operations, rounded up to whole loops of the kernel."""
-    from experiments.kernels import chain as chains
+    from experiments.kernels import dependent_chain as chains
 
     kernel, per_loop = chains.chain()
     loops = -(-chain // per_loop)
     right = chains.chain_value(50)
-    return Work(
+    return Workload(
         run=lambda: kernel(loops),
         metric="clock",
         rate=float(loops * per_loop),

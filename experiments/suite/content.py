@@ -9,7 +9,7 @@ from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite.gemm import copies, flop, memory, smaller, traffic
-from experiments.work import Dtype, Threads, Work, largest, relative_error
+from experiments.workload import Dtype, Threads, Workload, largest, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ def content(
     dtype: Dtype,
     backend: Library,
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One product of (m, k) by (k, n), both filled with `content`, as `gemm` measures it.
 
     `denormal` fills the first operand with values below the format's smallest normal
@@ -70,7 +70,7 @@ def content(
         lost = (c[CHECKED] == 0) & (a[CHECKED] @ b != 0)
         return {"flushed_share": (float(lost.double().mean()), "1")}
 
-    return Work(
+    return Workload(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
         flop=flop(m, n, k),
         bytes=traffic(m, n, k, dtype),

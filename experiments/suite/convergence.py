@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from experiments.devices import Device
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
 from experiments.registry import experiment
-from experiments.work import Dtype, Observed, Threads, Unsupported, Work
+from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
 # Images of a check: whole batches of any size are as right as these.
 CHECKED = 64
@@ -31,7 +31,7 @@ def convergence(
     dtype: Dtype,
     backend: Literal["torch"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """A run for each of the seeds 1 to `seeds`, one after the other; nothing else is drawn from chance.
 
     batch: images of an update; all of the training images at the most. rate: the learning rate in
@@ -42,7 +42,7 @@ def convergence(
     Observed: test_accuracy and validation_accuracy of every seed, in their order; reached_share, of the runs those that
     reach the target, and their time_to_target.
     """
-    from experiments.models import convergence as runs
+    from experiments.models import training_runs as runs
     from experiments.models.trainer import least_error
 
     tolerance = of_gradients(model, dtype)
@@ -74,7 +74,7 @@ def convergence(
         return images[chosen.to(images.device)], labels[chosen.to(labels.device)]
 
     trainer.take(*fresh(min(batch, CHECKED)))
-    return Work(
+    return Workload(
         observe=observe,
         check=lambda: least_error(trainer, fresh, 6.0 * weights, tolerance),
         tolerance=tolerance,

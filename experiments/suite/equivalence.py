@@ -10,10 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.devices import Device
-from experiments.models.names import Model
+from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.suite import training
-from experiments.work import Dtype, Observed, Threads, Unsupported, Work
+from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +61,7 @@ def equivalence(
     dtype: Dtype,
     backend: Literal["torch", "onednn", "inductor"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """`steps` steps of Adam from the same weights and with the same batches, here and on the CPU.
 
     The reference is PyTorch as it comes, on the CPU, in float32. It is also run with every weight
@@ -92,7 +92,7 @@ def equivalence(
     def check() -> float:
         return relative_error(run().first, exact_losses(model, batch, seed))
 
-    return Work(observe=observe, check=check, tolerance=TOLERANCE[dtype])
+    return Workload(observe=observe, check=check, tolerance=TOLERANCE[dtype])
 
 
 def compared(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:

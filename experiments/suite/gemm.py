@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.work import product as flop
+from contract.operation_counts import product as flop
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Dtype, Threads, Work, largest, relative_error
+from experiments.workload import Dtype, Threads, Workload, largest, relative_error
 
 # Copies of the operands that are used in turn, so that small products do not run from caches alone.
 MOST_COPIES = 64
@@ -46,7 +46,7 @@ def gemm(
     dtype: Dtype,
     backend: Library,
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One product of (m, k) by (k, n).
 
     Work: 2*m*n*k FLOP; the least traffic is (m*k + k*n + m*n) elements. Operations on
@@ -56,7 +56,7 @@ def gemm(
     """
     a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
-    return Work(
+    return Workload(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
         flop=flop(m, n, k),
         bytes=traffic(m, n, k, dtype),

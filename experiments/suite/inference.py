@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.models.catalogue import NETWORKS
-from experiments.models.names import Model
+from experiments.models.network_names import Model
 from experiments.registry import experiment
-from experiments.work import Dtype, Phase, Threads, Unsupported, Work, relative_error
+from experiments.workload import Dtype, Phase, Threads, Unsupported, Workload, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -86,7 +86,7 @@ def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, *
 
 
 @experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.5)
-def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Work:
+def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Workload:
     """One request: `batch` samples in host memory go through the model, and the answer lies there.
 
     backend: torch as it comes; with channels last; compiled (inductor, its weights folded into the kernels, images
@@ -99,7 +99,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     device takes for each part by its own clock, launched one by one: copying there, computing,
     copying back. bytes: weights, inputs and answer, each once.
     """
-    from experiments.models.generate import allow_tf32, weights_on
+    from experiments.models.text_generation import allow_tf32, weights_on
     from experiments.models.zoo import ZOO
 
     if batch < 1:
@@ -132,7 +132,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
         )
     elif backend == "graph":
         service.capture()
-    return Work(
+    return Workload(
         run=[partial(service.request, slot) for slot in range(SLOTS)],
         flop=entry.forward_flop(batch),
         bytes=service.bytes(),
@@ -230,7 +230,7 @@ class Service:
     def fetch(self, slot: int) -> None:
         self.results[slot].copy_(self.out, non_blocking=True)
 
-    def on_device(self) -> list[Work]:
+    def on_device(self) -> list[Workload]:
         """The parts of a request by a GPU's own clock; on a CPU nothing travels."""
         if self.device.kind == "cpu":
             return []
@@ -239,7 +239,7 @@ class Service:
             ("compute", self.compute),
             ("to_host", partial(self.fetch, 0)),
         ]
-        return [Work(phases=phases, metric="device_time")]
+        return [Workload(phases=phases, metric="device_time")]
 
     def bytes(self) -> float:
         """Weights, of tables the rows that are looked up alone, inputs and answer."""
@@ -254,7 +254,7 @@ class Service:
         """Relative error of a request's answers to fresh inputs, as they lie in host memory, against float64."""
         import torch
 
-        from experiments.models.generate import exact_logits
+        from experiments.models.text_generation import exact_logits
 
         slot, inputs = 0, self.fresh()
         self.inputs[slot].copy_(inputs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from experiments.devices import Device
 from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
-from experiments.work import Threads, Unsupported, Work, not_installed
+from experiments.workload import Threads, Unsupported, Workload, not_installed
 
 if TYPE_CHECKING:
     from experiments.language.runtimes import Runtime
@@ -29,8 +29,8 @@ _loaded: dict[tuple[Any, ...], Runtime] = {}
 
 def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> float:
     """Weights, keys and values; and the two layers that are checked, in float32."""
-    from experiments.language.check import checked_shape
-    from experiments.language.files import file_bytes
+    from experiments.language.gguf_files import file_bytes
+    from experiments.language.token_check import checked_shape
 
     shape = shapes()[model]
     reference = 0 if backend == "llama-bench" else 4 * checked_shape(model).parameters
@@ -53,10 +53,10 @@ def extra_s(threads: int, **_: Any) -> float:
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     """Runtimes that are no part of the study's own installation, and are not there."""
-    from experiments.language import bench
+    from experiments.language import llama_bench
 
-    if params["backend"] == "llama-bench" and bench.program() is None:
-        return bench.ABSENT
+    if params["backend"] == "llama-bench" and llama_bench.program() is None:
+        return llama_bench.ABSENT
     if params["backend"] == "llama-cpp-python" and find_spec("llama_cpp") is None:
         return str(not_installed(ModuleNotFoundError(name="llama_cpp")))
     return ""
@@ -66,7 +66,7 @@ def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
 def language_models(
     device: Device, model: Name, format: Format, phase: Literal["prompt", "decode"], tokens: int, backend: Backend,
     threads: Threads,
-) -> Work:  # fmt: skip
+) -> Workload:  # fmt: skip
     """One model in one runtime.
 
     model: a shape with random weights, or a file of the user's own. format: of the file.
@@ -78,7 +78,7 @@ def language_models(
     FLOP: by formula, attention as a causal kernel computes it. bytes: the weights that a token reads, and the cache.
     Unsupported: a runtime that is not installed, or that does not read the format or compute on the device.
     """
-    from experiments.language import bench, check, files
+    from experiments.language import gguf_files, llama_bench, token_check
     from experiments.language.runtimes import random_prompt
     from experiments.language.weights import bytes_per_token
 
@@ -91,32 +91,32 @@ def language_models(
         "bytes": float(bytes_per_token(format, shape) + shape.cache_bytes(tokens)),
     }
     if backend == "llama-bench":
-        path = files.model_file(model, shape, format)
+        path = gguf_files.model_file(model, shape, format)
 
         def observe() -> dict[str, tuple[list[float], str]]:
-            return {"time": (bench.seconds(path, device, threads, tokens, RUN if writes else 0), "s")}
+            return {"time": (llama_bench.seconds(path, device, threads, tokens, RUN if writes else 0), "s")}
 
-        return Work(observe=observe, **counted)
+        return Workload(observe=observe, **counted)
     runtime = loaded(model, format, backend, device, threads, tokens)
     prompt = random_prompt(tokens)
-    return Work(
+    return Workload(
         run=partial(runtime.write, prompt, RUN) if writes else lambda: runtime.read(random_prompt(tokens)),
         per=float(RUN) if writes else None,
-        check=lambda: check.error(model, format, backend, device, threads),
-        tolerance=check.TOLERANCE,
+        check=lambda: token_check.error(model, format, backend, device, threads),
+        tolerance=token_check.TOLERANCE,
         **counted,
     )
 
 
 def loaded(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
     """The runtime with this model: the one that the last point had, or a new one in its place."""
-    from experiments.language import files
+    from experiments.language import gguf_files
     from experiments.language.runtimes import RUNTIMES
 
     asked = (model, format, backend, device.name, threads, tokens)
     if asked not in _loaded:
         while _loaded:
             _loaded.popitem()[1].close()
-        path = files.model_file(model, shapes()[model], format)
+        path = gguf_files.model_file(model, shapes()[model], format)
         _loaded[asked] = RUNTIMES[backend](path, shapes()[model], device, threads, tokens + RUN)
     return _loaded[asked]

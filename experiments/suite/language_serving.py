@@ -1,6 +1,6 @@
 """A language model behind its runtime's own server, for 1 to 32 users: how soon and how fast its answers stream.
 
-`experiments.serving.language_server` is the server, `experiments.serving.users` asks; the clocks are the users'.
+`experiments.serving.language_server` is the server; `experiments.serving.simulated_users` asks and times.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from experiments.devices import Device
 from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
 from experiments.serving import language_server
-from experiments.serving.process import split_cores, start
+from experiments.serving.server_processes import split_cores, start
 from experiments.suite.serving import DisturbedError, percentile, repeat_if_disturbed
-from experiments.work import HarnessError, Observed, Threads, Unsupported, Work
+from experiments.workload import HarnessError, Observed, Threads, Unsupported, Workload
 
 # Of a stream that is silent for longer, the server has failed: many users wait for all of their prompts at first.
 TIMEOUT_S = 120.0
@@ -38,8 +38,8 @@ def context(prompt_tokens: int, new_tokens: int) -> int:
 
 def memory(model: str, format: Format, users: int, prompt_tokens: int, new_tokens: int, **_: Any) -> float:
     """Weights, keys and values of all users; and the two layers that are checked, in float32."""
-    from experiments.language.check import checked_shape
-    from experiments.language.files import file_bytes
+    from experiments.language.gguf_files import file_bytes
+    from experiments.language.token_check import checked_shape
 
     shape = shapes()[model]
     cache = users * shape.cache_bytes(context(prompt_tokens, new_tokens))
@@ -60,14 +60,14 @@ def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
 def language_serving(
     device: Device, model: Name, format: Format, users: int, prompt_tokens: int, new_tokens: int, seconds: int,
     cores: int, backend: Literal["xllamacpp", "llama-server"], threads: Threads,
-) -> Work:  # fmt: skip
+) -> Workload:  # fmt: skip
     """`users` who ask for `new_tokens` tokens after a prompt, read them as they stream, and ask again at once.
 
     model: a shape with random weights, or a GGUF file of the user's own. format: of the file. seconds: for which they
     ask, and as much longer as it takes until each has an answer. cores: the server is held to so many; 0: all. The
     users have others, or where there are none the same. threads: of the server's computation; it batches all users'
     tokens.
-    Error: of probabilities that came through the server, see `experiments.language.check`.
+    Error: of probabilities that came through the server, see `experiments.language.token_check`.
     Observed: latencies of the first token (from the request), of each further one (from the one before) and of whole
     answers. user_tokens_per_s: of an answer after its first token, the median. tokens_per_s: of all users together.
     failed_share: of answers, those that broke off, had another number of tokens, or were refused. client_share: of the
@@ -76,7 +76,7 @@ def language_serving(
     Unsupported: a server that is not installed or does not compute on the device. Failed, with a reason that begins
     with `harness:`, where the server does not start or ends, or a pause spoils the load again and again.
     """
-    from experiments.language import check, files, server
+    from experiments.language import gguf_files, runtime_server, token_check
 
     shape = shapes()[model]
     if min(users, seconds, prompt_tokens) < 1 or new_tokens < 2:
@@ -103,25 +103,27 @@ def language_serving(
     }  # fmt: skip
 
     def error() -> float:
-        path = files.model_file(f"{model}-checked", check.checked_shape(model), format)
-        with server.started({**orders, "model": str(path), "context": check.CONTEXT}) as running:
-            return check.difference(model, format, running.following)
+        path = gguf_files.model_file(f"{model}-checked", token_check.checked_shape(model), format)
+        with runtime_server.started({**orders, "model": str(path), "context": token_check.CONTEXT}) as running:
+            return token_check.difference(model, format, running.following)
 
     def observe() -> dict[str, Observed]:
-        path = files.model_file(model, shape, format)
-        with server.started({**orders, "model": str(path)}) as running:
+        path = gguf_files.model_file(model, shape, format)
+        with runtime_server.started({**orders, "model": str(path)}) as running:
             seen = offered(running, load)
         return metrics(seen, room if not others else 0)
 
-    return Work(observe=lambda: repeat_if_disturbed(observe), check=error, tolerance=check.TOLERANCE)
+    return Workload(observe=lambda: repeat_if_disturbed(observe), check=error, tolerance=token_check.TOLERANCE)
 
 
 def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Offer a load to a server, and give what the users saw, `experiments.serving.users.Seen` by its fields.
+    """Offer a load to a server, and give what the users saw, `experiments.serving.simulated_users.Seen` by its fields.
 
     Raises RuntimeError if no answer was right, HarnessError for trouble that is not the server's, or if it ended.
     """
-    child = start("users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)})
+    child = start(
+        "simulated_users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)}
+    )
     try:
         seen = child.answer(load["seconds"] + ENDS_S)
     except HarnessError:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite.gemm import MOST_COPIES
-from experiments.switches import switches
-from experiments.work import Dtype, Threads, Unsupported, Work, largest, relative_error
+from experiments.torch_switches import switches
+from experiments.workload import Dtype, Threads, Unsupported, Workload, largest, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +77,7 @@ def libraries(
     variant: Literal["library", "native", "naive", "tiled"],
     dtype: Dtype,
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One call of a layer on a batch; what is to be compared differs in one parameter.
 
     passes: forward, without gradients; both, with those of the input and of the weights.
@@ -89,11 +89,11 @@ def libraries(
 
     Unsupported: variants and formats that a device lacks, and a switch that changes nothing.
     """
-    from experiments import loaded
+    from experiments import library_paths
     from experiments.models.layers import Product, find
 
     if layer == "none":
-        return Work(observe=lambda: loaded.origins(device))
+        return Workload(observe=lambda: library_paths.origins(device))
     known = find(layer, shape)
     if known is None or dtype not in FORMATS:
         raise Unsupported(f"no {layer} {shape} in {dtype}")
@@ -108,7 +108,7 @@ def _copies(device: Device, elements: int, dtype: Dtype) -> int:
     return min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // (elements * dtype.itemsize))
 
 
-def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Work:
+def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Workload:
     from experiments.models.layers import results
 
     if variant not in ("library", "native"):
@@ -148,7 +148,7 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
 
     operands = [(x, above), *((x.clone(), above.clone() if above is not None else None) for _ in modules[1:])]
     terms = max(FAST_TERMS * layer.depth, layer.positions(batch) if gradients else 0)
-    return Work(
+    return Workload(
         run=[call(module, *data) for module, data in zip(modules, operands, strict=True)],
         flop=layer.flop(batch) * (3 if gradients else 1),
         check=check,
@@ -175,7 +175,7 @@ def _by_library(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor
     return out
 
 
-def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype: Dtype) -> Work:
+def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype: Dtype) -> Workload:
     multiply = _multiplier(device, variant, dtype)
 
     def drawn() -> tuple[torch.Tensor, torch.Tensor]:
@@ -190,7 +190,7 @@ def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype:
     a, b = drawn()
     copies = _copies(device, shape.elements(batch), dtype)
     operands = [(a, b), *((a.clone(), b.clone()) for _ in range(copies - 1))]
-    return Work(
+    return Workload(
         run=[multiply(left, right) for left, right in operands],
         flop=shape.flop(batch),
         check=check,
@@ -215,13 +215,13 @@ def _multiplier(device: Device, variant: str, dtype: Dtype) -> Multiply:
 def _own_kernel(device: Device, kind: Literal["naive", "tiled"], dtype: Dtype) -> Multiply:
     import torch
 
-    from experiments.kernels import products
+    from experiments.kernels import naive_products
 
     if device.kind == "cpu":
         raise Unsupported("plain loops on a CPU are backends of gemm")
     if dtype is not Dtype.FLOAT32:
         raise Unsupported(f"this project has no {kind} product in {dtype}")
-    kernel = products.product(kind, device.name)
+    kernel = naive_products.product(kind, device.name)
 
     def multiply(a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor]:
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=device.name)

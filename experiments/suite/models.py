@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.devices import Device
-from experiments.models.names import Model
+from experiments.models.network_names import Model
 from experiments.registry import experiment
-from experiments.work import Observed, Threads, Work, relative_error
+from experiments.workload import Observed, Threads, Workload, relative_error
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -29,21 +29,21 @@ def memory(model: str, threads: int) -> float:
 
 
 @experiment("models", memory=memory, observed=True, fits=("cpu",), load_s=0.7)
-def models(device: Device, model: Model, threads: Threads) -> Work:
+def models(device: Device, model: Model, threads: Threads) -> Workload:
     """Counted, not timed, for one sample: nothing here depends on the machine.
 
     Observed: parameters; forward_flop and step_flop, of products and convolutions, by
     formula; length in tokens or steps; activation_bytes that a training step keeps in
-    float32; of the graph of the forward pass (see `experiments.models.levels`): levels
+    float32; of the graph of the forward pass (see `experiments.models.work_and_span`): levels
     and span, work, width of the widest level and of the median one (median_width).
     """
-    from experiments.models.levels import traced
+    from experiments.models.work_and_span import traced
     from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
     graph = traced(entry)
     made = memory(model, threads) > 0
-    return Work(
+    return Workload(
         observe=lambda: count(entry) | count_graph(graph),
         check=(lambda: _error(entry, graph)) if made else None,
         tolerance=TOLERANCE if made else None,
@@ -63,7 +63,7 @@ def count(entry: Entry) -> dict[str, Observed]:
 
 def count_graph(graph: GraphModule) -> dict[str, Observed]:
     """Counts of the graph of the forward pass."""
-    from experiments.models.levels import extent
+    from experiments.models.work_and_span import extent
 
     found = extent(graph)
     return {

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.backends import Library
 from experiments.devices import Device
-from experiments.kernels import orders
+from experiments.kernels import summation_orders
 from experiments.registry import experiment
-from experiments.work import Dtype, Threads, Unsupported, Work, largest, relative_error
+from experiments.workload import Dtype, Threads, Unsupported, Workload, largest, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def numerics(
     dtype: Dtype,
     backend: Library,
     threads: Threads,
-) -> Work:
+) -> Workload:
     """Results of (m, k) by (k, n) in the orders of `method`, compared cell by cell; nothing is timed.
 
     Metrics: `spread_ulp` and `spread_median_ulp`, the largest and the median over the
@@ -114,7 +114,7 @@ def numerics(
         # A result with nan or infinity has failed its check; what can be said of it is kept.
         return {metric: (value, unit) for metric, (value, unit) in found.items() if math.isfinite(value)}
 
-    return Work(
+    return Workload(
         observe=observe,
         check=lambda: largest(*[relative_error(one.double(), exact) for one in results]),
         tolerance=dtype.matmul_tolerance(k) + 2 * math.sqrt(rounded) * dtype.unit_roundoff,
@@ -126,9 +126,9 @@ def _cell_order(case: Case) -> list[torch.Tensor]:
         raise Unsupported(f"the order of the cells inside {case.backend} is its own: backend scalar is the plain loop")
     if case.dtype is Dtype.TF32:
         raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
-    every = orders.cell_orders(case.a.shape[0], case.b.shape[1])
-    alone = orders.visited(case.a, case.b, every["rows"], 1)
-    return [alone, *(orders.visited(case.a, case.b, cells, max(1, case.threads)) for cells in every.values())]
+    every = summation_orders.cell_orders(case.a.shape[0], case.b.shape[1])
+    alone = summation_orders.visited(case.a, case.b, every["rows"], 1)
+    return [alone, *(summation_orders.visited(case.a, case.b, cells, max(1, case.threads)) for cells in every.values())]
 
 
 def _permuted(case: Case) -> list[torch.Tensor]:
@@ -157,9 +157,9 @@ def _summation(case: Case) -> list[torch.Tensor]:
     k = case.a.shape[1]
     sequences = [list(range(k)), list(range(k - 1, -1, -1))]
     sequences += [torch.randperm(k).tolist() for _ in range(RANDOM_ORDERS)]
-    inside = (orders.pairwise, orders.blocked)
+    inside = (summation_orders.pairwise, summation_orders.blocked)
     return [
-        *(orders.summed(case.a, case.b, terms) for terms in sequences),
+        *(summation_orders.summed(case.a, case.b, terms) for terms in sequences),
         *(add(case.a, case.b) for add in inside),
     ]
 
@@ -168,7 +168,7 @@ def _split_k(case: Case) -> list[torch.Tensor]:
     """Whole, and as sums of partial products: what becomes of a sum that is shared among devices."""
     parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
     whole = case.product(case.a, case.b)
-    return [whole, *(orders.split(case.product, case.a, case.b, each) for each in parts)]
+    return [whole, *(summation_orders.split(case.product, case.a, case.b, each) for each in parts)]
 
 
 def _threads(case: Case) -> list[torch.Tensor]:
@@ -244,7 +244,7 @@ def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], 
     import torch
 
     rows = torch.randperm(a.shape[0])[: max(1, REFERENCE_CELLS // b.shape[1])].to(a.device)
-    right = orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
+    right = summation_orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
     off = [float((one[rows].double() - right).abs().max()) for one in results]
     return largest(*off) / ulp(exact, results[0].dtype)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from experiments import hardware
 from experiments.devices import Device
-from experiments.models.requests import Elementwise, Layers, Product, Request
+from experiments.models.offload_requests import Elementwise, Layers, Product, Request
 from experiments.registry import experiment
-from experiments.work import Dtype, Phase, Threads, Unsupported, Work
+from experiments.workload import Dtype, Phase, Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def offload(
     dtype: Dtype,
     backend: Literal["torch", "onednn", "numpy"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One request: its data are sent to the device, go through the operation `uses` times, and the result comes back.
 
     op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a
@@ -102,11 +102,11 @@ def offload(
     if device.kind == "cpu":
         data = request.fresh()
         calls = [_repeated(request.on(*[one.clone() for one in data]), uses) for _ in range(slots)]
-        return Work(run=calls, check=lambda: _error_here(request), **counts)
+        return Workload(run=calls, check=lambda: _error_here(request), **counts)
     trip = Trip(request, uses, slots, host_memory == "pinned")
     if launch == "graph":
-        return Work(phases=trip.captured(), clock="host", check=trip.error, **counts)
-    return Work(phases=trip.phases, clock="host", check=trip.error, beside=trip.on_device(), **counts)
+        return Workload(phases=trip.captured(), clock="host", check=trip.error, **counts)
+    return Workload(phases=trip.phases, clock="host", check=trip.error, beside=trip.on_device(), **counts)
 
 
 def _repeated(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch.Tensor]:
@@ -172,7 +172,7 @@ class Trip:
         self.phases = [("launch", lambda: graphs[self._next()]()), ("synchronise", self.device.synchronise)]
         return self.phases
 
-    def on_device(self) -> Sequence[Work]:
+    def on_device(self) -> Sequence[Workload]:
         """The parts of the request by the device's own clock, which takes graphs of page-locked copies.
 
         Where graphs are refused, a work that raises the refusal: its metric is recorded with the reason.
@@ -190,8 +190,8 @@ class Trip:
         try:
             phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
         except (Unsupported, RuntimeError) as refusal:  # a lack of memory, say, costs these times alone
-            return [Work(run=partial(_raise, refusal), metric="device_time")]
-        return [Work(phases=phases, metric="device_time", per=float(repeats))]
+            return [Workload(run=partial(_raise, refusal), metric="device_time")]
+        return [Workload(phases=phases, metric="device_time", per=float(repeats))]
 
     def error(self) -> float:
         """Relative error of the result in host memory of a request with fresh data."""

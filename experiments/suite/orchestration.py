@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from experiments.devices import Device
-from experiments.models.names import Model
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.suite import training
-from experiments.work import Dtype, Observed, Threads, Work, largest
+from experiments.workload import Dtype, Observed, Threads, Workload, largest
 
 # Steps in a row after which a loop on a GPU waits for it: loops read their loss now and then.
 AHEAD = 16
@@ -32,7 +32,7 @@ def orchestration(
     dtype: Dtype,
     backend: Literal["torch"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One turn of a training loop: the next batch to the device (load), then forward, backward and update (step).
 
     source: batches that lie on the device already (preloaded); samples in host memory; compressed text (encoded); or
@@ -43,7 +43,7 @@ def orchestration(
     decode_time, seconds of one sample in one process. Checked: loaded batches against what
     they come from, and the gradients of a step.
     """
-    from experiments.models.loading import Feed
+    from experiments.models.data_loading import Feed
     from experiments.models.trainer import Trainer, least_error
     from experiments.models.zoo import ZOO
 
@@ -69,8 +69,8 @@ def orchestration(
     def observe() -> dict[str, Observed]:
         return {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
 
-    ahead = Work(run=loop, metric="loop_time", per=AHEAD)
-    return Work(
+    ahead = Workload(run=loop, metric="loop_time", per=AHEAD)
+    return Workload(
         phases=[("load", load), ("step", step)],
         flop=entry.step_flop(batch),
         check=lambda: largest(feed.error(), least_error(trainer, entry.batch, entry.step_flop(1), tolerance)),

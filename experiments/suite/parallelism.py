@@ -1,6 +1,6 @@
 """Parallelism: throughput by threads in flight, and the cost of threads that part ways.
 
-`experiments.kernels.parallel` describes the kernels `chains` and `paths`.
+`experiments.kernels.gpu_threads` describes the kernels `chains` and `paths`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
-from experiments.kernels import parallel
+from experiments.kernels import gpu_threads
 from experiments.registry import experiment
-from experiments.work import Threads, Unsupported, Work
+from experiments.workload import Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,9 @@ def flop(in_flight: int, **_: Any) -> float:
 
 
 @experiment("parallelism", memory=memory, flop=flop)
-def parallelism(device: Device, kernel: Kernel, in_flight: int, paths: int, backend: Backend, threads: Threads) -> Work:
+def parallelism(
+    device: Device, kernel: Kernel, in_flight: int, paths: int, backend: Backend, threads: Threads
+) -> Workload:
     """One launch.
 
     in_flight: threads of the chains, spread over as many multiprocessors as possible; 0 for paths, of which there are
@@ -54,12 +56,12 @@ def parallelism(device: Device, kernel: Kernel, in_flight: int, paths: int, back
     return _chains(device, in_flight)
 
 
-def _chains(device: Device, in_flight: int) -> Work:
+def _chains(device: Device, in_flight: int) -> Workload:
     import torch
 
     if in_flight < 1:
         raise Unsupported("chains need at least one thread in flight")
-    run = parallel.chains(device.name)
+    run = gpu_threads.chains(device.name)
     c = float(torch.empty(1).uniform_(-1.99, -1.9))
 
     def fresh() -> torch.Tensor:
@@ -70,11 +72,11 @@ def _chains(device: Device, in_flight: int) -> Work:
         begin, steps = fresh(), int(torch.randint(300, 600, ()))
         end = torch.full_like(begin, torch.nan)
         run(begin, end, steps, c)
-        wrong = end != parallel.after_steps(device.exact(begin), steps, c).float()
+        wrong = end != gpu_threads.after_steps(device.exact(begin), steps, c).float()
         return float(torch.nan) if end.isnan().any() else float(wrong.double().mean())
 
     starts = fresh()
-    return Work(
+    return Workload(
         run=partial(run, starts, torch.empty_like(starts), STEPS, c),
         flop=flop(in_flight),
         check=check,
@@ -82,38 +84,38 @@ def _chains(device: Device, in_flight: int) -> Work:
     )
 
 
-def _paths(device: Device, paths: int, backend: str, threads: int) -> Work:
+def _paths(device: Device, paths: int, backend: str, threads: int) -> Workload:
     import numpy as np
     import torch
 
-    from experiments.kernels.paths import cpu_paths
+    from experiments.kernels.cpu_divergence import cpu_paths
 
-    if paths not in (1, 2, 4, 8, 16, parallel.GROUP):
-        raise Unsupported(f"a group of {parallel.GROUP} takes a power of 2 of different paths, not {paths}")
+    if paths not in (1, 2, 4, 8, 16, gpu_threads.GROUP):
+        raise Unsupported(f"a group of {gpu_threads.GROUP} takes a power of 2 of different paths, not {paths}")
     if device.kind == "cpu":
         if backend not in ("llvm", "llvm-scalar"):
             raise device.unsupported(backend)
         if threads > 1:
             raise Unsupported(f"the paths on a CPU are those of one core, not of {threads}")
-        run, elements = cpu_paths("masked" if backend == "llvm" else "branching"), parallel.CPU_ELEMENTS
+        run, elements = cpu_paths("masked" if backend == "llvm" else "branching"), gpu_threads.CPU_ELEMENTS
     else:
         if backend != "cupy":
             raise device.unsupported(backend)
-        run, elements = parallel.cuda_paths(device.name), parallel.full(device.name)
+        run, elements = gpu_threads.cuda_paths(device.name), gpu_threads.full(device.name)
 
     def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        table = torch.from_numpy(parallel.deal(np.random.default_rng())).to(device.name)
+        table = torch.from_numpy(gpu_threads.deal(np.random.default_rng())).to(device.name)
         return table, torch.randint(-(1 << 31), 1 << 31, (elements,), device=device.name).int()
 
     def check() -> float:
         table, begin = fresh()
         end, turns = torch.empty_like(begin), int(torch.randint(32, 64, ()))
         run(table, begin, end, turns, paths)
-        right = parallel.after_turns(table, begin, turns, paths)
+        right = gpu_threads.after_turns(table, begin, turns, paths)
         return float((end != right.int()).double().mean())
 
     table, starts = fresh()
-    return Work(
+    return Workload(
         run=partial(run, table, starts, torch.empty_like(starts), TURNS, paths),
         check=check,
         tolerance=0.0,

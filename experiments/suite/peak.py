@@ -11,7 +11,7 @@ from typing import Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Dtype, Threads, Unsupported, Work
+from experiments.workload import Dtype, Threads, Unsupported, Workload
 
 
 @experiment("peak", fits=("cpu",))
@@ -22,11 +22,11 @@ def peak(
     backend: Literal["llvm"],
     threads: Threads,
     loops: int,
-) -> Work:
+) -> Workload:
     """`loops` rounds over independent accumulators that never leave the registers."""
-    from experiments.kernels.compile import vector_bytes
-    from experiments.kernels.dot import dot
+    from experiments.kernels.bfloat16_dot import dot
     from experiments.kernels.fma import fma
+    from experiments.kernels.llvm_compile import vector_bytes
 
     if kernel == "fma" and dtype is Dtype.BFLOAT16:
         run, per_loop = dot(threads)
@@ -38,8 +38,8 @@ def peak(
     return _work(run, per_loop, loops, dtype)
 
 
-def _work(run: Callable[[int], float], per_loop: int, loops: int, dtype: Dtype) -> Work:
-    return Work(
+def _work(run: Callable[[int], float], per_loop: int, loops: int, dtype: Dtype) -> Workload:
+    return Workload(
         run=lambda: run(loops),
         flop=2.0 * per_loop * loops,
         check=lambda: run(1001),

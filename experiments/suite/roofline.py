@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
-from experiments.models.names import Model
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.suite import training
 from experiments.suite.inference import TOLERANCE
-from experiments.work import Dtype, Profile, Threads, Unsupported, Work, relative_error
+from experiments.workload import Dtype, Profile, Threads, Unsupported, Workload, relative_error
 
 if TYPE_CHECKING:
-    from experiments.models.traffic import Operator
+    from experiments.models.operator_traffic import Operator
 
 Phase = Literal["training", "forward", "prefill", "decode"]
 
@@ -76,7 +76,7 @@ def roofline(
     dtype: Dtype,
     backend: Literal["torch"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One step of a model, by PyTorch's own operators, one after the other.
 
     phase: training, a step of Adam as in `training`; forward, the answer to a batch; prefill and decode, of
@@ -92,12 +92,12 @@ def roofline(
         raise Unsupported(f"answers in {dtype} are not part of this experiment")
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
-    from experiments.models import traffic
+    from experiments.models import operator_traffic
 
     step, check = _step(device, model, batch, phase, dtype)
     step()
-    counted, moved = traffic.traffic(step)
-    return Work(
+    counted, moved = operator_traffic.traffic(step)
+    return Workload(
         run=step,
         flop=counted,
         bytes=moved,
@@ -120,7 +120,7 @@ def _step(
 
         trainer = Trainer(make_model(entry, device, dtype), *entry.batch(batch), device, dtype)
         return trainer.step, lambda: least_error(trainer, entry.batch, entry.step_flop(1), of_gradients(model, dtype))
-    from experiments.models.generate import Generator, allow_tf32, weights_on
+    from experiments.models.text_generation import Generator, allow_tf32, weights_on
 
     if phase != "forward" and not (entry.described and entry.described.is_causal):
         raise Unsupported(f"{model} answers all at once: its phases are training and forward")
@@ -138,7 +138,7 @@ def _forward(
 ) -> tuple[Callable[[], object], Callable[[], float]]:
     import torch
 
-    from experiments.models.generate import exact_logits
+    from experiments.models.text_generation import exact_logits
 
     built.eval()
 
@@ -163,21 +163,21 @@ def _forward(
 
 def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
     """Metrics of a step's operators that are counted: operations, bytes, their shares by intensity."""
-    from experiments.models import profiling, traffic
+    from experiments.models import operator_traffic, profiling
 
     calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
-    found = [one for _ in range(calls) for one in traffic.record(step)]
+    found = [one for _ in range(calls) for one in operator_traffic.record(step)]
     metrics = summary(found, calls)
-    metrics["cached_bytes_share"] = traffic.cached_share(found, device.last_level_cache_bytes), "1"
+    metrics["cached_bytes_share"] = operator_traffic.cached_share(found, device.last_level_cache_bytes), "1"
     return {name: one for name, one in metrics.items() if name not in TIMED and not math.isnan(one[0])}
 
 
 def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
     """Metrics of a step's operators that are timed, by the profiler. Raises ProfileError and Unsupported."""
-    from experiments.models import profiling, traffic
+    from experiments.models import operator_traffic, profiling
 
     calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
-    metrics = summary(traffic.time_operators(step, device, calls), calls)
+    metrics = summary(operator_traffic.time_operators(step, device, calls), calls)
     return {name: metrics[name][0] for name in TIMED}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Footprint, Threads, Unsupported, Work
+from experiments.workload import Footprint, Threads, Unsupported, Workload
 
 # Chains whose end is checked, at most: the reference takes its time.
 MOST_CHECKED = 64
@@ -38,7 +38,7 @@ def sequential(
     data: Literal["predictable", "random", "text"],
     backend: Literal["numba", "cupy"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """Some steps of every chain; the value is the time of one of them.
 
     chains: one, on one CPU core or one GPU thread; full, one on each of `threads`
@@ -84,7 +84,7 @@ def sequential(
         if kernel == "chase":
             walkers.go_on()
 
-    return Work(
+    return Workload(
         run=call,
         metric="step_time",
         per=float(steps),

@@ -18,9 +18,9 @@ import numpy as np
 from experiments.children import Child
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.serving import limits
-from experiments.serving.process import split_cores, start, wait_until
-from experiments.work import Dtype, HarnessError, Observed, Threads, Unsupported, Work, largest
+from experiments.serving import connection_limits
+from experiments.serving.server_processes import split_cores, start, wait_until
+from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsupported, Workload, largest
 
 if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
@@ -60,7 +60,7 @@ class Kept:
 
     child: Child
     port: int
-    room: limits.Room
+    room: connection_limits.Room
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         """The server's answer, in JSON. Raises HarnessError where nobody answers, RuntimeError if it is no answer."""
@@ -71,7 +71,7 @@ class Kept:
             told = response.read()
         except (OSError, http.client.HTTPException) as silence:
             self.raise_end()
-            raise HarnessError(f"the server does not answer: {limits.refusal(silence)}") from None
+            raise HarnessError(f"the server does not answer: {connection_limits.refusal(silence)}") from None
         finally:
             line.close()
         if response.status >= 500:
@@ -102,7 +102,7 @@ def server(orders: Mapping[str, Any]) -> Kept:
     if kept is None:
         child = start("server", orders)
         told = child.answer(START_S)
-        kept = Kept(child, int(told["port"]), limits.Room(*told["room"]))
+        kept = Kept(child, int(told["port"]), connection_limits.Room(*told["room"]))
     _SERVERS[key] = kept  # the last in order is the one used last
     return kept
 
@@ -132,7 +132,7 @@ def serving(
     dtype: Dtype,
     backend: Literal["torch", "onnx", "openvino"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """A server under `seconds` of load, or as long as `requests_per_s * seconds` random arrivals take.
 
     cores: the server is held to so many; 0: all. What asks has others, or where there are none the same.
@@ -178,7 +178,7 @@ def serving(
         }  # fmt: skip
         return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
 
-    return Work(observe=lambda: repeat_if_disturbed(observe), check=check, tolerance=tolerance)
+    return Workload(observe=lambda: repeat_if_disturbed(observe), check=check, tolerance=tolerance)
 
 
 class DisturbedError(HarnessError):
@@ -202,10 +202,10 @@ def _observed(
 
     Raises HarnessError for trouble that is not the server's.
     """
-    limits.require(limits.connections(load["count"]), "the server", kept.room)
+    connection_limits.require(connection_limits.connections(load["count"]), "the server", kept.room)
     bodies = [body.hex() for body in kind.requests()]
     before = kept.ask("GET", "/usage")
-    child = start("load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
+    child = start("http_load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
     try:
         # Its own start, the requests before the first, arrivals that come late by chance.
         seen = child.answer(START_S + 2 * load["count"] / load["rate"])
@@ -228,7 +228,7 @@ def _observed(
 def raise_lost(seen: Mapping[str, Any]) -> None:
     """Raise HarnessError where more than HARNESS_SHARE of the requests failed for no fault of the server.
 
-    Whose a failed request is decides `experiments.serving.load.Load`.
+    Whose a failed request is decides `experiments.serving.http_load.Load`.
     """
     lost = sum(seen["trouble"].values())
     offered = lost + len(seen["good"])

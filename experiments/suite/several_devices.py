@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from experiments import hardware
 from experiments.devices import Device
-from experiments.models.names import Model
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.network_names import Model
 from experiments.registry import experiment
-from experiments.work import Dtype, Observed, Threads, Unsupported, Work
+from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
 
 def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
@@ -45,7 +45,7 @@ def several_devices(
     dtype: Dtype,
     backend: Literal["torch"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """Steps of Adam in `ranks` processes, each with a device and a batch of its own (`batch` samples, so that the
     work grows with the ranks), whose gradients DistributedDataParallel averages.
 
@@ -77,7 +77,7 @@ def several_devices(
             seen["communication_share"] = (shares, "1")
         return seen
 
-    return Work(observe=observe, check=lambda: float(found()["error"]), tolerance=tolerance)
+    return Workload(observe=observe, check=lambda: float(found()["error"]), tolerance=tolerance)
 
 
 def _devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:

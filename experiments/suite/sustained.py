@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite import bandwidth, gemm
-from experiments.work import Dtype, Footprint, Threads, Work, relative_error
+from experiments.workload import Dtype, Footprint, Threads, Workload, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ def sustained(
     dtype: Dtype,
     backend: Literal["torch", "onednn", "numpy", "llvm", "llvm-nt", "cupy"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """The same work over and over for as long as the point has, without a warm-up before.
 
     products: of square matrices of `extent` rows, as `gemm` does them. triad: over arrays of
@@ -59,11 +59,11 @@ def sustained(
     elif load == "one_block":
         work = _one_block(device, extent, dtype, backend)
     else:
-        work = Work(run=lambda: time.sleep(IDLE_S), clock="host")
+        work = Workload(run=lambda: time.sleep(IDLE_S), clock="host")
     return replace(work, lasting=True, graph=False, beside=())
 
 
-def _one_block(device: Device, extent: int, dtype: Dtype, backend: str) -> Work:
+def _one_block(device: Device, extent: int, dtype: Dtype, backend: str) -> Workload:
     a, b = device.normal((extent, extent), dtype), device.normal((extent, extent), dtype)
     product = device.matmul(backend, a, b, dtype)
     results: list[torch.Tensor] = []
@@ -81,7 +81,7 @@ def _one_block(device: Device, extent: int, dtype: Dtype, backend: str) -> Work:
         replay()
         return relative_error(device.exact(results[0]), device.exact(a) @ device.exact(b))
 
-    return Work(
+    return Workload(
         run=replay,
         flop=2.0 * extent**3 * IN_A_GRAPH,
         check=check,

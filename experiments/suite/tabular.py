@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.tabular.data import case
-from experiments.tabular.libraries import open_library
-from experiments.work import Threads, Unsupported, Work
+from experiments.tabular.random_tables import case
+from experiments.tabular.table_libraries import open_library
+from experiments.workload import Threads, Unsupported, Workload
 
 Op = Literal["filter", "sort", "group_by", "join", "parse_csv", "parse_json"]
 Transfers = Literal["none", "excluded", "included"]
@@ -54,7 +54,7 @@ def tabular(
     transfers: Transfers,
     backend: Literal["pandas", "polars", "torch", "cupy"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One operation on tables of `rows` rows of 8-byte numbers, or on as many lines of text.
 
     filter: about half of the rows of (row, value). sort: (row, value) by value. group_by: total
@@ -94,7 +94,7 @@ def tabular(
         return fresh.error(result if transfers == "included" else library.columns(result))
 
     tables = min(MOST_TABLES, max(1, MOST_ROWS // rows))
-    return Work(
+    return Workload(
         run=[call(case(op, rows, random).inputs) for _ in range(tables)],
         check=check,
         tolerance=TOLERANCE,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contract import running_time
 from experiments.devices import Device
-from experiments.models.tolerance import of_gradients
+from experiments.machine_state import Reading
+from experiments.models.gradient_tolerance import of_gradients
 from experiments.registry import experiment
-from experiments.state import Reading
 from experiments.timing import Policy, measure
-from experiments.work import Dtype, Observed, Threads, Unsupported, Work
+from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
-    from experiments.models.jobs import Fit, Job
+    from experiments.models.training_jobs import Fit, Job
 
 Name = Literal[
     "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "mnist-resnet-50", "bytes-nanogpt-cpu",
@@ -27,7 +27,7 @@ SAMPLES, STEP_S, DRAW_S = 20, 3.0, 0.5
 
 def memory(job: Name, **_: Any) -> float:
     """All data twice, Adam's four numbers a weight and float64 for the check, and what a batch keeps for backward."""
-    from experiments.models.jobs import JOBS
+    from experiments.models.training_jobs import JOBS
 
     if job not in JOBS:
         return 1e8
@@ -38,7 +38,7 @@ def memory(job: Name, **_: Any) -> float:
 @experiment("time-to-train", memory=memory, observed=True)
 def time_to_train(
     device: Device, job: Name, dtype: Dtype, backend: Literal["torch", "sklearn"], threads: Threads
-) -> Work:
+) -> Workload:
     """A job, run once from beginning to end, with other shuffles and first weights each time.
 
     The same script on every device. Networks (torch) step with Adam until a test on held-out
@@ -49,7 +49,7 @@ def time_to_train(
     (forward_time). How many steps and tests the job takes is counted, not predicted.
     Models of scikit-learn are fitted once, on the CPU, in float64; nothing predicts them.
     """
-    from experiments.models.jobs import FITS, JOBS
+    from experiments.models.training_jobs import FITS, JOBS
 
     if (backend == "sklearn") != (job in FITS):
         raise Unsupported(f"{job} is a job for {'scikit-learn' if job in FITS else 'torch'}")
@@ -58,15 +58,15 @@ def time_to_train(
             raise device.unsupported(backend)
         if dtype is not Dtype.FLOAT64:
             raise Unsupported(f"scikit-learn works in float64, not in {dtype}")
-        return Work(observe=lambda: _fitted(FITS[job], threads))
+        return Workload(observe=lambda: _fitted(FITS[job], threads))
     # Raises Unsupported where the device would fall back to another format.
     device.torch_dtype(dtype)
-    from experiments.models.jobs import Learner
     from experiments.models.trainer import least_error
+    from experiments.models.training_jobs import Learner
 
     tolerance = of_gradients(JOBS[job].model, dtype)
     learner, entry = Learner(JOBS[job], device, dtype), JOBS[job].entry
-    return Work(
+    return Workload(
         observe=lambda: _learnt(JOBS[job], learner, device, dtype),
         check=lambda: least_error(learner.trainer, entry.batch, entry.step_flop(1), tolerance),
         tolerance=tolerance,
@@ -76,7 +76,7 @@ def time_to_train(
 def _fitted(task: Fit, threads: int) -> dict[str, Observed]:
     from threadpoolctl import threadpool_limits
 
-    from experiments.models.jobs import fit
+    from experiments.models.training_jobs import fit
 
     task.model(), task.samples()  # import what they need
     with threadpool_limits(limits=threads or None):
@@ -87,7 +87,7 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
     """The parts, and then the job."""
     import torch
 
-    from experiments.models.jobs import Learner, learn
+    from experiments.models.training_jobs import Learner, learn
 
     torch.seed()
     found: dict[str, Observed] = {}
@@ -98,9 +98,9 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
     found["prepare_time"] = running_time.now() - begun, "s"
     trainer = learner.trainer
     phases = [("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)]
-    step = _alone(Work(phases=phases), device, STEP_S)
+    step = _alone(Workload(phases=phases), device, STEP_S)
     found["step_time"], found["forward_time"] = (step[""], "s"), (step["forward"], "s")
-    found["draw_time"] = _alone(Work(run=learner.draw), device, DRAW_S)[""], "s"
+    found["draw_time"] = _alone(Workload(run=learner.draw), device, DRAW_S)[""], "s"
     did = learn(job, device, dtype)
     forward, entry = did["tests"] * job.test_batches, job.entry
     flop = did["steps"] * entry.step_flop(job.batch) + did["tests"] * entry.forward_flop(job.held)
@@ -123,7 +123,7 @@ def _told(did: dict[str, float], target: float) -> dict[str, Observed]:
     }
 
 
-def _alone(work: Work, device: Device, budget_s: float) -> dict[str, float]:
+def _alone(work: Workload, device: Device, budget_s: float) -> dict[str, float]:
     """Median seconds of one call of the work, and of each of its phases, taken as every time of the study."""
     policy = Policy(target=0.0, budget_s=budget_s, max_samples=SAMPLES)
     samples = measure(work, device, policy, lambda: Reading(0.0)).samples

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.models.catalogue import networks
-from experiments.models.names import Model
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.network_names import Model
 from experiments.registry import experiment
-from experiments.work import Dtype, Threads, Unsupported, Work
+from experiments.workload import Dtype, Threads, Unsupported, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def training(
     dtype: Dtype,
     backend: Literal["torch", "channels_last", "onednn", "inductor", "graph"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One step of Adam on a batch that lies on the device; bfloat16 means autocast over float32 weights.
 
     Networks of the catalogue are trained by AdamW; weights that are not trained (LoRA) are kept in bfloat16 there.
@@ -91,7 +91,7 @@ def training(
     entry = ZOO[model]
     tolerance = of_gradients(model, dtype)
 
-    from experiments.models.captured import CapturedTrainer
+    from experiments.models.graph_capture import CapturedTrainer
     from experiments.models.trainer import Trainer, least_error, make_model
 
     if backend == "graph" and device.kind == "cpu":
@@ -101,7 +101,7 @@ def training(
     made = make_model(entry, device, dtype)
     if backend == "graph":
         captured = CapturedTrainer(made, *entry.batch(batch), device, dtype)
-        return Work(
+        return Workload(
             run=captured.replay,
             flop=entry.step_flop(batch),
             check=lambda: least_error(captured, entry.batch, entry.step_flop(1), tolerance),
@@ -117,7 +117,7 @@ def training(
     )
     if backend == "inductor":
         trainer.compile(threads)
-    return Work(
+    return Workload(
         phases=[("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)],
         flop=entry.step_flop(batch),
         check=lambda: least_error(trainer, entry.batch, entry.step_flop(1), tolerance),

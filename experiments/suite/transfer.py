@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.work import Threads, Unsupported, Work, largest
+from experiments.workload import Threads, Unsupported, Workload, largest
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ def transfer(
     host_memory: HostMemory,
     backend: Literal["torch"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One copy of `size` bytes, until it has arrived; `both`: one each way at the same time.
 
     direction: device_to_device stays within the device's memory, peer goes to another
@@ -78,14 +78,14 @@ def transfer(
         return largest(*(content.differing(to, device) for content, (to, _) in zip(contents, pairs, strict=True)))
 
     moved = float(size) * (2 if direction in ("both", "device_to_device") else 1)
-    return Work(
+    return Workload(
         run=call,
         bytes=moved,
         check=check,
         tolerance=0.0,
         graph=free and direction != "peer",
         beside=[
-            Work(
+            Workload(
                 phases=[("enqueue", call), ("wait", device.synchronise)],
                 metric="request_time",
                 clock="host",

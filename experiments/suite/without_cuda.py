@@ -12,11 +12,11 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
-from experiments.kernels import twins, webgpu
+from experiments.kernels import webgpu, wgsl_and_cuda
 from experiments.kernels.stream import STREAM_SCALAR
 from experiments.registry import experiment
 from experiments.suite.gemm import MOST_COPIES
-from experiments.work import Dtype, Threads, Work, relative_error
+from experiments.workload import Dtype, Threads, Workload, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -43,12 +43,12 @@ def _elements(kernel: str, n: int) -> int:
 @experiment("without-cuda", memory=memory, fits=("gpu",))
 def without_cuda(
     device: Device,
-    kernel: twins.Name,
+    kernel: wgsl_and_cuda.Name,
     n: int,
     dtype: Literal["float32"],
     backend: Literal["vulkan", "webgpu", "cuda"],
     threads: Threads,
-) -> Work:
+) -> Workload:
     """One launch: a product of two n x n matrices, or c = a + s*b over n elements.
 
     All launches of a call write the same memory, so that none starts before the last one
@@ -76,7 +76,7 @@ def without_cuda(
         left, right, found = (device.exact(one) for one in (a, b, result(a, b)))
         return relative_error(found, left + STREAM_SCALAR * right if kernel == "triad" else left @ right)
 
-    return Work(
+    return Workload(
         run=call,
         clock="host",
         per=float(launches),
@@ -87,10 +87,10 @@ def without_cuda(
     )
 
 
-def _cuda(device: Device, kernel: twins.Name, operands: Operands) -> tuple[Batch, Result]:
+def _cuda(device: Device, kernel: wgsl_and_cuda.Name, operands: Operands) -> tuple[Batch, Result]:
     import torch
 
-    launch = twins.cuda(kernel, device)
+    launch = wgsl_and_cuda.cuda(kernel, device)
     out = torch.empty_like(operands[0][0])
 
     def batch(count: int) -> Callable[[], object]:
@@ -109,12 +109,14 @@ def _cuda(device: Device, kernel: twins.Name, operands: Operands) -> tuple[Batch
     return batch, result
 
 
-def _vulkan(device: Device, kernel: twins.Name, n: int, operands: Operands, checked: bool) -> tuple[Batch, Result]:
+def _vulkan(
+    device: Device, kernel: wgsl_and_cuda.Name, n: int, operands: Operands, checked: bool
+) -> tuple[Batch, Result]:
     import torch
 
     vulkan = webgpu.vulkan(device)
-    made = webgpu.Kernel(vulkan, twins.WGSL, kernel, twins.sizes(kernel, n), checked)
-    grid = twins.grid(kernel, n)
+    made = webgpu.Kernel(vulkan, wgsl_and_cuda.WGSL, kernel, wgsl_and_cuda.sizes(kernel, n), checked)
+    grid = wgsl_and_cuda.grid(kernel, n)
 
     def bound(a: torch.Tensor, b: torch.Tensor, out: Any) -> Any:
         return made.bind(*(vulkan.buffer(one.cpu().numpy()) for one in (a, b)), out)

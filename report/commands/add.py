@@ -12,19 +12,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from contract.errors import StudyError
-from contract.pack import ROUND, Pack, check_round, read_pack
+from contract.node_pack import ROUND, Pack, check_round, read_pack
 from contract.schema import one_line
-from report.data.contributed import lay_out, place
+from report.data.contributed_nodes import lay_out, place
 from report.data.dataset import Dataset
-from report.data.folders import RUN, Folder, find_nodes
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.nodes import Node, read_folders
-from report.data.published import PUBLISHED, read_published
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.node_folders import RUN, Folder, find_nodes
+from report.data.node_reader import Node, read_folders
+from report.data.published_records import PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import count, first, with_unit
 from report.judging.judge import CLAIMS, judge
-from report.model import HERE, OTHERS
+from report.outcomes import HERE, OTHERS
 from report.publish import write_published
 
 # Of estimates that shift, so many are told.

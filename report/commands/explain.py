@@ -13,9 +13,9 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
-from report import wording
-from report.data.ranges import parse_ranges
-from report.data.rows import read_rows, rounds_of, row_lines
+from report import verdict_sentences
+from report.data.row_ranges import parse_ranges
+from report.data.summary_rows import read_rows, rounds_of, row_lines
 from report.formatting import (
     count,
     interval,
@@ -28,7 +28,7 @@ from report.formatting import (
     thresholds_text,
     with_unit,
 )
-from report.model import AWAITING, OPINION, Verdict
+from report.outcomes import AWAITING, OPINION, Verdict
 
 WIDTH = 100
 # Rows told of a case, and cases told of a part, where not all are asked for.
@@ -68,15 +68,15 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     if refuted and one["verdict"] in (*AWAITING, Verdict.UNDECIDED):
         lines += _wrap("", f"It can no longer be supported. Refuted already: {several(refuted)}.")
     if node := one.get("hangs_on"):
-        lines += _wrap("", wording.hanging(labels.get(node, node)))
+        lines += _wrap("", verdict_sentences.hanging(labels.get(node, node)))
     for then in one["when_written"]:
-        lines += _wrap("when written: ", wording.when_written(then))
+        lines += _wrap("when written: ", verdict_sentences.when_written(then))
     if one.get("unpublished"):
         lines += _wrap("measured by others: ", one["unpublished"])
     for part in one["parts"]:
         cases = [case for case in one["cases"] if case["part"] == part["name"]]
         lines += ["", *_part(part, cases, one, labels, sources)]
-    if text := wording.turn(one):
+    if text := verdict_sentences.turn(one):
         head = f"What would turn it ({one['robust']})" if one["robust"] else "What would turn it"
         lines += ["", "-" * WIDTH, head, *_wrap("  ", text, hang=2)]
     lines += [""] if one["changes"] or one["sources"] or one["note"] or one["see_also"] else []
@@ -123,7 +123,7 @@ def _part(
     if len(one["parts"]) > 1:
         lines += [f"Part {part['name']}: {part['outcome']}", ""]
     lines += [f"Rule (version {one['version']})"]
-    lines += _wrap("  ", wording.rule(part))
+    lines += _wrap("  ", verdict_sentences.rule(part))
     lines += _wrap("  threshold: ", f"{threshold_text(part['threshold'], part['unit'])}. {part['threshold_why']}")
     if part["sensitivity"]:
         lines += _wrap("  also tried: ", thresholds_text(part["sensitivity"], part["unit"]))
@@ -141,11 +141,11 @@ def _part(
     for one_of in part.get("others") or []:
         lines += ["", *_wrap("Measured by others: ", _others(one_of))]
     if part.get("waits"):
-        lines += _wrap("  still waits for ours: ", wording.missing(part["waits"]))
+        lines += _wrap("  still waits for ours: ", verdict_sentences.missing(part["waits"]))
     if part.get("missing"):
-        lines += ["", *_wrap("Waits for: ", wording.missing(part["missing"]))]
+        lines += ["", *_wrap("Waits for: ", verdict_sentences.missing(part["missing"]))]
     if part.get("boundary"):
-        lines += ["", *_wrap("Where it holds: ", wording.boundary(part["boundary"]))]
+        lines += ["", *_wrap("Where it holds: ", verdict_sentences.boundary(part["boundary"]))]
     if part.get("robustness"):
         lines += ["", *_robustness(part)]
     return lines
@@ -264,7 +264,7 @@ def _robustness(part: Mapping[str, Any]) -> list[str]:
     else:
         margin = f"{number(record['margin_widths'], 2)} widths of the interval from the threshold"
     lines += _wrap("  margin: ", margin)
-    for what, came_to in wording.trial_lines(part):
+    for what, came_to in verdict_sentences.trial_lines(part):
         lines += _wrap("  ", f"{what}: {came_to}")
     return lines
 
@@ -291,7 +291,7 @@ def sources_of(
         raise StudyError(f"{data}: holds no summary.parquet. Give the folder that `python -m report gather` wrote")
     if not any(part.get("entries") for part in claim["parts"]):
         return Sources(data, {}, most)
-    from report.data.reference import read_reference
+    from report.data.reference_figures import read_reference
 
     return Sources(data, read_reference(reference), most)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.gathered import read_summary
-from report.data.ranges import parse_ranges
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_summary
+from report.data.reference_figures import REFERENCE, read_reference
+from report.data.row_ranges import parse_ranges
 from report.formatting import name_of_case, nodes_of_case
-from report.model import Verdict
+from report.outcomes import Verdict
 from report.pages.failures import read_failures
 from report.quantities import Quantity, quantities
 from report.verdicts import read_verdicts

@@ -15,8 +15,8 @@ from contract.errors import StudyError
 from contract.files import read_yaml, write_text
 from contract.schema import check, did_you_mean
 from report import PACKAGE
-from report.data.reference import REFERENCE, read_reference
-from report.judging.claims import CLOSED, full_schema, read_claims
+from report.data.reference_figures import REFERENCE, read_reference
+from report.judging.claim_files import CLOSED, full_schema, read_claims
 from report.quantities import Quantity, quantities
 
 RULES = {

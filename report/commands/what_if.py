@@ -12,17 +12,17 @@ from typing import Any, TypeGuard
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
-from report import wording
+from report import verdict_sentences
 from report.data.dataset import Dataset
-from report.data.gathered import read_dataset
-from report.data.published import PUBLISHED, read_published
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.published_records import PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import count, exactly
-from report.judging.claims import Claim, Part, read_claims
-from report.judging.evaluate import QuantityCache
+from report.judging.claim_files import Claim, Part, read_claims
 from report.judging.judge import CLAIMS, judge_claim, refuse_synthetic
+from report.judging.part_evaluation import QuantityCache
 from report.judging.rules import may_be_negative
-from report.model import Threshold, Verdict
+from report.outcomes import Threshold, Verdict
 from report.quantities import quantities
 
 Reference = Mapping[str, Mapping[str, Any]]
@@ -89,7 +89,7 @@ def what_if(
             after = judge_claim(other, new)
             pairs = zip(before["parts"], after["parts"], strict=True)
             parts = {one["name"]: (one["outcome"], then["outcome"]) for one, then in pairs}
-            waits = [wording.missing(part["missing"]) for part in after["parts"] if part["missing"]]
+            waits = [verdict_sentences.missing(part["missing"]) for part in after["parts"] if part["missing"]]
             why = "; ".join(dict.fromkeys(waits)) or after["finding"]
             found.append(Answer(claim, before["verdict"], after["verdict"], why, parts))
     return found

@@ -15,9 +15,9 @@ import pandas as pd
 import polars as pl
 
 from contract.node import kind_of_node
-from contract.tables import SAMPLES
-from report.data.nodes import Nodes
-from report.data.published import Published
+from contract.sample_table import SAMPLES
+from report.data.node_reader import Nodes
+from report.data.published_records import Published
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, concat, device_kind
 from report.formatting import apart_from_kind, host_label, machines_and_runs
@@ -118,7 +118,7 @@ class Dataset:
 
     @cached_property
     def disturbed(self) -> frozenset[int]:
-        """Numbers of the summary's rows of which most rounds are disturbed: see `flags.disturbed_rounds`."""
+        """Numbers of the summary's rows of which most rounds are disturbed: see `disturbances.disturbed_rounds`."""
         # Summaries of earlier editions lack the column, as their samples lack the flag.
         if "n_disturbed" not in self.table:
             return frozenset()
@@ -126,7 +126,7 @@ class Dataset:
         return frozenset(self.table.index[most.to_numpy(bool)].tolist())
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Samples of these experiments, ok or not, in the columns of `contract.tables.SAMPLES` (or in these)."""
+        """Samples of these experiments, ok or not, in the columns of `contract.sample_table.SAMPLES` (or in these)."""
         self.used.rows.update((name, "") for name in experiments)
         return categorical(self.nodes.samples(*experiments, columns=columns))
 

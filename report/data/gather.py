@@ -17,11 +17,11 @@ import pandas as pd
 import pyarrow as arrow
 from pyarrow import csv, ipc, parquet
 
-from contract import ending
+from contract import child_processes
 from contract.files import atomic, write_json
-from contract.tables import SAMPLES, dictionary
-from report.data.folders import Folder, find_nodes
-from report.data.nodes import Node, Nodes, read_folders, warn
+from contract.sample_table import SAMPLES, dictionary
+from report.data.node_folders import Folder, find_nodes
+from report.data.node_reader import Node, Nodes, read_folders, warn
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
@@ -107,8 +107,8 @@ def _parts(folders: Sequence[Folder], scratch: Path) -> Iterator[_Part]:
     """All nodes, some at a time, in order."""
     parts = [folders[at : at + TOGETHER] for at in range(0, len(folders), TOGETHER)]
     places = [scratch / str(number) for number in range(len(parts))]
-    processes = ending.available_cpus() if len(folders) >= MANY else 1
-    yield from ending.mapped(_part, parts, places, processes=processes)
+    processes = child_processes.available_cpus() if len(folders) >= MANY else 1
+    yield from child_processes.mapped(_part, parts, places, processes=processes)
 
 
 def _part(folders: Sequence[Folder], place: Path) -> _Part:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from contract.errors import StudyError
 from contract.node import utc
-from contract.work import FLOP
+from contract.operation_counts import FLOP
 from report.data.gpu_specs import find, gpu_specs
-from report.data.reference import REFERENCE, read_reference
+from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import number
 
 # A rate may exceed its limit by this share: the clock was read at another moment than the rate, and the cores of one

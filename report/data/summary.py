@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from contract.errors import StudyError
 from report import statistics
-from report.data import flags
+from report.data import disturbances
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
@@ -52,7 +52,7 @@ COLUMNS = {
 }
 _TEXT = [*(name for name in SERIES if name != "threads"), "unit", "status", "reason", "stop_reason", "flags", "origin"]
 _WORDS = ["unit", "stop_reason", "origin", "status", "reason"]
-_NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", *flags.FIGURES]
+_NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", *disturbances.FIGURES]
 
 
 def summarise(samples: pd.DataFrame) -> pd.DataFrame:
@@ -91,9 +91,9 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     estimates, exact = _estimates(series, rounds)
     of_rounds = _of_rounds(series, rounds, exact)
     ends = {name: pl.Series(estimates[name]) for name in ("estimate", "low", "high")}
-    for at, seen in flags.exceeded(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
+    for at, seen in disturbances.exceeded(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
         of_rounds.setdefault(at, []).append(seen)
-    of_samples, disturbed = flags.of_series(used), flags.disturbed_rounds(rows.filter(ok))
+    of_samples, disturbed = disturbances.of_series(used), disturbances.disturbed_rounds(rows.filter(ok))
     seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
     befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")
     some_ok = pl.col("n_rounds") > 0
@@ -104,7 +104,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         **{f"{name}_per_s": pl.Series(series[name].to_numpy() / seconds) for name in ("flop", "bytes")},
         n_disturbed=pl.Series([disturbed.get(at, 0) for at in range(len(series))], dtype=pl.Int64),
         flags=pl.Series(
-            [flags.text([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
+            [disturbances.text([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
             dtype=pl.String,
         ),
     )
@@ -184,12 +184,12 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     return table, exact
 
 
-def _of_rounds(series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]) -> dict[int, list[flags.Seen]]:
+def _of_rounds(series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]) -> dict[int, list[disturbances.Seen]]:
     """What is to be said of the rounds of each series: unstable, exact."""
     scaled = series.filter(pl.col("unit") != "1").select("series")
-    found: dict[int, list[flags.Seen]] = {
-        at: [seen] for at, seen in flags.unstable(rounds.join(scaled, on="series", how="semi")).items()
+    found: dict[int, list[disturbances.Seen]] = {
+        at: [seen] for at, seen in disturbances.unstable(rounds.join(scaled, on="series", how="semi")).items()
     }
     for at in sorted(exact):
-        found.setdefault(at, []).append(flags.Seen(flags.EXACT))
+        found.setdefault(at, []).append(disturbances.Seen(disturbances.EXACT))
     return found

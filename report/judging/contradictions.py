@@ -19,10 +19,10 @@ from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.formatting import several, threshold_text
-from report.model import Verdict
+from report.outcomes import Verdict
 
 if TYPE_CHECKING:
-    from report.judging.claims import Claim
+    from report.judging.claim_files import Claim
 
 SCHEMA = json.loads((PACKAGE / "schemas" / "contradictions.schema.json").read_text(encoding="utf-8"))
 Record = Mapping[str, Any]

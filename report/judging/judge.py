@@ -19,22 +19,22 @@ from contract.provenance import commit, study_version
 from report import PACKAGE, verdicts
 from report.compared_estimates import row_name
 from report.data.dataset import Dataset
-from report.data.nodes import Node
-from report.data.reference import source
+from report.data.node_reader import Node
+from report.data.reference_figures import source
 from report.findings import finding_and_part
 from report.formatting import nodes_of_case
-from report.judging.claims import ARTICLES, Claim, read_claims
+from report.judging.claim_files import ARTICLES, Claim, read_claims
 from report.judging.contradictions import decide, read_contradictions
-from report.judging.counterparts import counterparts
-from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
+from report.judging.cpus_per_gpu import replaced
+from report.judging.part_evaluation import PartResult, QuantityCache, evaluate, stand_in
+from report.judging.published_baselines import counterparts
 from report.judging.published_use import of_sources, of_verdicts, users
-from report.judging.records import case_records, ends_of, part_record
 from report.judging.reference_comparison import compare
 from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import listed, uses
-from report.judging.replaced import replaced
 from report.judging.robustness import claim_robustness, sliders
-from report.model import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combined
+from report.judging.verdict_records import case_records, ends_of, part_record
+from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combined
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from report.data.published import Published
+from report.data.published_records import Published
 
 # Who uses the records of which the opening tells, and those that stand beside our own figures.
 OPENING, COUNTERPART = "opening", "counterpart"
@@ -17,8 +17,8 @@ def users(
 ) -> dict[str, list[str]]:
     """Of each record, by its key, the claims whose evidence names it, in their order, and others; [] where none does.
 
-    named: a claim's id with the key of a record of its evidence. replaced, beside: the rows of `judging.replaced` and
-    `judging.counterparts`.
+    named: a claim's id with the key of a record of its evidence.
+    replaced, beside: the rows of `judging.cpus_per_gpu` and `judging.published_baselines`.
     """
     found: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
     for claim, key in named:

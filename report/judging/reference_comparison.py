@@ -11,14 +11,14 @@ from typing import Any
 from contract.node import kind_of_node
 from report.compared_estimates import pooled, row_name
 from report.data.dataset import Dataset, MissingSourceError
-from report.data.nodes import Node
-from report.data.ranges import format_ranges
-from report.data.reference import source
+from report.data.node_reader import Node
+from report.data.reference_figures import source
+from report.data.row_ranges import format_ranges
 from report.estimates import Estimates
 from report.formatting import count, exactly, several, short_processor, within
-from report.judging.evaluate import QuantityCache, select
-from report.judging.records import ends_of
+from report.judging.part_evaluation import QuantityCache, select
 from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
+from report.judging.verdict_records import ends_of
 from report.quantities import quantities
 
 # A larger deviation is to be explained.

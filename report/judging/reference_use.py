@@ -9,10 +9,10 @@ from typing import Any
 
 from report.data import plausibility
 from report.data.gpu_specs import gpu_specs
-from report.data.reference import source
-from report.judging.claims import Claim
+from report.data.reference_figures import source
+from report.judging.claim_files import Claim
 from report.judging.contradictions import Contradiction
-from report.judging.evaluate import QuantityCache
+from report.judging.part_evaluation import QuantityCache
 from report.judging.reference_pairs import Triangulation
 from report.quantities import MODULES, quantities
 

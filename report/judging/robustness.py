@@ -21,8 +21,8 @@ from contract.node import kind_of_node
 from report.compared_estimates import by_kind, row_name, row_place
 from report.data.dataset import Dataset
 from report.estimates import Estimates
-from report.judging.claims import Part
-from report.judging.evaluate import DIRECT, PartResult, select
+from report.judging.claim_files import Part
+from report.judging.part_evaluation import DIRECT, PartResult, select
 from report.judging.rules import (
     CLEAR,
     RuleResult,
@@ -33,7 +33,7 @@ from report.judging.rules import (
     population,
     side_finder,
 )
-from report.model import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combined
+from report.outcomes import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combined
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
 from report.verdicts import Part as PartRecord

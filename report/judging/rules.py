@@ -30,8 +30,8 @@ from report.compared_estimates import (
     slopes,
 )
 from report.estimates import RUNTIMES, Estimates
-from report.judging.claims import Part
-from report.model import Side, Threshold, Verdict, agreed
+from report.judging.claim_files import Part
+from report.outcomes import Side, Threshold, Verdict, agreed
 from report.statistics import Floats
 
 # A published figure decides alone if it clears the threshold by this factor.

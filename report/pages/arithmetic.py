@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.pages.shown import on_shown
-from report.pages.words import between
+from report.pages.machine_selection import on_shown
+from report.pages.verdict_words import between
 
 _KINDS = {"measured": "measured here", "documented": "documented", "assumed": "assumed"}
 

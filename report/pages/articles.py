@@ -11,7 +11,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import place, read_yaml
 from report.formatting import capital, count
-from report.pages import words
+from report.pages import verdict_words
 from report.pages.markdown import Markdown, escape, link
 
 _REPORT = Path(__file__).resolve().parents[1]
@@ -65,7 +65,7 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
     strange = sorted((placed & known) - set(own))
     if strange:
         raise StudyError(f"articles: claim {strange[0]} is not one of {raw['key']!r}: take it out there")
-    fares = words.fares(list(own.values()))
+    fares = verdict_words.fares(list(own.values()))
     return {
         "source": link(capital(str(raw["source"])), str(raw.get("address") or "")),
         "thesis": str(raw["thesis"]),
@@ -73,7 +73,7 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
         "sections": [
             {"heading": capital(str(one["heading"])), "text": _text(str(one["text"]), own)} for one in raw["sections"]
         ],
-        "unplaced": [words.claim(one, "finding") for name, one in own.items() if name not in placed],
+        "unplaced": [verdict_words.claim(one, "finding") for name, one in own.items() if name not in placed],
     }
 
 
@@ -99,7 +99,7 @@ def _joint(text: str) -> str:
 def _clause(text: str, claim: str, verdict: Mapping[str, Any] | None) -> str:
     if verdict is None:
         return escape(text)
-    word = words.verdict(str(verdict["verdict"]))
+    word = verdict_words.verdict(str(verdict["verdict"]))
     return (
         f"[{escape(text)}]{{.clause .v-{word.css} #{claim}}} "
         f'[[{claim} {word.sign}](../claims/{claim}.qmd){{title="{word.name}"}}]{{.sign .v-{word.css}}}'

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from report.formatting import exactly, number
-from report.pages.estimated import Estimated, heads_of
-from report.pages.plain import visible
+from report.pages.control_characters import visible
+from report.pages.estimate_drawing import Estimated, heads_of
 
 INK, MUTED, GREY, GRID, PAPER = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
 BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#00795a", "#a3558c", "#2273a3"

@@ -13,9 +13,9 @@ from report import formatting
 from report.findings import label_of
 from report.findings import number as plain
 from report.formatting import YES_NO
-from report.model import Threshold
-from report.pages import charts, words
-from report.pages.rows import alt_text, one_round, scaled
+from report.outcomes import Threshold
+from report.pages import charts, verdict_words
+from report.pages.chart_rows import alt_text, one_round, scaled
 
 MOST_ROWS = 8
 # What tells one case from another, in the order in which a reader would ask.
@@ -57,7 +57,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
             **scaled(case, scale),
             "text": plain(float(case["estimate"]), unit)
             + (f", {charts.ONE_ROUND}" if one_round(case) else "")
-            + words.disturbed(case.get("disturbed")),
+            + verdict_words.disturbed(case.get("disturbed")),
             "one_round": one_round(case),
             "side": str(case.get("outcome") or ""),
             "tier": _tier(verdict, case),
@@ -277,14 +277,14 @@ def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line
 def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     """Marks and bars in words, and how many cases are not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
-    told = [f"{words.TIERS[one].sign} {words.TIERS[one].name}" for one in tiers]
+    told = [f"{verdict_words.TIERS[one].sign} {verdict_words.TIERS[one].name}" for one in tiers]
     sides = {str(row["side"]) for row in rows}
     colours = [f"{colour} {says}" for side, colour, says in (
         ("supports", "blue", "supports the claim"), ("challenges", "orange", "speaks against it"),
         ("undecided", "grey", "cannot tell")) if side in sides]  # fmt: skip
     text = f"{formatting.capital(formatting.several(told))}; {', '.join(colours)}." if colours else ""
     if any(row["low"] is not None and row["high"] is not None and row["high"] > row["low"] for row in rows):
-        text += f" {words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
+        text += f" {verdict_words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
     if any(row["one_round"] for row in rows):
         text += f" {charts.HOLLOW}."
     if of > len(rows):

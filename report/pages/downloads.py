@@ -9,10 +9,10 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic, read_json, write_json, write_text
-from report.pages import paths
-from report.pages.editions.record import before, edition, read_editions, write_editions
-from report.pages.evidence import Evidence
-from report.pages.tables import write_data
+from report.pages import site_paths
+from report.pages.data_tables import write_data
+from report.pages.editions.edition_record import before, edition, read_editions, write_editions
+from report.pages.figure_data import Evidence
 from report.verdicts import read_verdicts
 
 # GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
@@ -33,11 +33,11 @@ def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None
     editions = [*(before(read_editions(previous), current) if previous else []), current]
     evidence = Evidence(document, data)
     made = write_data(data, report, evidence.shown if evidence.choice else ())
-    for source, name in ((verdicts, paths.VERDICTS), (verdicts.with_suffix(".csv"), paths.VERDICTS_TABLE)):
+    for source, name in ((verdicts, site_paths.VERDICTS), (verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE)):
         _copy(source, report / name)
-    write_editions(report / paths.EDITIONS, editions)
+    write_editions(report / site_paths.EDITIONS, editions)
     write_text(report / _NO_TEMPLATES, "")
-    made += [paths.VERDICTS, paths.VERDICTS_TABLE, paths.EDITIONS, _NO_TEMPLATES]
+    made += [site_paths.VERDICTS, site_paths.VERDICTS_TABLE, site_paths.EDITIONS, _NO_TEMPLATES]
     _remove_others(report, made)
     write_json(report / RECORD, {"editions": len(editions), "files": sorted(made)})
     return sorted(made)
@@ -45,10 +45,10 @@ def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None
 
 def rendered(report: Path, document: Mapping[str, Any]) -> None:
     """Raise StudyError unless the folder holds the report of these verdicts."""
-    lacking = [name for name in (paths.PAGE, paths.PDF) if not (report / name).is_file()]
+    lacking = [name for name in (site_paths.PAGE, site_paths.PDF) if not (report / name).is_file()]
     if lacking:
         raise StudyError(f"{report}: holds no {' and no '.join(lacking)}: render first, with `python -m report render`")
-    found = read_json(report / paths.RENDERED).get("generated_utc")
+    found = read_json(report / site_paths.RENDERED).get("generated_utc")
     if found != document["generated_utc"]:
         raise StudyError(
             f"{report}: was rendered from the verdicts of {found or 'an unknown time'}, these are of "

@@ -14,7 +14,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json
 from contract.schema import check
-from report.pages import paths
+from report.pages import site_paths
 
 _LONGEST = 300
 # Refusals that concern one file.
@@ -85,7 +85,7 @@ class Failures:
 
 def read_failures(report: Path) -> Failures:
     """The failures of the report in a folder. Raises StudyError if no whole list of them is there."""
-    return Failures(_checked(report / paths.FAILURES, _SCHEMA, "render"))
+    return Failures(_checked(report / site_paths.FAILURES, _SCHEMA, "render"))
 
 
 def read_failed_figures(folder: Path) -> Failures:

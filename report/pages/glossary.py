@@ -9,7 +9,7 @@ from typing import Any
 from contract.files import read_json, read_yaml
 from report import PACKAGE
 from report.pages.markdown import Markdown, identifier
-from report.pages.site import Page
+from report.pages.site_sources import Page
 
 
 def read_glossary() -> list[dict[str, Any]]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.networks import title
+from report.data.network_labels import title
 from report.formatting import count, exactly, several, two_digits, with_unit
+from report.pages.chart_rows import dicts, library, points
 from report.pages.charts import Chart, lines
-from report.pages.evidence import View
-from report.pages.exhibit import Exhibit, Table, records, stated
-from report.pages.heading import Sentence, amounts, sentence, shares
-from report.pages.listed import on_gpu
-from report.pages.rows import dicts, library, points
-from report.pages.words import BARS, NOTHING
+from report.pages.estimate_list import on_gpu
+from report.pages.exhibit_types import Exhibit, Table, records, stated
+from report.pages.figure_data import View
+from report.pages.heading_numbers import Sentence, amounts, sentence, shares
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.language import SERVER
 
 Case = Mapping[str, Any]

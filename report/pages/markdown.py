@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import jinja2
 
 from contract.errors import StudyError
-from report.pages.plain import harmless, visible
+from report.pages.control_characters import harmless, visible
 
 _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
 # Dashes, dots, colons and equals signs mean something to markdown only in runs (smart

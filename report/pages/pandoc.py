@@ -17,7 +17,7 @@ import pikepdf
 import pypandoc
 import typst
 
-from contract import ending
+from contract import child_processes
 
 # matplotlib brings the font that the figures and signs are set in, so that no system font is needed.
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
@@ -41,7 +41,7 @@ def render(folder: Path, names: Sequence[str]) -> dict[str, str]:
     bibliography = folder / "references.bib"
     text = bibliography.read_text(encoding="utf-8") if bibliography.exists() else ""
     entries = {entry[6:].partition(",")[0]: entry for entry in re.split(r"(?m)^(?=@misc\{)", text) if entry}
-    with ThreadPoolExecutor(ending.available_cpus()) as pool:
+    with ThreadPoolExecutor(child_processes.available_cpus()) as pool:
         reasons = list(pool.map(lambda name: _page(folder, name, entries), names))
     return {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
 
@@ -103,6 +103,6 @@ def pack(pdf: bytes) -> bytes:
 
 def _convert(folder: Path, words: Sequence[str]) -> None:
     """Run pandoc in a folder, where it reads what the source names. Raises RuntimeError."""
-    ran = ending.run([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
+    ran = child_processes.run([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
     if ran.returncode:
         raise RuntimeError(f"pandoc {words[0]} failed (exit {ran.returncode}): {ran.stderr.strip()}")

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from report.pages import words
+from report.pages import verdict_words
 from report.pages.markdown import Markdown, escape
-from report.pages.site import TITLE, Page, imprint
+from report.pages.site_sources import TITLE, Page, imprint
 
 if TYPE_CHECKING:
     import jinja2
 
-    from report.pages.content import Content
+    from report.pages.site_content import Content
 
 # Half a page each: those that people repeat, of each article some.
 _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
@@ -35,14 +35,14 @@ def report_source(made: Content, document: Mapping[str, Any], environment: jinja
     contents = _shared_contents(made)
     by_key = {page.context["family"].key: page for page in made.pages if page.template == "family"}
     shown = [by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key]
-    tiers = {str(one["id"]): words.tier(str(one["evidence_tier"])) for one in document["verdicts"]}
+    tiers = {str(one["id"]): verdict_words.tier(str(one["evidence_tier"])) for one in document["verdicts"]}
     method = next((page for page in made.pages if page.template == "method"), None)
     context = {
         **contents["index"],
         "root": Markdown(""),
         "figures": [exhibits[0]["chart"] for exhibits in shown if exhibits],
         "rows": [
-            {**row, "sign": tier.sign if (tier := tiers[row["id"]]) else words.NOTHING}
+            {**row, "sign": tier.sign if (tier := tiers[row["id"]]) else verdict_words.NOTHING}
             for row in contents["claims"]["rows"]
         ],
         "ten": sorted((c for c in _claims(made) if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
@@ -66,7 +66,7 @@ def appendix_source(made: Content, document: Mapping[str, Any], environment: jin
             for page in made.pages
             if page.template == "family"
         ],
-        "level": words.LEVEL,
+        "level": verdict_words.LEVEL,
         "choice": contents["machines"]["choice"],
         "runs": contents["sources"]["runs"],
         "documents": contents["sources"]["documents"],

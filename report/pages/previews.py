@@ -12,9 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from report.pages import words
+from report.pages import verdict_words
 from report.pages.charts import INK, MUTED, Chart, theme
-from report.pages.plain import harmless
+from report.pages.control_characters import harmless
 
 _COLOURS = {
     "supported": "#00609c", "challenged": "#b84a00", "depends": "#8a6500", "outdated": "#74528f",
@@ -27,14 +27,14 @@ def of_claims(document: Mapping[str, Any], charts: Sequence[Chart], folder: Path
     drawn = {chart.name for chart in charts}
     for one in document["verdicts"]:
         if one["id"] in drawn:
-            word = words.verdict(str(one["verdict"]))
+            word = verdict_words.verdict(str(one["verdict"]))
             _save(folder / f"{one['id']}.png", f"{word.sign} {word.name}", _COLOURS[word.css], str(one["finding"]),
                   f"{one['id']}: {one['says']}")  # fmt: skip
 
 
 def of_front(document: Mapping[str, Any], folder: Path) -> None:
     """A picture for the front page: the question and how the claims fare."""
-    told = words.fares(document["verdicts"])
+    told = verdict_words.fares(document["verdicts"])
     _save(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
           "Does AI need a GPU?", f"{told}." if told else "")  # fmt: skip
 

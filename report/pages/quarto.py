@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract import ending
+from contract import child_processes
 from contract.errors import StudyError
 
 NEEDED = (1, 9)
@@ -53,7 +53,7 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
 
     Raises StudyError with Quarto's own last words if it fails.
     """
-    ran = ending.run(
+    ran = child_processes.run(
         [program, "render", ".", "--to", "html", "--no-execute"],
         cwd=folder,
         # Its words are passed on where colours would be noise.

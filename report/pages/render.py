@@ -15,15 +15,15 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.node import utc
-from report.pages import pandoc, paths, previews, quarto, site
-from report.pages.changes import since_last
+from report.pages import pandoc, previews, quarto, site_paths, site_sources
+from report.pages.bibliography import bibliography
 from report.pages.charts import Chart
-from report.pages.content import CHECKS, Content, build, family_charts
-from report.pages.evidence import Evidence
+from report.pages.edition_changes import since_last
 from report.pages.failures import Failures, read_failed_figures
+from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES, failed_source
-from report.pages.site import Page
-from report.pages.sources import bibliography
+from report.pages.site_content import CHECKS, Content, build, family_charts
+from report.pages.site_sources import Page
 from report.pages.svg import blank, save
 from report.verdicts import read_verdicts
 
@@ -100,7 +100,7 @@ def render(
     """
     began = time.monotonic()
     chosen = _choose(renderer)
-    url = site.address(url)
+    url = site_sources.address(url)
     document = read_verdicts(verdicts)
     evidence = Evidence(document, data)
     out = out.resolve()
@@ -152,7 +152,7 @@ def render(
             "files": files,
         },
     )
-    write_json(out / paths.FAILURES, failures.as_json)
+    write_json(out / site_paths.FAILURES, failures.as_json)
     return failures
 
 
@@ -172,24 +172,24 @@ def _sources(folder: Path, made: Content, document: Mapping[str, Any], url: str)
     # The page of checks lists the failures of all others.
     for page in sorted(pages, key=lambda page: page.path == CHECKS):
         _write_source(folder, page, made)
-    imprint = site.imprint(document)
-    site.copy_site(folder)
-    shutil.copyfile(site.TEMPLATES / _PDF, folder / _PDF)
+    imprint = site_sources.imprint(document)
+    site_sources.copy_site(folder)
+    shutil.copyfile(site_sources.TEMPLATES / _PDF, folder / _PDF)
     (folder / "references.bib").write_text(bibliography(document), encoding="utf-8")
-    (folder / "page.html").write_text(site.page_template(url, imprint), encoding="utf-8")
-    (folder / "_quarto.yml").write_text(site.project(pages, url, imprint), encoding="utf-8")
+    (folder / "page.html").write_text(site_sources.page_template(url, imprint), encoding="utf-8")
+    (folder / "_quarto.yml").write_text(site_sources.project(pages, url, imprint), encoding="utf-8")
     return [page.path for page in pages]
 
 
 def _write_source(folder: Path, page: Page, made: Content) -> None:
     """Write the source of a page; in the place of one that fails, a page that says so."""
-    path, templates = folder / f"{page.path}.qmd", site.templates()
+    path, templates = folder / f"{page.path}.qmd", site_sources.templates()
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = replace(page, context={**page.context, "failed": made.failures.as_json}) if page.path == CHECKS else page
     text = ""
     with made.failures.caught("page", page.path):
-        text = site.source(shown, templates, made.terms)
-    path.write_text(text or site.source(made.fail(page), templates, made.terms), encoding="utf-8")
+        text = site_sources.source(shown, templates, made.terms)
+    path.write_text(text or site_sources.source(made.fail(page), templates, made.terms), encoding="utf-8")
 
 
 def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -> None:
@@ -197,7 +197,7 @@ def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -
     for name, source in SOURCES.items():
         text = ""
         with made.failures.caught("PDF", name):
-            text = source(made, document, site.templates())
+            text = source(made, document, site_sources.templates())
         failure = made.failures.find("PDF", name)
         (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
 
@@ -294,8 +294,8 @@ def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, 
     """Move what was made over what is there; remove pages that an earlier render made and this one has no more."""
     for name in ("figures", "previews"):
         (scratch / name).unlink()
-    paths = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.name not in _PASSING]
-    made = [str(path.relative_to(scratch)) for path in paths]
+    files = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.name not in _PASSING]
+    made = [str(path.relative_to(scratch)) for path in files]
     for name in made:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (scratch / name).replace(out / name)

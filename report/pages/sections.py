@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from report.formatting import several, within
-from report.pages import disturbed
+from report.pages import disturbed_results
 from report.pages.charts import Chart, estimates
-from report.pages.estimated import Estimated
-from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, Table
-from report.pages.heading import merge
+from report.pages.estimate_drawing import Estimated
+from report.pages.exhibit_types import Exhibit, Family, Table
+from report.pages.figure_data import Evidence
+from report.pages.heading_numbers import merge
 
 # Rows of one figure: of more, each machine has its own.
 MOST_ROWS = 30
@@ -21,7 +21,7 @@ def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
     """Exhibits of a family's page, machines side by side."""
     if evidence.data is None:
         return list(family.show(evidence))
-    return side_by_side(disturbed.exhibits(family, evidence), len(evidence.views))
+    return side_by_side(disturbed_results.exhibits(family, evidence), len(evidence.views))
 
 
 def side_by_side(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from report.pages.charts import DARK, FONTS, MUTED, NARROW, WIDE, Chart, theme
-from report.pages.plain import harmless, visible
+from report.pages.control_characters import harmless, visible
 
 # Metadata that matplotlib writes by itself, and that is left out.
 METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}

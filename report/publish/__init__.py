@@ -2,6 +2,6 @@
 
 from report.publish.claimreview import as_script, claim_reviews
 from report.publish.datapackage import write_datapackage, write_published
-from report.publish.tables import write_tables
+from report.publish.verdict_tables import write_tables
 
 __all__ = ["as_script", "claim_reviews", "write_datapackage", "write_published", "write_tables"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report.formatting import capital
-from report.publish.study import study
+from report.publish.study_metadata import study
 
 # Only what was decided has a place on a scale. Without a number a rating is its words alone: too close to
 # call, not measured yet and not measurable are no half-truths.

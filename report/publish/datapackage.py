@@ -18,10 +18,10 @@ import pyarrow.parquet as parquet
 from contract.errors import StudyError
 from contract.files import write_json
 from contract.node import read_node, record_path
-from contract.tables import SAMPLES, dictionary
-from report.data.published import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
+from contract.sample_table import SAMPLES, dictionary
+from report.data.published_records import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
 from report.data.summary import SERIES
-from report.publish.study import NAME, study
+from report.publish.study_metadata import NAME, study
 
 PROFILE = "https://datapackage.org/profiles/2.0"
 _KEYS = {"samples": ["node", *(SAMPLES.unique or [])], "summary": SERIES}

@@ -10,7 +10,7 @@ import numpy as np
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity
-from report.quantities.comparing import BEST_LABELS
+from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.training import speedup
 
 # A level's place among the levels of its graph, and the metric that holds its width.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from report.data.dataset import Dataset
-from report.data.machines import KINDS
+from report.data.machine_kinds import KINDS
 from report.derivations import Formula, Input, assumed, computed, documented, measured
 from report.derived_estimates import Work
 from report.quantities.derived import six, utilisation

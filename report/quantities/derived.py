@@ -8,7 +8,7 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.model import ARITHMETIC
+from report.outcomes import ARITHMETIC
 from report.quantities import quantity
 
 _MODEL = "llama31-405b"

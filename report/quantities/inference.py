@@ -14,8 +14,8 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity
-from report.quantities.comparing import BEST_LABELS, exact_where_equal, over_host
 from report.quantities.memory import over_memory
+from report.quantities.rate_arithmetic import BEST_LABELS, exact_where_equal, over_host
 
 TAIL = 0.99
 # The 99th percentile of fewer samples is their largest.

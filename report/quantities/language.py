@@ -7,8 +7,8 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity, summary_quantity
-from report.quantities.comparing import BEST_LABELS, over_host
 from report.quantities.memory import over_memory
+from report.quantities.rate_arithmetic import BEST_LABELS, over_host
 
 EXPERIMENT = "language-models"
 # Phases: a fresh prompt is read; tokens are written after one.

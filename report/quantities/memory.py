@@ -9,11 +9,11 @@ import numpy as np
 
 from contract.node import gpu_cache_bytes
 from report.data.dataset import Dataset
-from report.data.machines import of_kind
+from report.data.machine_kinds import of_kind
 from report.estimates import Estimates, concat, exact
 from report.formatting import with_unit
 from report.quantities import quantity
-from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
+from report.quantities.rate_arithmetic import BEST_LABELS, best_ratios, most_threads
 
 CACHE_MULTIPLE = 4
 CPU_CACHE_BYTES = 32 * 2**20
@@ -73,7 +73,7 @@ def over_memory(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
 def over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation.
 
-    baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machines.DESKTOP`), with all
+    baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machine_kinds.DESKTOP`), with all
     its threads; the fastest library and footprint on either side. precision: equal (the same dtype on both sides) or
     best (each side's fastest dtype). runtime, cpu_runtime: the libraries of the GPU and of the desktop, which `detail`
     names.

@@ -15,7 +15,7 @@ from report.compared_estimates import crossings
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity
-from report.quantities.comparing import complement, over, with_library
+from report.quantities.rate_arithmetic import complement, over, with_library
 
 PARTS = ("h2d", "compute", "d2h")
 HOST_PARTS = ("enqueue_h2d", "enqueue_compute", "enqueue_d2h", "launch", "synchronise")

@@ -8,7 +8,7 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.formatting import count
 from report.quantities import quantity
-from report.quantities.comparing import complement
+from report.quantities.rate_arithmetic import complement
 
 PRELOADED = "preloaded"
 _LOOP = ("model", "batch", "source", "dtype", "threads")

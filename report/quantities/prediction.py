@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from contract import ending
+from contract import child_processes
 from report import statistics
 from report.data.dataset import Dataset
 from report.estimates import Estimates
@@ -161,10 +161,10 @@ def predictions(data: Dataset, node: str | None = None) -> list[Predictions]:
         if any(what.startswith("roofline") for what in per_round[0].what)
     }
     fitted = [[one.half(False) for one in per_round] for per_round in places.values()]
-    processes = ending.available_cpus() if len(places) >= MANY else 1
+    processes = child_processes.available_cpus() if len(places) >= MANY else 1
     found = []
     for (place, per_round), by_model in zip(
-        places.items(), ending.mapped(_fits, fitted, processes=processes), strict=True
+        places.items(), child_processes.mapped(_fits, fitted, processes=processes), strict=True
     ):
         judged = [one.half(True) for one in per_round]
         measured = np.array([one.seconds for one in judged])

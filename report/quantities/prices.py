@@ -19,9 +19,9 @@ from report.derivations import Floats, Formula, Input, assumed, computed, docume
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.formatting import count, exactly, several
 from report.quantities import quantity
-from report.quantities.comparing import BEST_LABELS
 from report.quantities.cpu_servers import PRICED, size_of
 from report.quantities.derived import by_arithmetic
+from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from report.data.dataset import Dataset
-from report.data.published import LESS_IS_BETTER, UNITS
+from report.data.published_records import LESS_IS_BETTER, UNITS
 from report.estimates import Estimates, exact
 from report.formatting import short_processor
 from report.quantities import Compute, quantity

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.data.networks import ADAPTED
+from report.data.network_labels import ADAPTED
 from report.derivations import Formula, Input, assumed, documented, verified
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.estimates import Estimates

@@ -5,7 +5,7 @@ from __future__ import annotations
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity
-from report.quantities.comparing import best_ratios, over_host, with_library
+from report.quantities.rate_arithmetic import best_ratios, over_host, with_library
 
 # What a table's user gets who chooses nothing.
 DEFAULT = "pandas"

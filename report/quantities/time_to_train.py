@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.data.machines import of_kind
+from report.data.machine_kinds import of_kind
 from report.derivations import Formula
 from report.derived_estimates import join, quotient
 from report.estimates import Estimates
-from report.model import ARITHMETIC
+from report.outcomes import ARITHMETIC
 from report.quantities import quantity
-from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads
 from report.quantities.derived import by_arithmetic
+from report.quantities.rate_arithmetic import BEST_LABELS, best_ratios, most_threads
 from report.quantities.training import family_rates
 from report.quantities.whole_runs import EXPERIMENT, of_rounds, over_measured, rounds
 
@@ -83,7 +83,7 @@ def ratio(data: Dataset) -> Estimates:
 
     The operations are the same on both sides, so that it is the ratio of the best training rates of any transformer,
     batch and library (`training.family_rates`). baseline: laptop, a node whose processor bears a laptop's name
-    (`machines.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's
+    (`machine_kinds.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's
     fastest dtype). runtime, cpu_runtime: of the GPU and of the laptop; `detail` names their models and batches, and
     the laptop.
     """

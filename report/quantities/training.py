@@ -8,13 +8,13 @@ from typing import Any
 
 from contract.node import kind_of_node
 from report.data.dataset import Dataset
-from report.data.machines import of_kind
+from report.data.machine_kinds import of_kind
 from report.derivations import Formula
 from report.derived_estimates import join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, summary_quantity
-from report.quantities.comparing import BEST_LABELS, best_ratios, most_threads, over_host
 from report.quantities.ladder import LOOPS
+from report.quantities.rate_arithmetic import BEST_LABELS, best_ratios, most_threads, over_host
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 PHASES = ("forward", "backward", "update")
@@ -112,7 +112,7 @@ peak_memory = _summary(
     "B",
     """Most bytes held during a step: weights, gradients, Adam's moments, the batch, and what is kept for backward.
 
-On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.usage`).""",
+On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.peak_memory`).""",
     metric="peak_memory",
 )
 

@@ -22,10 +22,10 @@ from contract.node import utc
 from experiments import hardware
 from experiments.children import ChildError
 from experiments.doctor.finding import Level
-from experiments.doctor.machine import load, watch
+from experiments.doctor.machine_checks import load, watch
 from experiments.lock import node_lock
 from experiments.sweep import read_preset
-from studies.bench import aa, points, truth
+from studies.bench import aa_study, bench_points, core_over_bare
 
 # Seconds for which the machine's load is watched.
 WATCHED_S = 5.0
@@ -79,7 +79,7 @@ def _measured(quick: bool) -> dict[str, Any]:
     preset = read_preset(PRESET) | ({"point_s": 0.1} if quick else {})
     limits = {key: preset[key] for key in ("target", "point_s", "round_s", "max_samples")}
     policy = {"target": limits["target"], "budget_s": limits["point_s"], "max_samples": limits["max_samples"]}
-    chosen = [case for case in points.cases() if not quick or case.label in QUICK]
+    chosen = [case for case in bench_points.cases() if not quick or case.label in QUICK]
     runs, rounds, repetitions = (2, 2, 2) if quick else (RUNS, preset["rounds"], REPETITIONS)
     data = {
         "schema": 2,
@@ -87,8 +87,8 @@ def _measured(quick: bool) -> dict[str, Any]:
         "anyway": os.environ.get(ANYWAY) == "1",
         "preset": {"name": PRESET, "rounds": rounds, **limits},
         "started_utc": utc(),
-        "truth": truth.measure([case for case in chosen if case.group], policy, repetitions),
-        "aa": aa.measure(chosen, limits, runs, rounds),
+        "truth": core_over_bare.measure([case for case in chosen if case.group], policy, repetitions),
+        "aa": aa_study.measure(chosen, limits, runs, rounds),
         "ended_utc": utc(),
     }
     # In a process that lets libraries choose their kernels, as those that measured.
@@ -98,17 +98,17 @@ def _measured(quick: bool) -> dict[str, Any]:
 
 def text(data: dict[str, Any]) -> str:
     """The page of a run's data, in Markdown."""
-    points = truth.verdicts(data["truth"])
-    outcomes = [truth.against_band(low, high) for low, high in zip(points["low"], points["high"], strict=True)]
-    methods = [(name, *aa.row(data["aa"], method)) for method, name in aa.NAMES.items()]
+    points = core_over_bare.verdicts(data["truth"])
+    outcomes = [core_over_bare.against_band(low, high) for low, high in zip(points["low"], points["high"], strict=True)]
+    methods = [(name, *aa_study.row(data["aa"], method)) for method, name in aa_study.NAMES.items()]
     options: dict[str, Any] = {"trim_blocks": True, "keep_trailing_newline": True, "undefined": jinja2.StrictUndefined}
     return jinja2.Template(TEMPLATE.read_text("utf-8"), **options).render(
         **data,
         points=points.assign(outcome=outcomes).to_dict("records"),
         tally={word: sum(one.startswith(word) for one in outcomes) for word in ("met", "undecided", "missed")},
-        methods=[(name, aa.share_against_band(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
-        flagged=aa.flagged(data["aa"]),
-        bands=(truth.BAND, SHARE_BAND),
+        methods=[(name, aa_study.share_against_band(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
+        flagged=aa_study.flagged(data["aa"]),
+        bands=(core_over_bare.BAND, SHARE_BAND),
     )
 
 

@@ -23,14 +23,22 @@ from contract.arguments import Parser, path
 from contract.errors import run_command
 from contract.files import write_json
 from report.data.dataset import Dataset
-from report.data.nodes import Nodes
+from report.data.node_reader import Nodes
 from report.data.summary import summarise
 from report.estimates import Estimates
-from report.judging.claims import Part
+from report.judging.claim_files import Part
 from report.judging.rules import decide
-from report.model import Threshold
+from report.outcomes import Threshold
 from report.statistics import DECIDING, LEVEL, Floats
-from studies.calibration.machines import EXPERIMENT, SAMPLES_PER_ROUND, Machines, Noise, disturbance, samples, sizes
+from studies.calibration.simulated_machines import (
+    EXPERIMENT,
+    SAMPLES_PER_ROUND,
+    Machines,
+    Noise,
+    disturbance,
+    samples,
+    sizes,
+)
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
 _OF_SIDE = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import contract.errors
-from contract import ending
+from contract import child_processes
 from contract.errors import StudyError, run_command
 from contract.files import atomic
 from experiments.cli import main as experiments
@@ -154,7 +154,7 @@ def test_an_interrupt_while_a_command_loads_is_put_into_words(
             if name == f"{package}.cli":
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(ending, "end_when_told", lambda: None)
+    monkeypatch.setattr(child_processes, "end_when_told", lambda: None)
     monkeypatch.delitem(sys.modules, f"{package}.cli", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
     with pytest.raises(SystemExit) as ended:

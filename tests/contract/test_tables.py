@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from contract.__main__ import markdown
 from contract.errors import StudyError
-from contract.tables import LATER, SAMPLES, dictionary, read_samples, validate, write_samples
+from contract.sample_table import LATER, SAMPLES, dictionary, read_samples, validate, write_samples
 
 ROW: dict[str, Any] = {
     "node": "n", "run": "r", "round": 1, "experiment": "gemm", "device": "cpu", "backend": "torch",

@@ -14,9 +14,9 @@ from contract.errors import StudyError
 from experiments import worker
 from experiments.devices import Device
 from experiments.devices.cpu import CpuDevice
+from experiments.machine_state import Watch
 from experiments.registry import experiment
-from experiments.state import Watch
-from experiments.work import Observed, Profile, Threads, Unsupported, Work
+from experiments.workload import Observed, Profile, Threads, Unsupported, Workload
 
 How = Literal[
     "right",
@@ -48,7 +48,7 @@ def _break(how: str) -> None:
         raise ZeroDivisionError("index out of luck")
 
 
-def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
+def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
     """A point that goes wrong in the way that `how` says."""
 
     def call() -> None:
@@ -63,7 +63,7 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
     if how in ("tells its environment", "is told"):
         raise Unsupported(" ".join(os.environ))
     if how == "observes a share of two":
-        return Work(observe=lambda: {"whole_share": (2.0, "1")})
+        return Workload(observe=lambda: {"whole_share": (2.0, "1")})
     if how.startswith("observes"):
         seen = [1.0, 2.0, 4.0] if how == "observes three" else [1.0, float("nan")]
 
@@ -71,15 +71,15 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
             time.sleep(0.05)
             return {"latency": (seen, "s"), "failed_share": (0.0, "1")}
 
-        return Work(observe=observe)
+        return Workload(observe=observe)
     error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
-    return Work(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
+    return Workload(run=call, flop=1.0, check=lambda: error, tolerance=0.1)
 
 
 _spoilt: list[str] = []
 
 
-def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
+def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
     """A point that raises an error named `how`, after which no point of this process is right; 'right' raises none."""
     if _spoilt:
         raise RuntimeError(f"a point that another one spoilt ({_spoilt[0]})")
@@ -90,8 +90,8 @@ def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], thr
             raise RuntimeError(how) if how[0] != "!" else Unsupported(how)
 
     if how == "!capture alone":  # the point itself is timed
-        return Work(run=lambda: None, graph=True)
-    return Work(run=call)
+        return Workload(run=lambda: None, graph=True)
+    return Workload(run=call)
 
 
 class Spoilable(CpuDevice):
@@ -112,7 +112,7 @@ class Spoilable(CpuDevice):
 _built: list[str] = []
 
 
-def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Work:
+def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
     """A point whose profile goes wrong as `how` says; a right one counts the works that this process built before."""
     before = len(_built)
     _built.append(how)
@@ -124,7 +124,7 @@ def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"]
         cupti = float(os.environ.get("TEARDOWN_CUPTI", 0))
         return {"built_before": math.nan if how == "no number" else before, "cupti_share": cupti}
 
-    return Work(run=lambda: None, profile=Profile({"built_before": "1", "cupti_share": "1"}, take))
+    return Workload(run=lambda: None, profile=Profile({"built_before": "1", "cupti_share": "1"}, take))
 
 
 if __name__ == "__main__":

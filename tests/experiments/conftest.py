@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from experiments import counters, topology
-from tests.experiments.points import CPU
+from tests.experiments.point_runs import CPU
 
 Tree = Callable[[dict[str, str]], Path]
 

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.missing import missing
+from tests.missing_tools import missing
 
 SHIM = """
 #include <cmath>
@@ -175,7 +175,7 @@ def find_compiler() -> str | None:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """Put the stand-in in CuPy's place for a test. Skips it where there is no C++ compiler."""
-    from experiments.kernels.cuda import module
+    from experiments.kernels.cuda_compile import module
 
     compiler = find_compiler()
     if compiler is None:

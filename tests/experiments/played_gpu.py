@@ -22,20 +22,20 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity
 
-from experiments import nvml, own, worker
+from experiments import nvml, user_models, worker
 from experiments.devices.accelerator import Accelerator
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.devices.cuda import CudaDevice
 from experiments.devices.mps import MpsDevice
 from experiments.devices.xpu import XpuDevice
-from experiments.kernels import cuda, parallel
-from experiments.kernels.sequential.cuda import CudaChains
+from experiments.kernels import cuda_compile, gpu_threads
+from experiments.kernels.sequential.cuda_kernels import CudaChains
+from experiments.machine_state import Watch
 from experiments.models import profiling
 from experiments.registry import experiment
-from experiments.state import Watch
 from experiments.suite import bandwidth, libraries, parallelism, sustained, time_to_train
-from experiments.work import Threads, Work
+from experiments.workload import Threads, Workload
 from tests.experiments import played_torch
 from tests.experiments.cuda_standin import Cupy, find_compiler
 from tests.experiments.nvml_standin import Library
@@ -105,7 +105,7 @@ def install() -> None:
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
     # The answers to what is asked by torch's name of a device.
-    cuda.cupy_on = _by_makers_name(cuda.cupy_on)
+    cuda_compile.cupy_on = _by_makers_name(cuda_compile.cupy_on)
     libraries.switches = _by_makers_name(libraries.switches)
     experiment("planted")(planted)
     # A short call of a GPU's is a long one here, and still captured.
@@ -116,7 +116,7 @@ def install() -> None:
     bandwidth.CALL_BYTES = 1e5
     parallelism.STEPS, parallelism.TURNS = 200, 4
     sustained.IN_A_GRAPH = 10
-    parallel.room, parallel.full = lambda _: (2, 64), lambda _: 256
+    gpu_threads.room, gpu_threads.full = lambda _: (2, 64), lambda _: 256
     CudaChains.most = classmethod(lambda *_: 64)  # type: ignore[assignment]
     CudaChains.steps = classmethod(lambda *_: 4096)  # type: ignore[assignment]
 
@@ -165,7 +165,7 @@ Fault = Literal[
 FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
 
 
-def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Work:
+def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Workload:
     """A call with a fault that a GPU does not forgive, or not in a capture."""
     here, there = torch.ones(8), torch.ones(8, device=device.name)
     pinned = device.pinned(here)
@@ -179,7 +179,7 @@ def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Th
         "memory": lambda: GPU.refuse_memory_in_a_capture(),
         "an illegal access": lambda: setattr(GPU, "lost", True),
     }
-    return Work(run=calls[fault], graph=True)
+    return Workload(run=calls[fault], graph=True)
 
 
 # A real GPU's profiler slows what is timed after it, even in a session that looks at the CPU alone.
@@ -213,7 +213,7 @@ def is_right(answer: dict[str, Any]) -> bool:
 
 def main() -> None:
     """Print the outcomes of the experiments that are named, or of all."""
-    os.environ.update({own.VARIABLE: json.dumps(OWN_MODELS), own.FILES: "{}"})
+    os.environ.update({user_models.VARIABLE: json.dumps(OWN_MODELS), user_models.FILES: "{}"})
     install()
     torch.set_num_threads(1)
     with Playing():

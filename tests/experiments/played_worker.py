@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments import worker
 from experiments.devices.base import Device
-from experiments.state import Watch
+from experiments.machine_state import Watch
 from tests.experiments import played_gpu
 from tests.experiments.played_torch import GPU, Playing
 

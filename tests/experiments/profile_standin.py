@@ -13,7 +13,7 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
 from experiments.models import profiling
-from experiments.work import Dtype
+from experiments.workload import Dtype
 from tests.experiments.second_device import SecondCpu
 
 HEAD_US, MARK_US, CALL_US = 100.0, 5000.0, 10000.0

@@ -12,7 +12,7 @@ import psutil
 import torch
 
 from experiments.devices.base import Device, nothing
-from experiments.work import Dtype
+from experiments.workload import Dtype
 
 
 class SecondCpu(Device):

@@ -18,12 +18,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from experiments.registry import get
 from experiments.suite import boosting
-from experiments.work import Unsupported
+from experiments.workload import Unsupported
 from report.data.gather import gather
 from report.pages import charts
-from report.pages.evidence import Evidence
 from report.pages.families.tables import FAMILY
-from tests.experiments.points import answer, params, right, run, work
+from report.pages.figure_data import Evidence
+from tests.experiments.point_runs import answer, params, right, run, work
 from tests.report.conftest import Factory
 
 BACKENDS = ("xgboost", "lightgbm", "sklearn")

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from experiments.devices.base import Device
-from experiments.kernels import parallel, products, stream_cuda
-from experiments.kernels.sequential import cpu, cuda, definition
+from experiments.kernels import gpu_threads, naive_products, stream_cuda
+from experiments.kernels.sequential import cpu_kernels, cuda_kernels, definition
 from experiments.kernels.stream import STREAM_ARRAYS
 from experiments.suite import bandwidth, parallelism
-from experiments.work import Dtype, Unsupported, Work
+from experiments.workload import Dtype, Unsupported, Workload
 from tests.experiments.cuda_standin import Cupy, install, ptx
-from tests.experiments.points import GPU, right, work
+from tests.experiments.point_runs import GPU, right, work
 from tests.experiments.second_device import SecondCpu
 
 GPUS = ["compute_75", "compute_90", "compute_100"]
@@ -30,27 +30,27 @@ TILE = stream_cuda.UNROLL * stream_cuda.BLOCK
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """A GPU of 3 multiprocessors that hold 300 threads each."""
     monkeypatch.setattr(bandwidth, "CALL_BYTES", 1e5)
-    monkeypatch.setattr(parallel, "room", lambda device: (3, 300))
+    monkeypatch.setattr(gpu_threads, "room", lambda device: (3, 300))
     monkeypatch.setattr(parallelism, "STEPS", 1000)
     monkeypatch.setattr(parallelism, "TURNS", 8)
-    monkeypatch.setattr(cuda.CudaChains, "most", classmethod(lambda cls, device, threads: 300))
+    monkeypatch.setattr(cuda_kernels.CudaChains, "most", classmethod(lambda cls, device, threads: 300))
     return install(monkeypatch)
 
 
-def stream(op: str, elements: int, dtype: Dtype = Dtype.FLOAT32, backend: str = "cupy") -> Work:
+def stream(op: str, elements: int, dtype: Dtype = Dtype.FLOAT32, backend: str = "cupy") -> Workload:
     footprint = STREAM_ARRAYS[op] * elements * dtype.itemsize
     return work("bandwidth", GPU, op=op, footprint=footprint, dtype=dtype, backend=backend)
 
 
-def parallels(kernel: str, backend: str = "cupy", **given: int) -> Work:
+def parallels(kernel: str, backend: str = "cupy", **given: int) -> Workload:
     return work("parallelism", GPU, kernel=kernel, backend=backend, **{"paths": 0, **given})
 
 
-def products_of(kernel: str, n: int) -> Work:
+def products_of(kernel: str, n: int) -> Workload:
     return work("without-cuda", GPU, kernel=kernel, n=n, backend="cuda", dtype="float32")
 
 
-def chained(kernel: str, data: str, footprint: int, chains: str) -> Work:
+def chained(kernel: str, data: str, footprint: int, chains: str) -> Workload:
     named = SimpleNamespace(kind="gpu", name="cuda:0", unsupported=GPU.unsupported)
     device: Device = named  # type: ignore[assignment]
     return work("sequential", device, kernel=kernel, data=data, footprint=footprint, chains=chains, backend="cupy")
@@ -88,7 +88,7 @@ def test_chains_and_paths_are_those_of_the_reference(cupy: Cupy, kernel: str, gi
     if kernel == "chains":
         assert made.flop == 2 * 1000 * given["in_flight"]
     if kernel == "paths":  # as many threads as the device holds in whole blocks
-        assert set(cupy.launches) == {(3, parallel.PATH_BLOCK)}
+        assert set(cupy.launches) == {(3, gpu_threads.PATH_BLOCK)}
 
 
 @pytest.mark.parametrize("chains", ["one", "full"])
@@ -103,7 +103,7 @@ def test_the_chains_end_at_the_same_integers(cupy: Cupy, kernel: str, data: str,
     assert right(chained(kernel, data, footprint, chains))
     # Two blocks hold 300 chains, and the threads past the last chain do nothing.
     assert cupy.launches == [(1, 1) if chains == "one" else (2, 256)]
-    assert (definition("cpu"), definition("gpu")) == (cpu.CpuChains, cuda.CudaChains)
+    assert (definition("cpu"), definition("gpu")) == (cpu_kernels.CpuChains, cuda_kernels.CudaChains)
 
 
 STREAM = (stream, ("triad", 4 * TILE + 4 * 300 + 3))
@@ -112,16 +112,22 @@ BREAKS = [
     (*STREAM, stream_cuda, "i += BLOCK", "i += count"),
     (*STREAM, stream_cuda, "a + (T)SCALAR * b", "a + (T)2.999 * b"),
     (*STREAM, stream_cuda, "to[first + u * BLOCK] =", "if (u) to[first + u * BLOCK] ="),
-    (parallels, ("chains", {"in_flight": 40}), parallel, "fmaf(x, x, c)", "x * x + c"),
-    (parallels, ("chains", {"in_flight": 40}), parallel, "step < steps", "step + 1 < steps"),
-    (parallels, ("chains", {"in_flight": 40}), parallel, "which >= threads", "which + 1 >= threads"),
-    (parallels, ("paths", {"paths": 4}), parallel, "& mask", "& 0"),
-    (parallels, ("paths", {"paths": 32}), parallel, "case 31:", "case 32:"),
-    (parallels, ("paths", {"paths": 1}), parallel, f"round < {parallel.ROUNDS}", f"round < {parallel.ROUNDS - 1}"),
-    (products_of, ("naive", {"n": 37}), products, "i < k", "i + 1 < k"),
-    (products_of, ("tiled", {"n": 37}), products, "right[i][x], sum", "right[x][i], sum"),
-    (products_of, ("tiled", {"n": 37}), products, "start + x < k ?", "start + x < k - 1 ?"),
-    (products_of, ("tiled", {"n": 37}), products, "row < m && column < n)", "row + 1 < m && column < n)"),
+    (parallels, ("chains", {"in_flight": 40}), gpu_threads, "fmaf(x, x, c)", "x * x + c"),
+    (parallels, ("chains", {"in_flight": 40}), gpu_threads, "step < steps", "step + 1 < steps"),
+    (parallels, ("chains", {"in_flight": 40}), gpu_threads, "which >= threads", "which + 1 >= threads"),
+    (parallels, ("paths", {"paths": 4}), gpu_threads, "& mask", "& 0"),
+    (parallels, ("paths", {"paths": 32}), gpu_threads, "case 31:", "case 32:"),
+    (
+        parallels,
+        ("paths", {"paths": 1}),
+        gpu_threads,
+        f"round < {gpu_threads.ROUNDS}",
+        f"round < {gpu_threads.ROUNDS - 1}",
+    ),
+    (products_of, ("naive", {"n": 37}), naive_products, "i < k", "i + 1 < k"),
+    (products_of, ("tiled", {"n": 37}), naive_products, "right[i][x], sum", "right[x][i], sum"),
+    (products_of, ("tiled", {"n": 37}), naive_products, "start + x < k ?", "start + x < k - 1 ?"),
+    (products_of, ("tiled", {"n": 37}), naive_products, "row < m && column < n)", "row + 1 < m && column < n)"),
 ]
 
 
@@ -137,9 +143,9 @@ def test_a_broken_kernel_fails_its_check(
 @pytest.mark.parametrize("shape", [(1, 1, 1), (16, 16, 16), (17, 35, 50), (33, 15, 31)])
 @pytest.mark.parametrize("kind", ["naive", "tiled"])
 def test_products_of_any_shape(cupy: Cupy, kind: Any, shape: tuple[int, int, int]) -> None:
-    (m, n, k), tile = shape, products.TILE
+    (m, n, k), tile = shape, naive_products.TILE
     a, b, out = torch.randn(m, k), torch.randn(k, n), torch.full((m, n), torch.nan)
-    products.product(kind, "cuda:0")(a, b, out)
+    naive_products.product(kind, "cuda:0")(a, b, out)
     assert torch.allclose(out.double(), a.double() @ b.double(), atol=1e-5)
     assert cupy.launches == [(-(-n // tile), -(-m // tile), tile, tile)]
 
@@ -147,7 +153,7 @@ def test_products_of_any_shape(cupy: Cupy, kind: Any, shape: tuple[int, int, int
 def test_threads_are_spread_over_multiprocessors_first() -> None:
     # A second multiprocessor before a second warp.
     spread = {1: (1, 32), 64: (2, 32), 132 * 32: (132, 32), 132 * 32 + 1: (67, 64), 132 * 2048: (132 * 16, 128)}
-    assert {threads: parallel.spread(threads, 132) for threads in spread} == spread
+    assert {threads: gpu_threads.spread(threads, 132) for threads in spread} == spread
 
 
 def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(cupy: Cupy) -> None:
@@ -186,17 +192,17 @@ def test_arrays_of_more_than_2_to_the_31_elements(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("architecture", GPUS)
 def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str) -> None:
-    bodies = ptx(parallel.SOURCE, architecture)
+    bodies = ptx(gpu_threads.SOURCE, architecture)
     # Between two multiply-adds of the unrolled part of a chain nothing happens but the next one.
     assert re.search(r"(\s+fma\.rn\.f32[^\n]+\n){100}", bodies["chains"])
     # Every arm has a loop of its own, with its own constant, and is reached by a jump.
-    signed = [one - (1 << 32) if one >> 31 else one for one in parallel.MULTIPLIERS]
+    signed = [one - (1 << 32) if one >> 31 else one for one in gpu_threads.MULTIPLIERS]
     assert all(bodies["paths"].count(f", {one};") == 4 for one in signed)
     # The plain product has no memory of a block, the tiled one two barriers for each tile, and neither vector loads.
-    bodies |= ptx(products.SOURCE, architecture)
+    bodies |= ptx(naive_products.SOURCE, architecture)
     assert "shared" not in bodies["naive"] and "bar.sync" in bodies["tiled"]
     assert not re.search(r"\.v[24]\.", bodies["naive"] + bodies["tiled"])
-    bodies |= ptx(cuda.SOURCE, architecture)
+    bodies |= ptx(cuda_kernels.SOURCE, architecture)
     # Both arms of each unrolled branch are there, marked, and reached by a jump.
     marks, jumps = bodies["branches"].count("pmevent"), len(re.findall(r"@!?%p\d+ bra", bodies["branches"]))
     assert marks > 1 and jumps > marks / 2
@@ -204,9 +210,9 @@ def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str)
 
 
 def test_chains_fill_a_gpu_in_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    card = SimpleNamespace(multi_processor_count=82, max_threads_per_multi_processor=6 * cuda.BLOCK + 100)
+    card = SimpleNamespace(multi_processor_count=82, max_threads_per_multi_processor=6 * cuda_kernels.BLOCK + 100)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
-    assert cuda.CudaChains.most("cuda:0", threads=1) == 82 * 6 * cuda.BLOCK
+    assert cuda_kernels.CudaChains.most("cuda:0", threads=1) == 82 * 6 * cuda_kernels.BLOCK
 
 
 @pytest.mark.parametrize("architecture", GPUS)

@@ -28,8 +28,8 @@ from experiments.devices.cuda import CudaDevice, covered
 from experiments.devices.mps import MpsDevice
 from experiments.devices.rocm import RocmDevice
 from experiments.devices.xpu import XpuDevice
-from experiments.kernels import cuda as cuda_c
-from experiments.work import Dtype, Unsupported, Work
+from experiments.kernels import cuda_compile as cuda_c
+from experiments.workload import Dtype, Unsupported, Workload
 from tests.experiments.nvml_standin import Library
 from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Stream, Torch, install
 
@@ -330,7 +330,7 @@ def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(
 ) -> None:
     """After the last event has been recorded, before anybody waits: nothing but launches lies between two events."""
     device, torch, done = made.kind(made.name), made.torch, list[str]()
-    assert device.time(Work(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
+    assert device.time(Workload(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
     record, synchronise = Event.record, Torch.synchronize
     monkeypatch.setattr(Event, "record", lambda event: done.append("record") or record(event))
     monkeypatch.setattr(Torch, "synchronize", lambda torch: done.append("synchronise") or synchronise(torch))
@@ -339,7 +339,7 @@ def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(
         assert torch.now < torch.queued, "the device is idle"
         done.append("read")
 
-    work = Work(phases=[("forward", lambda: torch.launch(1.0)), ("backward", lambda: torch.launch(3.0))])
+    work = Workload(phases=[("forward", lambda: torch.launch(1.0)), ("backward", lambda: torch.launch(3.0))])
     assert device.time(work, 4, read) == [pytest.approx(1e-3), pytest.approx(3e-3)]
     assert (done[0], *done[-3:]) == ("synchronise", "record", "read", "synchronise")
     assert done.count("synchronise") == 2, "nobody waits in between"
@@ -353,7 +353,7 @@ def test_where_the_host_times_its_counters_are_read_when_all_is_done(made: Made)
         waited.append(torch.now == torch.queued == 4.0)
         time.sleep(0.1)
 
-    assert made.kind(made.name).time(Work(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
+    assert made.kind(made.name).time(Workload(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
     assert waited == [True]
 
 

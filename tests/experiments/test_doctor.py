@@ -19,9 +19,9 @@ from contract.node import write_node
 from experiments import doctor, hardware
 from experiments.cli import main
 from experiments.counters import Totals
-from experiments.doctor import cuda, libraries, machine, plan
+from experiments.doctor import cuda_checks, library_checks, machine_checks, plan_checks
 from experiments.doctor.finding import Finding, Level, note, ok, told, warning
-from experiments.doctor.machine import Watched
+from experiments.doctor.machine_checks import Watched
 from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
 from tests.experiments.test_node import RECORD
@@ -39,32 +39,34 @@ def level(finding: Finding | None) -> str:
 # A check, the files of the kernel that it sees, and what it finds.
 FILES: list[tuple[Callable[[Path], Finding | None], dict[str, str], str]] = [
     *((check, {}, "left out") for check in (
-        machine.governor, machine.boost, machine.clock_source,
+        machine_checks.governor, machine_checks.boost, machine_checks.clock_source,
     )),
-    *((machine.governor, {f"{FREQUENCY}/scaling_governor": governor, f"{FREQUENCY}/scaling_driver": driver}, found)
+    *((machine_checks.governor,
+       {f"{FREQUENCY}/scaling_governor": governor, f"{FREQUENCY}/scaling_driver": driver}, found)
       for governor, driver, found in (
           ("performance", "acpi-cpufreq", "ok"), ("powersave", "intel_pstate", "note"),
           ("powersave", "acpi-cpufreq", "warning"), ("ondemand", "acpi-cpufreq", "warning"),
       )),
-    *((machine.boost, {f"{CPUS}/{name}": value}, found) for name, value, found in (
+    *((machine_checks.boost, {f"{CPUS}/{name}": value}, found) for name, value, found in (
         ("intel_pstate/no_turbo", "0", "ok"), ("intel_pstate/no_turbo", "1", "note"),
         ("cpufreq/boost", "1", "ok"), ("cpufreq/boost", "0", "note"),
     )),
-    (machine.numa, {"sys/devices/system/node/node0/cpulist": "0"}, "ok"),
-    (machine.numa, {f"sys/devices/system/node/node{n}/cpulist": "0" for n in range(2)}, "note"),
-    (machine.clock_source, {f"{CLOCK}/current_clocksource": "tsc"}, "ok"),
-    (machine.clock_source, {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "tsc hpet"},
+    (machine_checks.numa, {"sys/devices/system/node/node0/cpulist": "0"}, "ok"),
+    (machine_checks.numa, {f"sys/devices/system/node/node{n}/cpulist": "0" for n in range(2)}, "note"),
+    (machine_checks.clock_source, {f"{CLOCK}/current_clocksource": "tsc"}, "ok"),
+    (machine_checks.clock_source,
+     {f"{CLOCK}/current_clocksource": "hpet", f"{CLOCK}/available_clocksource": "tsc hpet"},
      "warning"),
-    (machine.clock_source, {f"{CLOCK}/current_clocksource": "acpi_pm"}, "warning"),
-    *((machine.quota, {
+    (machine_checks.clock_source, {f"{CLOCK}/current_clocksource": "acpi_pm"}, "warning"),
+    *((machine_checks.quota, {
         "proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.stat": "nr_periods 100\nnr_throttled 12",
         "sys/fs/cgroup/cpu.max": granted,
       }, found) for granted, found in (("250000 100000", "warning"), ("max 100000", "ok"))),
-    *((lambda root, allowed=allowed: machine.isolated(root, allowed), {f"{CPUS}/isolated": words}, found)
+    *((lambda root, allowed=allowed: machine_checks.isolated(root, allowed), {f"{CPUS}/isolated": words}, found)
       for words, allowed, found in (
           ("", {0, 1}, "ok"), ("2-3", {0, 1}, "note"), ("2-3", {0, 1, 2, 3}, "warning"), ("0-3,5", {4}, "note"),
       )),
-    *((machine.heat, {
+    *((machine_checks.heat, {
         **HEAT, "sys/class/hwmon/hwmon0/temp1_input": f"{degrees}000",
         f"{CPUS}/cpu0/thermal_throttle/package_throttle_count": f"{times}",
       }, found) for degrees, times, found in ((61, 0, "ok"), (61, 7, "note"), (97, 0, "warning"))),
@@ -86,8 +88,8 @@ def test_whole_cores_are_advised_in_place_of_a_quota(
 ) -> None:
     topology = {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": str(cpu) for cpu in range(8)}
     group = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": f"{granted} 100000"}
-    monkeypatch.setattr(machine, "allowed_cpus", lambda: frozenset(range(8)))
-    finding = machine.quota(tree({**group, **topology}))
+    monkeypatch.setattr(machine_checks, "allowed_cpus", lambda: frozenset(range(8)))
+    finding = machine_checks.quota(tree({**group, **topology}))
     assert finding is not None and f"--cpuset-cpus={cores}," in finding.mend
 
 
@@ -105,42 +107,42 @@ GIB = 2.0**30
 
 
 FOUND: dict[str, list[Finding | None]] = {
-    "left out": [machine.battery(None, ""), machine.virtual(None)],
+    "left out": [machine_checks.battery(None, ""), machine_checks.virtual(None)],
     "ok": [
-        machine.load(watched(0.01), 8),
-        machine.memory(6 * GIB, 8 * GIB, 0.0),
-        machine.memory(6 * GIB, 8 * GIB, None),
-        machine.memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
-        machine.battery(True, "balanced"),
-        machine.room(20 * GIB, "results"),
-        machine.affinity({0, 1}, 2),
-        machine.virtual(False),
-        machine.described([]),
-        libraries.inherited([]),
-        libraries.onednn(True),
-        libraries.numba(""),
-        libraries.vulkan(True, True),
-        libraries.vulkan(False, False),
-        machine.loopback(""),
+        machine_checks.load(watched(0.01), 8),
+        machine_checks.memory(6 * GIB, 8 * GIB, 0.0),
+        machine_checks.memory(6 * GIB, 8 * GIB, None),
+        machine_checks.memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
+        machine_checks.battery(True, "balanced"),
+        machine_checks.room(20 * GIB, "results"),
+        machine_checks.affinity({0, 1}, 2),
+        machine_checks.virtual(False),
+        machine_checks.described([]),
+        library_checks.inherited([]),
+        library_checks.onednn(True),
+        library_checks.numba(""),
+        library_checks.vulkan(True, True),
+        library_checks.vulkan(False, False),
+        machine_checks.loopback(""),
     ],
     "note": [
-        machine.load(watched(0.4, updater=0.4), 8),
-        machine.affinity({0}, 2),
-        machine.virtual(True),
-        machine.described(["sockets", "caches"]),
-        libraries.inherited(["OPENBLAS_CORETYPE"]),
-        libraries.vulkan(False, True),
+        machine_checks.load(watched(0.4, updater=0.4), 8),
+        machine_checks.affinity({0}, 2),
+        machine_checks.virtual(True),
+        machine_checks.described(["sockets", "caches"]),
+        library_checks.inherited(["OPENBLAS_CORETYPE"]),
+        library_checks.vulkan(False, True),
     ],
     "warning": [
-        machine.load(watched(2.5, yes=1.0, python=1.4), 8),
-        machine.memory(1 * GIB, 8 * GIB, 0.0),
-        machine.load(watched(0.9, yes=0.9), 64),  # a point with all threads needs each of them
-        machine.memory(6 * GIB, 8 * GIB, 0.12),
-        machine.battery(False, ""),
-        machine.battery(True, "low-power"),
-        machine.room(0.1 * GIB, "results"),
-        libraries.onednn(False),
-        machine.loopback("network is unreachable"),
+        machine_checks.load(watched(2.5, yes=1.0, python=1.4), 8),
+        machine_checks.memory(1 * GIB, 8 * GIB, 0.0),
+        machine_checks.load(watched(0.9, yes=0.9), 64),  # a point with all threads needs each of them
+        machine_checks.memory(6 * GIB, 8 * GIB, 0.12),
+        machine_checks.battery(False, ""),
+        machine_checks.battery(True, "low-power"),
+        machine_checks.room(0.1 * GIB, "results"),
+        library_checks.onednn(False),
+        machine_checks.loopback("network is unreachable"),
     ],
 }
 
@@ -151,23 +153,23 @@ def test_the_machine_and_its_libraries_are_judged(finding: Finding | None, expec
 
 
 def test_steal_is_judged_by_now_and_by_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.psutil, "cpu_times", lambda: SimpleNamespace(steal=1.0))
+    monkeypatch.setattr(machine_checks.psutil, "cpu_times", lambda: SimpleNamespace(steal=1.0))
     for before, now, expected in ((0.0, 0.0, "ok"), (0.0, 0.4, "warning"), (0.02, 0.0, "note")):
-        monkeypatch.setattr(machine, "_steal_since_start", lambda before=before: before)
-        assert level(machine.steal(watched(0.0, stolen=now), 4)) == expected
-    monkeypatch.setattr(machine.psutil, "cpu_times", lambda: SimpleNamespace(idle=1.0))
-    assert machine.steal(watched(0.0), 4) is None
+        monkeypatch.setattr(machine_checks, "_steal_since_start", lambda before=before: before)
+        assert level(machine_checks.steal(watched(0.0, stolen=now), 4)) == expected
+    monkeypatch.setattr(machine_checks.psutil, "cpu_times", lambda: SimpleNamespace(idle=1.0))
+    assert machine_checks.steal(watched(0.0), 4) is None
 
 
-BUILT = cuda.Torch("2.13.0", "13.0", None, sees=True)
-PLAIN = cuda.Torch("2.13.0+cpu", None, None, sees=False)
+BUILT = cuda_checks.Torch("2.13.0", "13.0", None, sees=True)
+PLAIN = cuda_checks.Torch("2.13.0+cpu", None, None, sees=False)
 NOWHERE = Path("/nonexistent")
 
 
 def gpu(
-    *cards: dict[str, Any], torch: cuda.Torch = BUILT, device: str | None = None, **more: Any
+    *cards: dict[str, Any], torch: cuda_checks.Torch = BUILT, device: str | None = None, **more: Any
 ) -> dict[str, Finding]:
-    found = cuda.examine(NOWHERE, device, Library(*cards, **more), torch)
+    found = cuda_checks.examine(NOWHERE, device, Library(*cards, **more), torch)
     assert len({finding.name for finding in found}) == len(found)
     return {finding.name: finding for finding in found}
 
@@ -217,26 +219,26 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "whl/cu130" in gpu({}, torch=PLAIN)["CUDA"].mend
     assert "goes up to 12.8" in gpu({}, cuda=12080)["CUDA"].seen
-    blind = cuda.Torch("2.13.0", "13.0", None, sees=False)
+    blind = cuda_checks.Torch("2.13.0", "13.0", None, sees=False)
     assert level(gpu({}, torch=blind)["CUDA"]) == "warning" and "says why" in gpu({}, torch=blind)["CUDA"].mend
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert level(gpu({})["CUDA"]) == "ok"
     assert gpu({}, torch=blind)["CUDA"].mend == "unset CUDA_VISIBLE_DEVICES"
     silent = Library(broken=True)
-    assert [finding.level for finding in cuda.examine(NOWHERE, None, silent, PLAIN)] == [Level.OK]
+    assert [finding.level for finding in cuda_checks.examine(NOWHERE, None, silent, PLAIN)] == [Level.OK]
     on_bus = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/class": "0x030200"}
-    (card,) = cuda.examine(tree(on_bus), None, silent, PLAIN)
+    (card,) = cuda_checks.examine(tree(on_bus), None, silent, PLAIN)
     assert (card.level, "modprobe nvidia" in card.mend) == (Level.WARNING, True)
 
 
 def test_a_torch_that_cannot_be_loaded_costs_only_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = "torch cannot be loaded (libcudart.so.13: cannot open shared object file): install it again"
-    for module in (libraries, cuda):
+    for module in (library_checks, cuda_checks):
         monkeypatch.setattr(module, "loaded", lambda: (None, refusal))
-    found = {finding.name: finding for finding in libraries.examine()}
+    found = {finding.name: finding for finding in library_checks.examine()}
     assert (found["torch"].level, found["torch"].seen) == (Level.WARNING, refusal)
     assert "Numba" in found
-    seen = {finding.name for finding in cuda.examine(NOWHERE, None, Library({}))}
+    seen = {finding.name for finding in cuda_checks.examine(NOWHERE, None, Library({}))}
     assert {"driver", "GPU MIG"} <= seen
     assert "CUDA" not in seen
 
@@ -260,7 +262,7 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning
 
 
 def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "WATCH_S", 0.2)
+    monkeypatch.setattr(machine_checks, "WATCH_S", 0.2)
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
     before = dict(os.environ)
     findings = {finding.name: finding for finding in doctor.examine("cpu")}
@@ -278,7 +280,7 @@ def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.Monk
 def test_predictions_are_held_against_what_was_measured_before(
     tmp_path: Path, taken: tuple[float, float], expected: str
 ) -> None:
-    assert plan.predictions(tmp_path) is None
+    assert plan_checks.predictions(tmp_path) is None
     kind = hardware.kind()
     jobs = {
         name: {"predicted_s": [50.0, 50.0], "left_out": {}, "wall_s": [seconds / 2] * 2}
@@ -287,15 +289,15 @@ def test_predictions_are_held_against_what_was_measured_before(
     for name, more in (("other", {"kind": f"{kind}-other"}), ("earlier", {}), ("this", {"jobs": jobs})):
         record = {**RECORD, "kind": kind, "instance": "", "ended_utc": f"2026-01-0{3 if more else 2}T00:00:00Z", **more}
         write_node(tmp_path / "nodes" / name / "node.json", {**record, "id": record["kind"]})
-    finding = plan.predictions(tmp_path)
+    finding = plan_checks.predictions(tmp_path)
     assert level(finding) == expected
     assert finding is not None
     assert all(f"{name} {seconds / 100:.2f}" in finding.seen for name, seconds in zip(jobs, taken, strict=True))
 
 
 def test_a_numba_that_does_not_load_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries.importlib, "import_module", lambda _: 1 / 0)
-    (found,) = [one for one in libraries.examine() if one.name == "Numba"]
+    monkeypatch.setattr(library_checks.importlib, "import_module", lambda _: 1 / 0)
+    (found,) = [one for one in library_checks.examine() if one.name == "Numba"]
     assert found.level is Level.WARNING and "division by zero" in found.seen
 
 
@@ -305,17 +307,17 @@ def test_the_busiest_processes_are_told_with_their_share_of_a_core(monkeypatch: 
         return [SimpleNamespace(pid=pid, info={"name": name, "cpu_times": used}) for pid, (name, used) in spent.items()]
 
     lists = iter([listed(5.0), listed(6.0)])
-    monkeypatch.setattr(machine.psutil, "process_iter", lambda _: next(lists))
-    monkeypatch.setattr(machine.counters, "read_totals", Mock(side_effect=[Totals(10.0), Totals(14.0)]))
+    monkeypatch.setattr(machine_checks.psutil, "process_iter", lambda _: next(lists))
+    monkeypatch.setattr(machine_checks.counters, "read_totals", Mock(side_effect=[Totals(10.0), Totals(14.0)]))
     # From 10 and 5 s of user and system time to 12 and 6 within 4 s.
-    assert machine.watch(0.0).busiest == [("build", 0.75)]
+    assert machine_checks.watch(0.0).busiest == [("build", 0.75)]
 
 
 def test_the_share_of_time_that_work_waited_for_memory_is_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = machine.watch(0.0)
+    seen = machine_checks.watch(0.0)
     before, after = (replace(seen.before, at=at, stalled=stalled) for at, stalled in ((1.0, 4.0), (3.0, 4.5)))
-    monkeypatch.setattr(machine, "watch", lambda _: Watched(before, after, []))
+    monkeypatch.setattr(machine_checks, "watch", lambda _: Watched(before, after, []))
     shares: list[float | None] = []
-    monkeypatch.setattr(machine, "memory", lambda _free, _total, stalled, _machine: shares.append(stalled))
-    machine.examine(NOWHERE, Path())
+    monkeypatch.setattr(machine_checks, "memory", lambda _free, _total, stalled, _machine: shares.append(stalled))
+    machine_checks.examine(NOWHERE, Path())
     assert shares == [0.25]

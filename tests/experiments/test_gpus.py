@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA, node_id, read_node, write_node
 from contract.schema import check
-from experiments import counters, driver, gpus, hardware, nvml, probe
+from experiments import counters, driver_errors, fingerprint, gpus, hardware, nvml
 from experiments.cli import main
 from experiments.devices import accelerator, rocm
-from experiments.doctor import cuda
+from experiments.doctor import cuda_checks
 from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
 from tests.experiments.test_doctor import BUILT, NOWHERE, PLAIN
@@ -227,14 +227,14 @@ def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pyte
     unified = Library({"Name": GB10.name, **dict.fromkeys(
         ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
     machine(unified, Torch(GB10, cuda="13.0"))
-    (card,) = probe._with_memory(gpus.list_gpus(), [accelerator_entry()])
+    (card,) = fingerprint._with_memory(gpus.list_gpus(), [accelerator_entry()])
     assert (card["memory_bytes"], card["unanswered"].get("memory_bytes")) == (GB10.total_memory, None)
     assert main(["list"]) == main(["check"]) == 0
     assert GB10.name in capsys.readouterr().out
     refused = {"nvml": "Driver/library version mismatch", "gpus": []}
-    assert "load its modules again" in probe.untold_facts({"hardware": refused, "devices": []})[0]
+    assert "load its modules again" in fingerprint.untold_facts({"hardware": refused, "devices": []})[0]
     record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
-    told, part = probe.untold_facts(record)
+    told, part = fingerprint.untold_facts(record)
     assert told.startswith("NVIDIA GB10: not told by NVML: power_limit_w (Not Supported)")
     assert part.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
 
@@ -289,7 +289,7 @@ CONTAINER = {".dockerenv": ""}
     ],
 )
 def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], mend: str, tree: Tree) -> None:
-    assert mend in driver.advice(said, tree(files))
+    assert mend in driver_errors.advice(said, tree(files))
 
 
 @pytest.mark.parametrize(
@@ -302,10 +302,10 @@ def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], m
     ],
 )
 def test_the_doctor_mends_the_cause(
-    refuses: str, files: dict[str, str], torch: cuda.Torch, level: str, mend: str, tree: Tree
+    refuses: str, files: dict[str, str], torch: cuda_checks.Torch, level: str, mend: str, tree: Tree
 ) -> None:
     refusal = pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{refuses}"))
-    (finding,) = cuda.examine(tree(files), None, Library(refuses=refusal), torch)
+    (finding,) = cuda_checks.examine(tree(files), None, Library(refuses=refusal), torch)
     assert (finding.level.value, mend in finding.mend) == (level, True)
 
 
@@ -313,7 +313,7 @@ def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Ma
     machine(Library(refuses=MISMATCH))
     record = {**RECORD, "hardware": {**RECORD["hardware"], "nvml": nvml.status()}}
     with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load its modules again") as caught:
-        probe.require(record, "gpu")
+        fingerprint.require(record, "gpu")
     assert "\n" not in str(caught.value)
 
 
@@ -323,7 +323,7 @@ def test_the_doctor_does_not_take_one_gpu_for_another(monkeypatch: pytest.Monkey
 
     def examined(device: str | None, uuid: str) -> dict[str, Any]:
         machine(library, Torch(SimpleNamespace(**vars(H100), uuid=uuid), cuda="13.0"))
-        return {finding.name: finding for finding in cuda.examine(Path("/nonexistent"), device, library, BUILT)}
+        return {finding.name: finding for finding in cuda_checks.examine(Path("/nonexistent"), device, library, BUILT)}
 
     assert "GPU 0 MIG" not in examined("cuda:0", "b")
     assert "GPU 1 MIG" in examined("cuda:0", "b")
@@ -397,7 +397,7 @@ def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report)
     assert one | report.known == one
     named = report.answers.get("Name")
     assert one["name"] == (named if isinstance(named, str) else report.known.get("name", nvml.placeholder_name()))
-    findings = {finding.name for finding in cuda.examine(NOWHERE, None, library, BUILT)}
+    findings = {finding.name for finding in cuda_checks.examine(NOWHERE, None, library, BUILT)}
     assert {"driver", "GPU 1 MIG"} <= findings
 
 
@@ -424,7 +424,7 @@ def test_any_answers_of_any_gpus_give_a_record_that_conforms(
     if not count_is_odd:
         assert len(found) == len(cards) + 1
         assert found[-1]["memory_bytes"] == 2**37, "the last one is in order"
-    cuda.examine(NOWHERE, None, library, BUILT)
+    cuda_checks.examine(NOWHERE, None, library, BUILT)
     seen = counters.gpu_counters("cuda:0", library)
     assert all(value is None or value >= 0 for value in [*seen.values().values(), seen.joules()])
     seen.flags()

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from experiments import imports
-from experiments.backends import loops
-from experiments.doctor import libraries
+from experiments.backends import loop_products
+from experiments.doctor import library_checks
 from experiments.doctor.finding import Level
-from experiments.errors import attempt
-from experiments.models import convergence, data, loading, onnx_files
-from experiments.serving import process
-from experiments.work import Unsupported, not_installed
-from tests.experiments.points import answer
+from experiments.models import data_loading, onnx_files, real_data, training_runs
+from experiments.point_errors import attempt
+from experiments.serving import server_processes
+from experiments.workload import Unsupported, not_installed
+from tests.experiments.point_runs import answer
 from tests.experiments.test_serving import ORDERS
 
 Patch = pytest.MonkeyPatch
@@ -41,11 +41,11 @@ def install(folder: Path, module: str, code: str, version: str = "0.28.0", needs
 
 MEASURE = """
 import json, sys
-from experiments.errors import attempt
-from experiments.doctor import libraries
-from tests.experiments.points import answer
+from experiments.point_errors import attempt
+from experiments.doctor import library_checks
+from tests.experiments.point_runs import answer
 answers = [answer("inference", model=model, batch=1) for model in ("mobilenet-v2", "minilm-l6", "mlp")]
-(found,) = [one for one in libraries.examine() if one.name == "Transformers"]
+(found,) = [one for one in library_checks.examine() if one.name == "Transformers"]
 print(json.dumps([[(one["status"], one["reason"]) for one in answers], found.level, found.seen, found.mend]))
 """
 
@@ -124,7 +124,7 @@ def test_refused_memory_stays_that(path: Path) -> None:
 
 def test_nothing_installed_with_the_study_keeps_transformers_from_loading() -> None:
     assert imports.breaking_transformers() == []
-    assert libraries.transformers([]).level is Level.OK
+    assert library_checks.transformers([]).level is Level.OK
 
 
 NEEDED: list[tuple[str, str, str, dict[str, Any]]] = [
@@ -150,8 +150,8 @@ def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cached in (
-        data.digits, data.mnist, convergence.split, loops.compiled, onnx_files._folder, loading.samples,
-        loading._pillow,
+        real_data.digits, real_data.mnist, training_runs.split, loop_products.compiled, onnx_files._folder,
+        data_loading.samples, data_loading._pillow,
     ):  # fmt: skip
         cached.cache_clear()
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
@@ -165,9 +165,9 @@ def test_a_point_without_its_library_is_unsupported(
 def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('No module named uvicorn', name='uvicorn')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(process, "_PACKAGE", "tests.experiments.echoing")
+    monkeypatch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")
     with pytest.raises(Unsupported, match="uvicorn is not installed: pip install uvicorn"):
-        process.start("server", ORDERS).answer(60)
+        server_processes.start("server", ORDERS).answer(60)
 
 
 @pytest.mark.parametrize("ours", ["experiments.kernels.gone", "contract.gone", "zlib", None])

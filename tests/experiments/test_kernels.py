@@ -18,25 +18,25 @@ from hypothesis import strategies as st
 
 from experiments import backends
 from experiments.backends import cblas, openblas
-from experiments.backends.loops import compiled, dots
-from experiments.kernels import chain, compile, dot, fma, stream
-from experiments.kernels.sequential import BITS, cpu, tasks
-from experiments.work import Dtype, Unsupported
-from tests.experiments.points import error, observed, right, work
+from experiments.backends.loop_products import compiled, dots
+from experiments.kernels import bfloat16_dot, dependent_chain, fma, llvm_compile, stream
+from experiments.kernels.sequential import BITS, cpu_kernels, tasks
+from experiments.workload import Dtype, Unsupported
+from tests.experiments.point_runs import error, observed, right, work
 
 FLOATS = [Dtype.FLOAT32, Dtype.FLOAT64]
 
 
 def test_the_chain_is_not_folded() -> None:
-    _, assembly = compile.compile_ir(chain.chain_ir(64))
+    _, assembly = llvm_compile.compile_ir(dependent_chain.chain_ir(64))
     operations = re.findall(r"^\s+(xor[ql]?|add[ql]?|eor)\s+%?\w+, %?\w+", assembly, re.MULTILINE)
     assert len(operations) >= 64
 
 
-x86 = pytest.mark.skipif(compile.vector_bytes() < 32, reason="the names of the instructions are those of x86")
-no_fma = pytest.mark.skipif(not compile.has_fma(), reason="this CPU has no fused multiply-add")
-no_dot = pytest.mark.skipif(bool(dot.supported()), reason=dot.supported())
-LINES = {dtype: compile.vector_bytes() // dtype.itemsize for dtype in FLOATS}
+x86 = pytest.mark.skipif(llvm_compile.vector_bytes() < 32, reason="the names of the instructions are those of x86")
+no_fma = pytest.mark.skipif(not llvm_compile.has_fma(), reason="this CPU has no fused multiply-add")
+no_dot = pytest.mark.skipif(bool(bfloat16_dot.supported()), reason=bfloat16_dot.supported())
+LINES = {dtype: llvm_compile.vector_bytes() // dtype.itemsize for dtype in FLOATS}
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ LINES = {dtype: compile.vector_bytes() // dtype.itemsize for dtype in FLOATS}
     [
         *(pytest.param(lambda of=dtype: fma.fma_ir(of, LINES[of]), r"\b(vfn?m\w+|fmla|fmadd)\b", 1, marks=no_fma)
           for dtype in FLOATS),
-        pytest.param(dot.dot_ir, "vdpbf16ps", 2, marks=no_dot),
+        pytest.param(bfloat16_dot.dot_ir, "vdpbf16ps", 2, marks=no_dot),
     ],
 )  # fmt: skip
 def test_the_peak_kernels_are_made_of_multiply_adds_on_registers(
     ir: Callable[[], str], operation: str, each: int
 ) -> None:
-    _, assembly = compile.compile_ir(ir())
+    _, assembly = llvm_compile.compile_ir(ir())
     loop = re.split(r"\n\s+(?:j[a-z]+|b\.[a-z]+|cbnz)\s", assembly[assembly.index("LBB0_1:") :], maxsplit=1)[0]
     assert len([line for line in loop.splitlines() if re.search(operation, line)]) == each * fma.ACCUMULATORS
     # No accumulator is spilt: nothing in the loop stores to memory.
@@ -63,7 +63,7 @@ def test_the_peak_kernels_are_made_of_multiply_adds_on_registers(
     [
         *(pytest.param(lambda dtype=dtype: fma.fma(dtype, LINES[dtype], threads=2), dtype, LINES[dtype], marks=no_fma)
           for dtype in FLOATS),
-        pytest.param(lambda: dot.dot(threads=2), Dtype.FLOAT32, 2 * 32, marks=no_dot),
+        pytest.param(lambda: bfloat16_dot.dot(threads=2), Dtype.FLOAT32, 2 * 32, marks=no_dot),
     ],
 )  # fmt: skip
 def test_the_peak_kernels_compute(make: Callable[[], Any], dtype: Dtype, per_loop: int, loops: int) -> None:
@@ -75,8 +75,8 @@ def test_the_peak_kernels_compute(make: Callable[[], Any], dtype: Dtype, per_loo
 @x86
 @pytest.mark.parametrize("nontemporal", [False, True])
 def test_non_temporal_stores_are_what_their_name_says(nontemporal: bool) -> None:
-    lanes = compile.vector_bytes() // 8
-    _, assembly = compile.compile_ir(stream.stream_ir("triad", Dtype.FLOAT64, lanes, nontemporal=nontemporal))
+    lanes = llvm_compile.vector_bytes() // 8
+    _, assembly = llvm_compile.compile_ir(stream.stream_ir("triad", Dtype.FLOAT64, lanes, nontemporal=nontemporal))
     assert bool(re.search(r"\bvmovnt", assembly)) == nontemporal
 
 
@@ -85,7 +85,7 @@ def test_non_temporal_stores_are_what_their_name_says(nontemporal: bool) -> None
 @pytest.mark.parametrize("nontemporal", [False, True])
 @pytest.mark.parametrize("op", stream.STREAM_ARRAYS)
 def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, threads: int, dtype: Dtype) -> None:
-    c, a, b = (compile.aligned(5000, dtype) for _ in range(3))
+    c, a, b = (llvm_compile.aligned(5000, dtype) for _ in range(3))
     for array, values in zip((c, a, b), np.random.default_rng(5).normal(size=(3, 5000)), strict=True):
         array[:] = values
     before = c.copy()
@@ -117,7 +117,7 @@ def test_chains_end_where_the_reference_says(
 ) -> None:
     random = np.random.default_rng(seed)
     task = tasks.make(kernel, data, footprint, chains, LONGEST, 64, random)
-    walkers = cpu.CpuChains("cpu", kernel, task.table, chains)
+    walkers = cpu_kernels.CpuChains("cpu", kernel, task.table, chains)
     starts = task.starts(random)
     walkers.place(starts)
     walkers.walk(BITS * blocks)
@@ -146,9 +146,9 @@ def test_a_chase_is_one_tour_of_all_lines_of_its_own_part(lines: int, chains: in
 SMALL = {"chain": ("random", 4), "states": ("text", 1 << 21)}
 
 
-@pytest.mark.parametrize("kernel", list(cpu.KERNELS))
+@pytest.mark.parametrize("kernel", list(cpu_kernels.KERNELS))
 def test_a_kernel_that_skips_a_step_is_noticed(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
-    walk = cpu.KERNELS[kernel]
+    walk = cpu_kernels.KERNELS[kernel]
 
     def lazy(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
         # One word fewer for branches, whose walks are whole words; one record or more for states.
@@ -160,15 +160,17 @@ def test_a_kernel_that_skips_a_step_is_noticed(monkeypatch: pytest.MonkeyPatch, 
         made = work("sequential", **how, footprint=footprint * (threads if kernel == "chase" else 1))
         assert right(made)
         assert observed(made) == {"chains_in_flight": float(threads)}
-        assert made.per == cpu.CpuChains.steps(kernel, threads, footprint)
-    monkeypatch.setitem(cpu.KERNELS, kernel, lazy)
+        assert made.per == cpu_kernels.CpuChains.steps(kernel, threads, footprint)
+    monkeypatch.setitem(cpu_kernels.KERNELS, kernel, lazy)
     assert error(work("sequential", kernel=kernel, data=data, footprint=footprint)) == 1.0
 
 
 def test_a_chase_goes_on_where_it_stopped_and_the_others_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
-    walk = cpu.CpuChains.walk
-    monkeypatch.setattr(cpu.CpuChains, "walk", lambda self, _: begun.append(int(self._starts[0])) or walk(self, BITS))
+    walk = cpu_kernels.CpuChains.walk
+    monkeypatch.setattr(
+        cpu_kernels.CpuChains, "walk", lambda self, _: begun.append(int(self._starts[0])) or walk(self, BITS)
+    )
     for kernel, data, footprint, fresh in (("chase", "random", 1 << 16, 3), ("states", "text", 1 << 21, 1)):
         made = work("sequential", kernel=kernel, data=data, footprint=footprint)
         begun.clear()
@@ -183,8 +185,8 @@ def test_a_chase_goes_on_where_it_stopped_and_the_others_begin_again(monkeypatch
 def loops(kernel: str) -> list[list[str]]:
     """Instructions of each innermost loop of a kernel, for all types of arguments that it was compiled for."""
     table = np.zeros(64, dtype=np.uint8 if kernel == "states" else np.uint32)
-    cpu.CpuChains("cpu", kernel, table, 1).walk(0)  # compiles it
-    return [loop for assembly in cpu.KERNELS[kernel].inspect_asm().values() for loop in loops_of(assembly)]
+    cpu_kernels.CpuChains("cpu", kernel, table, 1).walk(0)  # compiles it
+    return [loop for assembly in cpu_kernels.KERNELS[kernel].inspect_asm().values() for loop in loops_of(assembly)]
 
 
 def loops_of(assembly: str) -> list[list[str]]:
@@ -248,7 +250,7 @@ def test_only_the_vector_loop_uses_vectors(how: str, vectors: bool) -> None:
 def test_openblas_takes_the_kernels_that_it_is_told_to() -> None:
     """In a process of its own, as OpenBLAS chooses once."""
     code = (
-        "import torch; from experiments.backends import get, openblas; from experiments.work import Dtype\n"
+        "import torch; from experiments.backends import get, openblas; from experiments.workload import Dtype\n"
         "a = torch.randn(8, 8); get('openblas-haswell').matmul(a, a, Dtype.FLOAT32, 1); print(openblas.core_type())"
     )
     told = os.environ | backends.environment("openblas-haswell")

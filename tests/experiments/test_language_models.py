@@ -21,11 +21,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from contract.files import held_lock
 from experiments.devices.base import Device
-from experiments.language import bench, check, files, reference, runtimes, weights
+from experiments.language import gguf_files, llama_bench, runtimes, token_check, transformers_reference, weights
 from experiments.language.shapes import SHAPES, Shape
 from experiments.suite import language_models
-from experiments.work import HarnessError, Unsupported
-from tests.experiments.points import CPU, GPU, answer, error, metrics, observed, right, run, work
+from experiments.workload import HarnessError, Unsupported
+from tests.experiments.point_runs import CPU, GPU, answer, error, metrics, observed, right, run, work
 
 TINY = SHAPES["llama-tiny"]
 SMALLEST = replace(TINY, layers=2)
@@ -36,20 +36,20 @@ KINDS: list[Any] = ["Q4_K_M", "Q8_0", "F16", "BF16"]
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Files go to a folder of the test, and each test writes its own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.delenv(files.FOLDER, raising=False)
+    monkeypatch.delenv(gguf_files.FOLDER, raising=False)
     # A prime number, as that of a study.
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)
-    for cached in (files._temporary_file, check._reference):
+    for cached in (gguf_files._temporary_file, token_check._reference):
         cached.cache_clear()
     yield tmp_path
     while language_models._loaded:
         language_models._loaded.popitem()[1].close()
-    for cached in (files._temporary_file, check._reference):
+    for cached in (gguf_files._temporary_file, token_check._reference):
         cached.cache_clear()
 
 
 def written(folder: Path, kind: Any, shape: Shape = SMALLEST) -> Path:
-    files.write(folder / "made.gguf", shape, kind)
+    gguf_files.write(folder / "made.gguf", shape, kind)
     return folder / "made.gguf"
 
 
@@ -64,7 +64,7 @@ def test_shapes_have_the_published_numbers_of_parameters() -> None:
 )
 def test_files_have_the_size_of_published_ones_without_their_vocabulary(model: str, kind: Any, published: int) -> None:
     """Sizes of the files of these names on huggingface.co/bartowski; Llama 3's vocabulary takes 7.8 MB of each."""
-    assert 7.8e6 < published - files.file_bytes(SHAPES[f"llama-{model}"], kind) < 7.9e6
+    assert 7.8e6 < published - gguf_files.file_bytes(SHAPES[f"llama-{model}"], kind) < 7.9e6
 
 
 def test_every_token_of_a_file_has_a_type(scratch: Path) -> None:
@@ -93,15 +93,15 @@ def test_a_mixture_has_llama_cpps_types_layer_by_layer() -> None:
 
 def test_a_token_reads_all_weights_but_an_untied_table() -> None:
     tied, untied = SHAPES["llama-1b"], SHAPES["llama-8b"]
-    assert weights.bytes_per_token("Q8_0", tied) == files.file_bytes(tied, "Q8_0")
+    assert weights.bytes_per_token("Q8_0", tied) == gguf_files.file_bytes(tied, "Q8_0")
     table, row = 128256 * 4096 // 32 * 34, 4096 // 32 * 34
-    assert weights.bytes_per_token("Q8_0", untied) == files.file_bytes(untied, "Q8_0") - table + row
+    assert weights.bytes_per_token("Q8_0", untied) == gguf_files.file_bytes(untied, "Q8_0") - table + row
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_reads_back_with_weights_of_the_right_spread(kind: Any, tmp_path: Path) -> None:
     path = written(tmp_path, kind)
-    files.require_whole(path, SMALLEST, kind)
+    gguf_files.require_whole(path, SMALLEST, kind)
     reader = gguf.GGUFReader(path)
     held = {one.name: gguf.dequantize(one.data, one.tensor_type) for one in reader.tensors}
     assert {one.name: one.shape for one in SMALLEST.tensors()} == {name: one.shape for name, one in held.items()}
@@ -122,7 +122,7 @@ def test_transformers_own_reader_gets_the_same_weights(architecture: Any, tmp_pa
 
     shape = replace(SMALLEST, architecture=architecture, scaling=None)
     path = written(tmp_path, "Q4_K_M", shape)
-    ours = reference.network(path, shape, torch.float32)
+    ours = transformers_reference.network(path, shape, torch.float32)
     theirs = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=ours)["tensors"]
     state = ours.state_dict()
     assert len(theirs) == len(state) - 1, "the output layer is the embedding table"
@@ -135,16 +135,18 @@ def test_rotary_frequencies_are_scaled_as_transformers_does() -> None:
 
     for model in ("llama-1b", "llama-8b"):
         shape = SHAPES[model]
-        scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](reference.configuration(shape), device=torch.device("cpu"))
+        scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](
+            transformers_reference.configuration(shape), device=torch.device("cpu")
+        )
         plain = shape.rope_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)
         np.testing.assert_allclose(plain / weights.rope_factors(shape), scaled.numpy(), rtol=1e-5)
 
 
 def test_operations_by_formula_are_those_that_torch_counts(tmp_path: Path) -> None:
-    made = reference.network(written(tmp_path, "F16"), SMALLEST, torch.float32)
+    made = transformers_reference.network(written(tmp_path, "F16"), SMALLEST, torch.float32)
     prompt = runtimes.random_prompt(24)
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        reference.logits(made, prompt)
+        transformers_reference.logits(made, prompt)
     # Torch counts all pairs of tokens, a causal kernel computes those before each.
     unseen = 24 * 24 - 24 * 25 / 2
     counted = counter.get_total_flops() - 4 * SMALLEST.layers * SMALLEST.heads * SMALLEST.head_width * unseen
@@ -156,15 +158,15 @@ def test_operations_by_formula_are_those_that_torch_counts(tmp_path: Path) -> No
 
 def test_a_disk_without_room_is_told_before_anything_is_written(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3e9))
-    with pytest.raises(HarnessError, match=rf"{scratch} has 3.0 GB free.* needs 5.4 GB.*{files.FOLDER}.*TMPDIR"):
-        files.model_file("llama-8b", SHAPES["llama-8b"], "Q4_K_M")
+    with pytest.raises(HarnessError, match=rf"{scratch} has 3.0 GB free.* needs 5.4 GB.*{gguf_files.FOLDER}.*TMPDIR"):
+        gguf_files.model_file("llama-8b", SHAPES["llama-8b"], "Q4_K_M")
     assert not list(scratch.iterdir())
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_disk_that_fills_up_leaves_no_file(kept: bool, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if kept:
-        monkeypatch.setenv(files.FOLDER, str(scratch))
+        monkeypatch.setenv(gguf_files.FOLDER, str(scratch))
     making, calls = weights.values, iter(range(100))
 
     def full(*given: Any) -> Any:
@@ -174,7 +176,7 @@ def test_a_disk_that_fills_up_leaves_no_file(kept: bool, scratch: Path, monkeypa
 
     monkeypatch.setattr(weights, "values", full)
     with pytest.raises(HarnessError, match=f"cannot be written to {scratch}: No space left"):
-        files.model_file("tiny", SMALLEST, "Q8_0")
+        gguf_files.model_file("tiny", SMALLEST, "Q8_0")
     assert not list(scratch.iterdir())
 
 
@@ -185,18 +187,18 @@ def test_what_a_killed_process_left_is_removed_and_what_another_holds_is_not(scr
     lock = held_lock(held)
     assert lock is not None
     try:
-        made = files.model_file("tiny", SMALLEST, "Q8_0")
+        made = gguf_files.model_file("tiny", SMALLEST, "Q8_0")
     finally:
         os.close(lock)
     assert set(scratch.iterdir()) == {held, made}
-    assert made == files.model_file("tiny", SMALLEST, "Q8_0")
+    assert made == gguf_files.model_file("tiny", SMALLEST, "Q8_0")
 
 
 def test_a_kept_file_is_found_again(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(files.FOLDER, str(scratch / "kept"))
-    made = files.model_file("tiny", SMALLEST, "Q8_0")
+    monkeypatch.setenv(gguf_files.FOLDER, str(scratch / "kept"))
+    made = gguf_files.model_file("tiny", SMALLEST, "Q8_0")
     stamp = made.stat().st_mtime_ns
-    assert files.model_file("tiny", SMALLEST, "Q8_0") == made
+    assert gguf_files.model_file("tiny", SMALLEST, "Q8_0") == made
     assert made.stat().st_mtime_ns == stamp
 
 
@@ -213,18 +215,18 @@ def test_a_kept_file_is_found_again(scratch: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_damaged_file_gives_one_clear_error(damage: Any, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(files.FOLDER, str(scratch))
-    path = files.model_file("tiny", SMALLEST, "Q8_0")
+    monkeypatch.setenv(gguf_files.FOLDER, str(scratch))
+    path = gguf_files.model_file("tiny", SMALLEST, "Q8_0")
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(HarnessError, match=rf"{path} is no whole GGUF file .*: delete it"):
-        files.model_file("tiny", SMALLEST, "Q8_0")
+        gguf_files.model_file("tiny", SMALLEST, "Q8_0")
 
 
 def test_a_file_with_another_model_is_refused(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(files.FOLDER, str(scratch))
-    files.model_file("tiny", SMALLEST, "Q8_0").rename(scratch / "study-model-tiny-F16-v1.gguf")
+    monkeypatch.setenv(gguf_files.FOLDER, str(scratch))
+    gguf_files.model_file("tiny", SMALLEST, "Q8_0").rename(scratch / "study-model-tiny-F16-v1.gguf")
     with pytest.raises(HarnessError, match="another model than its name says: delete it"):
-        files.model_file("tiny", SMALLEST, "F16")
+        gguf_files.model_file("tiny", SMALLEST, "F16")
 
 
 # Modules of runtimes, and formats that they read.
@@ -242,7 +244,7 @@ def test_a_runtime_reads_and_writes_and_is_right(backend: str, kind: str) -> Non
     for phase in ("prompt", "decode"):
         made = work("language-models", backend=backend, format=kind, phase=phase)
         run(made)
-        assert 0 < error(made) <= check.TOLERANCE
+        assert 0 < error(made) <= token_check.TOLERANCE
 
 
 # A stand-in for llama.cpp's library that loads anything.
@@ -319,7 +321,7 @@ def test_spoilt_probabilities_fail_the_check(spoil: Any, monkeypatch: pytest.Mon
 
 def test_a_token_from_a_cache_of_another_prompt_is_another() -> None:
     """Writing computes from the prompt that it is given: its last token comes out as reading the prompt has it."""
-    runtime = runtimes.Transformers(files.model_file("tiny", SMALLEST, "F16"), SMALLEST, CPU, 1, 32)
+    runtime = runtimes.Transformers(gguf_files.model_file("tiny", SMALLEST, "F16"), SMALLEST, CPU, 1, 32)
     first, second = runtimes.random_prompt(12), runtimes.random_prompt(12)
     expected = [runtime.following(prompt)[1] for prompt in (first, second)]
     for prompt, exact in zip((first, second), expected, strict=True):
@@ -388,19 +390,19 @@ def test_llama_bench_is_asked_for_its_times(tmp_path: Path, monkeypatch: pytest.
 def test_words_that_are_no_times_are_an_error(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_bench(tmp_path, monkeypatch, says)
     with pytest.raises(RuntimeError, match="too old or too new"):
-        bench.seconds(tmp_path, CPU, 1, 8, 0)
+        llama_bench.seconds(tmp_path, CPU, 1, 8, 0)
 
 
 def test_a_failure_of_llama_bench_tells_its_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_bench(tmp_path, monkeypatch, "", code=3)
     with pytest.raises(RuntimeError, match="exit code 3: last word"):
-        bench.seconds(tmp_path, CPU, 1, 8, 0)
+        llama_bench.seconds(tmp_path, CPU, 1, 8, 0)
 
 
 def test_a_build_for_cpus_measures_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = a_bench(tmp_path, monkeypatch, json.dumps([TIMES]))
     with pytest.raises(Unsupported, match=r"computes by CPU alone.*-DGGML_CUDA=ON"):
-        bench.seconds(tmp_path, GPU, 0, 8, 0)
+        llama_bench.seconds(tmp_path, GPU, 0, 8, 0)
     assert "-ngl 999" in asked.read_text()
     a_bench(tmp_path, monkeypatch, json.dumps([{**TIMES, "backends": "CUDA,BLAS"}]))
-    assert bench.seconds(tmp_path, GPU, 0, 8, 0) == pytest.approx([0.08, 0.088])
+    assert llama_bench.seconds(tmp_path, GPU, 0, 8, 0) == pytest.approx([0.08, 0.088])

@@ -21,13 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import children
-from experiments.language import check, files, server, weights
+from experiments.language import gguf_files, runtime_server, token_check, weights
 from experiments.language.shapes import SHAPES
 from experiments.registry import get
-from experiments.serving import users
+from experiments.serving import simulated_users
 from experiments.suite import language_serving
-from experiments.work import HarnessError, Unsupported
-from tests.experiments.points import CPU, GPU, observed, params, right, work
+from experiments.workload import HarnessError, Unsupported
+from tests.experiments.point_runs import CPU, GPU, observed, params, right, work
 from tests.experiments.stand_in_server import Asked, StandIn
 
 NAME = "language-serving"
@@ -38,7 +38,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Files are written once, and kept in a folder of the tests."""
     folder = tmp_path_factory.mktemp("models")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(files.FOLDER, str(folder))
+        patch.setenv(gguf_files.FOLDER, str(folder))
         patch.setattr(weights, "POOL_BLOCKS", 8191)
         yield folder
 
@@ -62,7 +62,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_the_last_words_of_a_server_are_the_last_line_of_its_log(log: str, words: str) -> None:
     child: Any = None
-    assert server.Server(child, io.BytesIO(log.encode())).last_words() == words
+    assert runtime_server.Server(child, io.BytesIO(log.encode())).last_words() == words
 
 
 def test_users_are_answered_rightly_by_the_librarys_server(models: Path, scratch: None) -> None:
@@ -144,28 +144,28 @@ def test_a_server_that_does_not_start_is_told_with_the_librarys_reason(scratch: 
     orders = asked_for("xllamacpp", "/nowhere.gguf")
     with (
         pytest.raises(HarnessError, match=r"does not start with nowhere.gguf: \w+"),
-        server.started(orders),
+        runtime_server.started(orders),
     ):
         pass
 
 
 def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> None:
-    path = files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
+    path = gguf_files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
     orders = asked_for("xllamacpp", str(path))
     load = {"users": 1, "prompt_tokens": 8, "new_tokens": 200, "seconds": 60, "timeout_s": 60, "cpus": []}
-    with server.started(orders) as running:
+    with runtime_server.started(orders) as running:
         threading.Timer(1.5, running.child._process.kill).start()
         with pytest.raises(HarnessError, match="the server ended"):
             language_serving.offered(running, load)
 
 
 def test_the_check_notices_wrong_probabilities(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = files.model_file("llama-tiny-checked", check.checked_shape("llama-tiny"), "Q8_0")
+    path = gguf_files.model_file("llama-tiny-checked", token_check.checked_shape("llama-tiny"), "Q8_0")
     orders = {**asked_for("xllamacpp", str(path)), "slots": 2}
-    with server.started(orders) as running:
-        assert check.difference("llama-tiny", "Q8_0", running.following) < check.TOLERANCE
-        swapped = check.difference("llama-tiny", "Q8_0", lambda prompts: running.following(prompts)[::-1])
-    assert swapped > check.TOLERANCE
+    with runtime_server.started(orders) as running:
+        assert token_check.difference("llama-tiny", "Q8_0", running.following) < token_check.TOLERANCE
+        swapped = token_check.difference("llama-tiny", "Q8_0", lambda prompts: running.following(prompts)[::-1])
+    assert swapped > token_check.TOLERANCE
 
 
 # ------------------------------------------------------------------ users
@@ -181,12 +181,12 @@ def whole(count: int = 3, prompt: int = 8) -> list[bytes]:
             event("", timings={"prompt_n": prompt}), b"\n", b"data: [DONE]\n", b"\n"]  # fmt: skip
 
 
-def answer(lines: list[bytes], count: int = 3) -> users.Answer:
-    return users.Answer(0.0, count, lines=[(float(at), line) for at, line in enumerate(lines)], ended=99.0)
+def answer(lines: list[bytes], count: int = 3) -> simulated_users.Answer:
+    return simulated_users.Answer(0.0, count, lines=[(float(at), line) for at, line in enumerate(lines)], ended=99.0)
 
 
 def test_a_whole_answer_is_right() -> None:
-    users.require_right(answer(whole()), 8)
+    simulated_users.require_right(answer(whole()), 8)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_a_whole_answer_is_right() -> None:
     ],
 )  # fmt: skip
 def test_an_answer_that_was_not_asked_for_is_told(lines: list[bytes], words: str) -> None:
-    with pytest.raises(users.AnswerError, match=words):
-        users.require_right(answer(lines), 8)
+    with pytest.raises(simulated_users.AnswerError, match=words):
+        simulated_users.require_right(answer(lines), 8)
 
 
 LINES = st.one_of(
@@ -217,25 +217,25 @@ LINES = st.one_of(
 
 @given(st.lists(LINES, max_size=8))
 def test_no_stream_breaks_the_load(lines: list[bytes]) -> None:
-    first = users.Answer(0.0, 1, first=True, counted=False, ended=0.5)
-    seen = users.summary([first, answer(lines)], 8, over=100.0)
+    first = simulated_users.Answer(0.0, 1, first=True, counted=False, ended=0.5)
+    seen = simulated_users.summary([first, answer(lines)], 8, over=100.0)
     assert len(seen.whole) + sum(seen.faults.values()) == 1
 
 
 @given(st.integers(0, len(b"".join(whole())) - 3))
 def test_an_answer_that_is_cut_anywhere_is_no_answer(cut: int) -> None:
-    with pytest.raises(users.AnswerError):
-        users.require_right(answer(b"".join(whole())[:cut].splitlines(keepends=True)), 8)
+    with pytest.raises(simulated_users.AnswerError):
+        simulated_users.require_right(answer(b"".join(whole())[:cut].splitlines(keepends=True)), 8)
 
 
 def test_times_are_those_of_counted_answers_and_the_rate_that_of_all_tokens() -> None:
     """A first answer until 2, one that counts, one that is not whole at the end, and one that failed."""
-    first = users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, event("aaa"))], ended=2.0)
-    counted = users.Answer(2.0, 3, lines=[(4.0, event("a")), (5.0, event("a")), (7.0, event("a"))], ended=8.0)
+    first = simulated_users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, event("aaa"))], ended=2.0)
+    counted = simulated_users.Answer(2.0, 3, lines=[(4.0, event("a")), (5.0, event("a")), (7.0, event("a"))], ended=8.0)
     counted.lines += [(7.5, event("", timings={"prompt_n": 8})), (7.5, b"data: [DONE]\n")]
-    going = users.Answer(8.0, 3, counted=False, lines=[(9.0, event("a")), (11.0, event("a"))])
-    failed = users.Answer(3.0, 3, lines=[(4.0, event("a"))], ended=5.0, fault="the server said 500")
-    seen = users.summary([first, counted, going, failed], 8, over=10.0)
+    going = simulated_users.Answer(8.0, 3, counted=False, lines=[(9.0, event("a")), (11.0, event("a"))])
+    failed = simulated_users.Answer(3.0, 3, lines=[(4.0, event("a"))], ended=5.0, fault="the server said 500")
+    seen = simulated_users.summary([first, counted, going, failed], 8, over=10.0)
     assert (seen.first, seen.between, seen.whole, seen.user_rates) == ([2.0], [1.0, 2.0], [6.0], [2 / 3])
     assert (seen.tokens, seen.span_s) == (4, 8.0)
     assert seen.faults == {"the server said 500": 1}
@@ -283,11 +283,11 @@ def cut(asked: Asked) -> None:
     chunk(asked, event("a") + b"\n")
 
 
-def offered(stand: Stand, count: int) -> users.Seen:
+def offered(stand: Stand, count: int) -> simulated_users.Seen:
     asked = {"port": stand.server_address[1], "users": count, "prompt_tokens": 8, "new_tokens": 8, "seconds": 0.2,
              "timeout_s": 5.0, "seed": 3, "letter": 97}  # fmt: skip
     try:
-        return users.Crowd(asked).run()
+        return simulated_users.Crowd(asked).run()
     finally:
         stand.shutdown()
         stand.server_close()

@@ -11,28 +11,28 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments import loaded, switches
+from experiments import library_paths, torch_switches
 from experiments.devices.base import Device
-from experiments.kernels import products
+from experiments.kernels import naive_products
 from experiments.models import layers
 from experiments.suite import libraries
-from experiments.work import Dtype, Unsupported, Work
-from tests.experiments import points
-from tests.experiments.points import GPU, observed, right
-from tests.experiments.processor import its_instructions_permitting
+from experiments.workload import Dtype, Unsupported, Workload
+from tests.experiments import point_runs
+from tests.experiments.point_runs import GPU, observed, right
+from tests.experiments.processor_files import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
 
 LSTM = {"layer": "lstm", "shape": "256-cells"}
 PRODUCT: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
-def work(device: Device = GPU, **params: Any) -> Work:
+def work(device: Device = GPU, **params: Any) -> Workload:
     # On one thread PyTorch leaves small convolutions to its own kernels.
     torch.set_num_threads(1 if params.get("layer") == "lstm" else 2)
-    return points.work("libraries", device, **params)
+    return point_runs.work("libraries", device, **params)
 
 
-def calls_a_library(made: Work) -> bool:
+def calls_a_library(made: Workload) -> bool:
     with torch.autograd.profiler.profile() as seen:
         made.calls[0]()
     return any(libraries.LIBRARY_OPERATOR.match(event.name) for event in seen.function_events or ())
@@ -61,8 +61,8 @@ def test_layers_are_right_with_the_library_and_without(layer: dict[str, Any], va
 
 
 def test_a_switch_that_changes_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switches.Switches, "__enter__", lambda _: None)
-    monkeypatch.setattr(switches.Switches, "__exit__", lambda *_: None)
+    monkeypatch.setattr(torch_switches.Switches, "__enter__", lambda _: None)
+    monkeypatch.setattr(torch_switches.Switches, "__exit__", lambda *_: None)
     with pytest.raises(Unsupported, match="goes on calling"):
         work(variant="native")
 
@@ -79,15 +79,15 @@ def test_the_first_line_of_a_lack_of_pytorchs_is_the_reason(monkeypatch: pytest.
 
 def test_switches_are_those_of_the_devices_libraries_and_are_put_back() -> None:
     before = state()
-    with switches.switches("cuda:0", Dtype.TF32, library=False):
+    with torch_switches.switches("cuda:0", Dtype.TF32, library=False):
         assert state()[:4] == (False, False, True, True)
-    with switches.switches("cuda:0", Dtype.FLOAT32):
+    with torch_switches.switches("cuda:0", Dtype.FLOAT32):
         assert state()[:4] == (True, False, False, False)
-    with pytest.raises(RuntimeError), switches.switches("cpu", Dtype.FLOAT32, library=False):
+    with pytest.raises(RuntimeError), torch_switches.switches("cpu", Dtype.FLOAT32, library=False):
         raise RuntimeError
     assert state() == before
     with pytest.raises(Unsupported):
-        switches.switches("mps", Dtype.FLOAT32)
+        torch_switches.switches("mps", Dtype.FLOAT32)
 
 
 @pytest.mark.parametrize("layer", [{}, LSTM])
@@ -132,12 +132,12 @@ def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7"}, {"shape": "conv4-1x1"}, LSTM])
 def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> None:
-    params = {**points.SMALL["libraries"], **layer, "variant": "native"}
+    params = {**point_runs.SMALL["libraries"], **layer, "variant": "native"}
     one_pass, both = work(**params), work(**{**params, "passes": "both"})
     kind = layers.find(params["layer"], params["shape"])
     assert isinstance(kind, layers.Convolution | layers.Lstm)
     x = torch.randn(kind.inputs(2), requires_grad=True)
-    with switches.switches("cpu", Dtype.FLOAT32, library=False), FlopCounterMode(display=False) as counter:
+    with torch_switches.switches("cpu", Dtype.FLOAT32, library=False), FlopCounterMode(display=False) as counter:
         y = layers.forward(kind.module(), x)
         assert counter.get_total_flops() == one_pass.flop
         y.sum().backward()
@@ -153,7 +153,7 @@ def test_one_wrong_entry_of_a_product_is_noticed(monkeypatch: pytest.MonkeyPatch
         torch.mm(a, b, out=out)[-1, -1] = fault
         return out
 
-    monkeypatch.setattr(products, "product", lambda *_: multiply)
+    monkeypatch.setattr(naive_products, "product", lambda *_: multiply)
     monkeypatch.setattr(SecondCpu, "matmul", lambda _, __, a, b, ___: lambda: multiply(a, b, a.new_empty(9, 3072)))
     assert not right(work(**PRODUCT, variant=variant))
 
@@ -168,20 +168,22 @@ SYSTEMS = ["/usr/local/cuda-13.0/targets/x86_64-linux/lib/libcudart.so.13.0.48",
 @pytest.mark.parametrize("from_system", [0, 1, 2])
 def test_libraries_of_the_system_are_told_from_those_of_the_packages(from_system: int) -> None:
     paths = [DRIVER, *OTHERS, *(f"{FOLDERS[0]}/{name}" for name in IN_PACKAGES), *SYSTEMS[:from_system]]
-    found = {metric: value for metric, (value, _) in loaded.compared(paths, FOLDERS).items()}
+    found = {metric: value for metric, (value, _) in library_paths.compared(paths, FOLDERS).items()}
     assert found == {
         "system_driver_loaded": 1,
         "system_toolkit_loaded": float(from_system > 0),
         "toolkit_libraries_loaded": len(IN_PACKAGES) + from_system,
         "toolkit_libraries_from_system": from_system,
     }
-    bundled = loaded.compared([f"{FOLDERS[0]}/stubs/libcuda.so.1"], FOLDERS)
+    bundled = library_paths.compared([f"{FOLDERS[0]}/stubs/libcuda.so.1"], FOLDERS)
     assert bundled["system_driver_loaded"][0] == 0.0
 
 
 def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert any(Path(torch.__file__).resolve().is_relative_to(folder) for folder in loaded.package_folders())
-    monkeypatch.setattr(loaded, "mapped", lambda: {DRIVER, f"{loaded.package_folders()[0]}/nvidia/libcublas.so.13"})
+    assert any(Path(torch.__file__).resolve().is_relative_to(folder) for folder in library_paths.package_folders())
+    monkeypatch.setattr(
+        library_paths, "mapped", lambda: {DRIVER, f"{library_paths.package_folders()[0]}/nvidia/libcublas.so.13"}
+    )
     monkeypatch.setitem(sys.modules, "cupy", None)
     waited = GPU.waits
     found = observed(work(layer="none", shape="loaded", batch=0))

@@ -21,14 +21,14 @@ import pytest
 from contract.errors import StudyError
 from contract.files import write_json
 from contract.node import NODE_SCHEMA, PARTIAL, missing_rounds, node_id, read_node, record_path, write_node
+from contract.sample_table import write_samples
 from contract.schema import check
-from contract.tables import write_samples
-from experiments import hardware, listing, lock, nvml, probe
+from experiments import experiment_list, fingerprint, hardware, lock, nvml
 from experiments.cli import main
+from experiments.experiment_list import gathered, told
 from experiments.jobs import Job, Plan, Point
-from experiments.listing import gathered, told
+from experiments.node_writer import begin, pace
 from experiments.registry import experiments
-from experiments.seal import begin, pace
 from tests.contract.test_tables import table
 from tests.experiments.torch_standin import H100, P100, Torch, install
 
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    return probe.fingerprint({"preset": "quick"})
+    return fingerprint.fingerprint({"preset": "quick"})
 
 
 def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(record: dict[str, Any]) -> None:
@@ -58,8 +58,8 @@ def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(reco
 def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
     without = {**record, "devices": record["devices"][:1], "left_out": ["torch was built without CUDA"]}
     with pytest.raises(StudyError, match=r"no GPU found.*built without CUDA.*NVML: .*Found: cpu"):
-        probe.require(without, "gpu")
-    probe.require(without, "cpu")
+        fingerprint.require(without, "gpu")
+    fingerprint.require(without, "cpu")
 
 
 def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +337,7 @@ def test_every_experiment_is_listed_with_what_it_asks_of_whom(
 def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "gpus", list)
     torch = install(monkeypatch, Torch(H100, H100, P100, cuda="13.0", architectures=["sm_90"]))
-    monkeypatch.setattr(listing.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(experiment_list.importlib.util, "find_spec", lambda _: None)
     said = told(gathered())
     assert torch.opened == []
     assert all(words in said for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
@@ -359,6 +359,6 @@ def test_a_machine_is_described_in_one_sentence(memory_bytes: float, said: str) 
     cpu = {"model": "A CPU", "usable_cores": 1, "unknown": ["sockets", "caches"]}
     devices = [{"kind": "cpu", "name": "A CPU"}, {"kind": "gpu", "name": "A GPU"}]
     record = {"hardware": {"cpu": cpu, "memory_bytes": memory_bytes}, "devices": devices}
-    assert probe.described(record) == f"A CPU, 1 core, {said}; A GPU; not known: sockets, caches"
+    assert fingerprint.described(record) == f"A CPU, 1 core, {said}; A GPU; not known: sockets, caches"
     record["hardware"]["cpu"] = {"model": "A CPU", "usable_cores": 4, "quota": 1.5}
-    assert probe.described({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"
+    assert fingerprint.described({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"

@@ -22,25 +22,25 @@ from experiments.devices.base import Device
 from experiments.devices.cuda import CudaDevice
 from experiments.devices.mps import MpsDevice
 from experiments.devices.xpu import XpuDevice
-from experiments.models import loading
+from experiments.models import data_loading
 from experiments.models.zoo import ZOO
 from experiments.suite.orchestration import AHEAD
 from experiments.sweep import read_preset, sweep
-from experiments.work import HarnessError
-from tests.experiments.points import CPU, observed, right, run, work
+from experiments.workload import HarnessError
+from tests.experiments.point_runs import CPU, observed, right, run, work
 from tests.experiments.second_device import SecondCpu
 
 FED = [("mlp", "memory"), ("mlp", "photographs"), ("resnet-50", "photographs"), ("gpt-1m", "memory"),
        ("bert-base-classifier", "encoded"), ("gpt2-124m", "encoded"), ("minilm-l6", "memory")]  # fmt: skip
 
 
-def batch(given: loading.Samples) -> list[torch.Tensor]:
+def batch(given: data_loading.Samples) -> list[torch.Tensor]:
     return [torch.stack(column) for column in zip(*(given[index % len(given)] for index in range(4)), strict=True)]
 
 
 @pytest.mark.parametrize(("model", "source"), FED)
 def test_samples_are_what_the_model_takes_and_reach_worker_processes_as_they_are(model: str, source: str) -> None:
-    from_source = loading.samples(source, ZOO[model])
+    from_source = data_loading.samples(source, ZOO[model])
     given = batch(from_source)
     for one, other in zip(given, ZOO[model].batch(4), strict=True):
         assert (one.numel(), one.dtype) == (other.numel(), other.dtype)
@@ -56,12 +56,12 @@ def test_samples_are_what_the_model_takes_and_reach_worker_processes_as_they_are
 
 def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, text = (
-        loading.samples(source, ZOO[model])
+        data_loading.samples(source, ZOO[model])
         for model, source in (("mlp", "photographs"), ("bert-base-classifier", "encoded"))
     )
     drawn = [batch(one) for one in (pictures, text)]
-    monkeypatch.setattr(loading.Photographs, "decoded", lambda self, index: Image.new("RGB", (640, 427)))
-    monkeypatch.setattr(loading.gzip, "decompress", lambda piece: b"other " * 10_000)
+    monkeypatch.setattr(data_loading.Photographs, "decoded", lambda self, index: Image.new("RGB", (640, 427)))
+    monkeypatch.setattr(data_loading.gzip, "decompress", lambda piece: b"other " * 10_000)
     assert [one.wrong(*given) for one, given in zip((pictures, text), drawn, strict=True)] == [1.0, 1.0]
 
 
@@ -78,15 +78,15 @@ def test_a_batch_that_was_spoilt_on_its_way_fails_the_check(
     monkeypatch: pytest.MonkeyPatch, model: str, source: str, fault: Any
 ) -> None:
     made = work("orchestration", model=model, source=source, batch=8)
-    following = loading.Feed.next
-    monkeypatch.setattr(loading.Feed, "next", lambda self: fault(*following(self)))
+    following = data_loading.Feed.next
+    monkeypatch.setattr(data_loading.Feed, "next", lambda self: fault(*following(self)))
     assert not right(made)
 
 
 def test_a_turn_is_on_the_hosts_clock_and_on_a_gpu_the_loop_is_timed_as_it_is_written_too() -> None:
     made = work("orchestration")
     assert (made.clock, list(made.beside)) == ("host", [])
-    assert len(observed(made)["decode_time"]) == loading.TIMES
+    assert len(observed(made)["decode_time"]) == data_loading.TIMES
     device = SecondCpu()
     made = work("orchestration", device, source="memory")
     (beside,) = made.beside
@@ -119,16 +119,16 @@ def test_workers_end_with_their_point_and_their_cpu_time_stays_counted(device: D
 
 
 def test_batches_are_page_locked_for_every_gpu_that_reads_such_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "DataLoader", asked := Mock(return_value=[]))
+    monkeypatch.setattr(data_loading, "DataLoader", asked := Mock(return_value=[]))
     for device in (CudaDevice("cuda:0"), XpuDevice("xpu:0"), MpsDevice("mps"), CPU):
-        loading.Feed(ZOO["mlp"], 4, "memory", 1, device)
+        data_loading.Feed(ZOO["mlp"], 4, "memory", 1, device)
     assert [call.kwargs["pin_memory"] for call in asked.call_args_list] == [True, True, False, False]
 
 
 @pytest.mark.filterwarnings("ignore")  # threads of the tests' own beside a fork
 def test_worker_processes_that_give_no_batches_are_the_harnesss_failure() -> None:
     before = set(psutil.Process().children())
-    feed = loading.Feed(ZOO["mlp"], 6, "memory", 1, CPU)
+    feed = data_loading.Feed(ZOO["mlp"], 6, "memory", 1, CPU)
     (worker,) = set(psutil.Process().children()) - before
     worker.kill()
     with pytest.raises(HarnessError, match="processes that prepare batches: DataLoader worker"):
@@ -140,9 +140,9 @@ def test_a_mistake_in_the_loop_itself_is_none_of_the_harnesss(monkeypatch: pytes
     def fail(*_: Any) -> None:
         raise RuntimeError("not decoded")
 
-    monkeypatch.setattr(loading.Held, "__getitem__", fail)
+    monkeypatch.setattr(data_loading.Held, "__getitem__", fail)
     with pytest.raises(RuntimeError, match="not decoded") as mistake:
-        loading.Feed(ZOO["mlp"], 6, "memory", 0, CPU).next()
+        data_loading.Feed(ZOO["mlp"], 6, "memory", 0, CPU).next()
     assert mistake.type is RuntimeError
 
 
@@ -155,8 +155,8 @@ def test_little_shared_memory_is_told_with_what_to_do(
             raise FileNotFoundError
         return SimpleNamespace(free=free)
 
-    monkeypatch.setattr(loading.shutil, "disk_usage", usage)
-    said = loading._lacking_shared_memory()
+    monkeypatch.setattr(data_loading.shutil, "disk_usage", usage)
+    said = data_loading._lacking_shared_memory()
     assert bool(said) == bool(words)
     assert re.search(words, said)
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from contract.errors import StudyError
-from experiments import own, registry, sweep
+from experiments import registry, sweep, user_models
 from experiments.jobs import Job, Point
-from experiments.language import files, own_files, shapes, weights
+from experiments.language import gguf_files, gguf_shape, shapes, weights
 from experiments.models import catalogue, from_transformers
 from experiments.suite import language_models
-from experiments.workers import Workers
-from tests.experiments.points import error, run, work
+from experiments.worker_processes import Workers
+from tests.experiments.point_runs import error, run, work
 
 CONFIG = {
     "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 99,
@@ -34,13 +34,13 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No model is announced yet, and no file and no model is left behind."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)
-    for variable in (own.VARIABLE, own.FILES):
+    for variable in (user_models.VARIABLE, user_models.FILES):
         monkeypatch.setenv(variable, "")
-    files._temporary_file.cache_clear()
+    gguf_files._temporary_file.cache_clear()
     yield
     while language_models._loaded:
         language_models._loaded.popitem()[1].close()
-    files._temporary_file.cache_clear()
+    gguf_files._temporary_file.cache_clear()
 
 
 Announce = Callable[..., dict[str, catalogue.Network]]
@@ -53,7 +53,7 @@ def announce(tmp_path: Path) -> Announce:
     def write(**models: Any) -> dict[str, catalogue.Network]:
         path = tmp_path / "mine.yaml"
         path.write_text(json.dumps(models))
-        own.announce(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], own_files.describe)
+        user_models.announce(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], gguf_shape.describe)
         return catalogue.networks()
 
     return write
@@ -77,7 +77,7 @@ def test_a_preset_measures_them_in_processes_that_know_them(announce: Announce) 
     assert asked() == []
     announce(mine=MINE)
     assert [(one["model"], one["backend"]) for one in asked()] == [("mine", "torch"), ("mine", "openvino")]
-    assert all(json.loads(one["environment"][own.VARIABLE]) == {"mine": MINE} for one in asked())
+    assert all(json.loads(one["environment"][user_models.VARIABLE]) == {"mine": MINE} for one in asked())
 
 
 def test_another_configuration_by_the_same_name_is_measured_anew(announce: Announce) -> None:
@@ -147,7 +147,7 @@ def file_points() -> list[Point]:
 def test_a_file_is_measured_and_checked_by_its_own_weights(
     shape: shapes.Shape, kind: Any, tmp_path: Path, announce: Announce
 ) -> None:
-    files.write(tmp_path / "mine.gguf", shape, kind)
+    gguf_files.write(tmp_path / "mine.gguf", shape, kind)
     assert file_points() == []
     announce(mine={"file": "mine.gguf"})
     found = shapes.shapes()["mine"]
@@ -156,19 +156,19 @@ def test_a_file_is_measured_and_checked_by_its_own_weights(
     assert replace(found, source=shape.source, epsilon=shape.epsilon, file=None) == shape
     (point,) = file_points()
     assert dict(point.params)["format"] == kind, "the file's format, not the preset's"
-    assert files.model_file("mine", found, kind) == tmp_path / "mine.gguf"
+    assert gguf_files.model_file("mine", found, kind) == tmp_path / "mine.gguf"
     assert weights.bytes_per_token(kind, found) == weights.bytes_per_token(kind, shape)
     made = work("language-models", model="mine", format=kind, backend="xllamacpp", phase="decode")
     run(made)
     assert 0 < error(made) <= made.tolerance
-    checked = files.model_file("mine-checked", replace(found, layers=2), kind)
-    first, second = own_files.tensors(checked), own_files.tensors(tmp_path / "mine.gguf")
+    checked = gguf_files.model_file("mine-checked", replace(found, layers=2), kind)
+    first, second = gguf_shape.tensors(checked), gguf_shape.tensors(tmp_path / "mine.gguf")
     assert np.array_equal(first["blk.1.attn_q.weight"].data, second["blk.1.attn_q.weight"].data)
     assert (tmp_path / "mine.gguf").exists()
 
 
 def test_no_record_holds_the_folder_of_a_file(tmp_path: Path, announce: Announce) -> None:
-    files.write(tmp_path / "mine.gguf", TINY, "Q8_0")
+    gguf_files.write(tmp_path / "mine.gguf", TINY, "Q8_0")
     announce(mine={"file": "mine.gguf"})
     (point,) = file_points()
     workers = Workers([], None, lambda: None)
@@ -217,7 +217,7 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
 def test_a_file_that_cannot_be_checked_is_refused(
     change: Any, leave: str, said: str, tmp_path: Path, announce: Announce
 ) -> None:
-    files.write(tmp_path / "whole.gguf", TINY, "Q8_0")
+    gguf_files.write(tmp_path / "whole.gguf", TINY, "Q8_0")
     rewritten(tmp_path / "whole.gguf", tmp_path / "odd.gguf", change, leave)
     with pytest.raises(StudyError, match=rf"mine.yaml: mine: .*odd.gguf.*{said}") as refused:
         announce(mine={"file": "odd.gguf"})

@@ -19,18 +19,18 @@ from experiments import preflight
 from experiments.cli import main
 from experiments.devices.cpu import CpuDevice
 from experiments.jobs import Job, Plan, Point
-from experiments.preflight import Preflight, profiler, ranges
-from experiments.preflight.kinds import Kind, breadth_first, kinds
-from experiments.preflight.profiler import Seen
+from experiments.preflight import Preflight, profiler_check, rate_ranges
+from experiments.preflight.point_kinds import Kind, breadth_first, kinds
+from experiments.preflight.profiler_check import Seen
 from experiments.registry import get
-from experiments.workers import Workers
+from experiments.worker_processes import Workers
 from tests.experiments import broken_worker
 
 ROOT = Path(__file__).parents[2]
 BROKEN = [sys.executable, "-u", broken_worker.__file__]
 PLAYED = [sys.executable, "-u", "-m", "tests.experiments.played_worker"]
 H100 = "NVIDIA H100 80GB HBM3"
-RULES = ranges.rules()
+RULES = rate_ranges.rules()
 
 
 def job(experiment: str, *cases: dict[str, Any], device: str = "cuda:0", hang_s: float = 60.0) -> Job:
@@ -53,7 +53,7 @@ def part(value: float, metric: str = "time", unit: str = "s", flags: str = "", *
 
 def verdict(of: Kind, *parts: dict[str, Any], gpu: str = H100, **answer: Any) -> str:
     given_answer = {"status": "ok", "reason": "ok", "parts": list(parts), "observed": {}, **answer}
-    return preflight.judge(of, given_answer, ranges.peaks(gpu), 0.5).row(40)
+    return preflight.judge(of, given_answer, rate_ranges.peaks(gpu), 0.5).row(40)
 
 
 def test_a_rate_is_compared_with_what_the_gpu_is_rated_for() -> None:
@@ -166,7 +166,7 @@ def test_peaks_are_those_of_the_reference_data() -> None:
     stated = {one["id"]: one["value"] for one in read_yaml(ROOT / "data/reference/gpus.yaml") if one["value"]}
     compared = 0
     for ours, name in names.items():
-        peaks = ranges.peaks(name)
+        peaks = rate_ranges.peaks(name)
         assert peaks, name
         for id_, value in ((f"{ours}.bf16_flops", peaks.flops.get("bfloat16")),
                            (f"{ours}.fp32_flops", peaks.flops.get("float32")),
@@ -178,14 +178,14 @@ def test_peaks_are_those_of_the_reference_data() -> None:
 
 
 def test_every_gpu_has_peaks_and_a_source_and_cards_of_one_name_differ_in_memory() -> None:
-    for gpu in read_yaml(ranges.FILE)["gpus"]:
+    for gpu in read_yaml(rate_ranges.FILE)["gpus"]:
         for name in gpu["names"]:
-            peaks = ranges.peaks(name, gpu.get("memory", 0) * 1e9)
+            peaks = rate_ranges.peaks(name, gpu.get("memory", 0) * 1e9)
             assert peaks
             assert peaks.source
             assert peaks.memory == gpu["memory_rate"] * 1e9
-    assert ranges.peaks("NVIDIA GeForce RTX 3060", 12.6e9) != ranges.peaks("NVIDIA GeForce RTX 3060", 8.3e9)
-    assert ranges.peaks(f"{H100} MIG 1g.10gb") is None
+    assert rate_ranges.peaks("NVIDIA GeForce RTX 3060", 12.6e9) != rate_ranges.peaks("NVIDIA GeForce RTX 3060", 8.3e9)
+    assert rate_ranges.peaks(f"{H100} MIG 1g.10gb") is None
 
 
 def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) -> tuple[Preflight, list[str]]:
@@ -343,10 +343,10 @@ def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any],
 
 def test_the_profilers_check_counts_whole_steps_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SESSIONS", 2), ("TIMED_S", 0.01), ("PAUSE_S", 0.0), ("REPEATS", 1)):
-        monkeypatch.setattr(profiler, name, value)
-    seen = profiler.observe(CpuDevice())
+        monkeypatch.setattr(profiler_check, name, value)
+    seen = profiler_check.observe(CpuDevice())
     assert seen.lost == 0
-    assert seen.records[0] > 20 * profiler.STEPS
+    assert seen.records[0] > 20 * profiler_check.STEPS
     assert min(*seen.before_s, *seen.after_s) > 0
 
 
@@ -360,19 +360,19 @@ def test_the_check_runs_with_the_variables_of_a_measuring_process() -> None:
     told = [sys.executable, "-c", "import os, json; print(json.dumps({'before_s': [1], 'after_s': [1],"
             "'records': [4 if 'TEARDOWN_CUPTI' in os.environ else 0]}))"]  # fmt: skip
     for device, records in (("cuda:0", [4]), ("xpu:0", [0])):
-        seen, _ = profiler.check(device, 60, told)
+        seen, _ = profiler_check.check(device, 60, told)
         assert seen and seen.records == records
 
 
 @pytest.mark.parametrize("command", [stand_in("no answer"), stand_in('{"before_s": []}'), stand_in("", 1)])
 def test_a_check_without_an_answer_says_why(command: Sequence[str]) -> None:
-    seen, words = profiler.check("mps", 60, command)
+    seen, words = profiler_check.check("mps", 60, command)
     assert seen is None
     assert words == "not checked: trouble"
 
 
 def test_a_device_without_a_profiler_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    says = f"import sys; sys.exit({profiler.UNSUPPORTED + 'torch has no profiler for mps'!r})"
+    says = f"import sys; sys.exit({profiler_check.UNSUPPORTED + 'torch has no profiler for mps'!r})"
     tried = Preflight(Plan((), 1), {"mps": ("Apple M9", None)}, 5, Path(os.devnull), ["mps"], say=lambda _: None,
                       profiling=[sys.executable, "-c", says])  # fmt: skip
     assert tried.run()
@@ -387,6 +387,6 @@ def test_a_check_that_there_is_no_time_for_is_left_out() -> None:
 
 def test_a_check_that_hangs_is_ended() -> None:
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    seen, words = profiler.check("cpu", 0.5, command)
+    seen, words = profiler_check.check("cpu", 0.5, command)
     assert seen is None
     assert "no answer" in words

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from experiments.devices.cpu import CpuDevice
 from experiments.devices.cuda import CudaDevice
-from experiments.kernels import orders
+from experiments.kernels import summation_orders
 from experiments.suite import content, gemm, numerics
-from experiments.work import Dtype, Unsupported, relative_error
+from experiments.workload import Dtype, Unsupported, relative_error
 from tests.experiments.cuda_standin import install, ptx
-from tests.experiments.points import CPU, error, observed, right, run, work
-from tests.experiments.processor import its_instructions_permitting
+from tests.experiments.point_runs import CPU, error, observed, right, run, work
+from tests.experiments.processor_files import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
 
 
@@ -170,8 +170,12 @@ def whole(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, tor
 def test_every_order_of_additions_adds_every_term_once(k: int, dtype: torch.dtype) -> None:
     a, b = whole(3, k, 4, dtype)
     exact = a.double() @ b.double()
-    found = [orders.summed(a, b, torch.randperm(k).tolist()), orders.pairwise(a, b), orders.blocked(a, b)]
-    found += [orders.split(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
+    found = [
+        summation_orders.summed(a, b, torch.randperm(k).tolist()),
+        summation_orders.pairwise(a, b),
+        summation_orders.blocked(a, b),
+    ]
+    found += [summation_orders.split(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
     for result in found:
         assert result.dtype == dtype
         assert torch.equal(result.double(), exact)
@@ -184,7 +188,7 @@ def test_the_reference_for_float64_is_as_good_as_twice_its_precision(pairs: list
     pairs = [(x, y) for x, y in pairs if min(abs(x), abs(y)) > 1e-100] or [(1.0, 1.0)]
     a = torch.tensor([[x for x, _ in pairs]], dtype=torch.float64)
     b = torch.tensor([[y] for _, y in pairs], dtype=torch.float64)
-    found = Fraction(orders.dot2(a, b).item())
+    found = Fraction(summation_orders.dot2(a, b).item())
     terms = [Fraction(a[0, p].item()) * Fraction(b[p, 0].item()) for p in range(len(pairs))]
     unit, k = Fraction(2) ** -53, len(pairs)
     # Ogita, Rump & Oishi 2005, proposition 5.5.
@@ -263,13 +267,13 @@ def test_results_that_change_from_call_to_call_are_counted_and_the_fingerprint_i
 def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
     real: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (body,) = ptx(orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
+    (body,) = ptx(summation_orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
     # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
     assert f"fma.rn.{kind}" in body and "atom" not in body and "red." not in body
     fake = install(monkeypatch)
     a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)
     c = torch.empty(9, 17, dtype=dtype)
     monkeypatch.setattr(torch.Tensor, "get_device", lambda _: 0)
-    orders._visit_on_gpu(a, b.t().contiguous(), c, torch.randperm(9 * 17), real)
+    summation_orders._visit_on_gpu(a, b.t().contiguous(), c, torch.randperm(9 * 17), real)
     assert fake.launches == [(2, 128)]
     torch.testing.assert_close(c, a @ b)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch.autograd.profiler_util import FunctionEvent
 
 from experiments import worker
-from experiments.models import profiling, trace, traffic
+from experiments.models import operator_traffic, profiling, step_profile
 from experiments.suite import roofline
-from experiments.work import Profile, ProfileError, Unsupported
-from tests.experiments.points import CPU, GPU, answer
+from experiments.workload import Profile, ProfileError, Unsupported
+from tests.experiments.point_runs import CPU, GPU, answer
 from tests.experiments.profile_standin import CALL_US, Profiled, head, install, kernel, on_host, steps
 from tests.experiments.second_device import SecondCpu
 
@@ -26,7 +26,7 @@ X, Y = torch.randn(8, 8), torch.randn(8, 8)
 
 def profiled(monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], count: int = 4) -> dict[str, float]:
     install(monkeypatch, lambda: events)
-    return trace.profile_metrics(lambda: None, DEVICE, count)
+    return step_profile.profile_metrics(lambda: None, DEVICE, count)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 15, profiling.HEAD_KERNELS - 1])
@@ -92,7 +92,7 @@ def test_an_operators_time_is_that_of_its_kernels_and_the_first_call_is_left_out
 ) -> None:
     # The first call has lost its kernel.
     install(monkeypatch, lambda: [*head(1), *operators([[], ["add"], ["add"]])])
-    found = traffic.time_operators(lambda: X + Y, DEVICE, 2)
+    found = operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
     assert [one.seconds for one in found] == [pytest.approx(3e-6)] * 2
 
 
@@ -111,13 +111,13 @@ def test_operators_without_an_event_or_without_their_kernels_are_told(
 ) -> None:
     install(monkeypatch, lambda: events)
     with pytest.raises(ProfileError, match=re.escape(words)):
-        traffic.time_operators(lambda: X + Y, DEVICE, 2)
+        operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
 
 
 def test_a_device_that_the_profiler_does_not_know_is_unsupported_and_counted_metrics_stay() -> None:
     apple = SecondCpu("mps")
     for take in (
-        lambda: trace.profile_metrics(lambda: None, apple, 4),
+        lambda: step_profile.profile_metrics(lambda: None, apple, 4),
         lambda: roofline.timed_metrics(lambda: X + Y, apple),
     ):
         with pytest.raises(Unsupported, match="does not see mps"):
@@ -179,6 +179,6 @@ def test_a_metric_that_is_no_number_costs_no_other() -> None:
 
 def test_steps_repeat_that_call_the_same_operators_on_the_same_shapes() -> None:
     first, wider, other = [("mm", ((2, 3),))], [("mm", ((2, 4),))], [("relu", ((2, 3),))]
-    steps: list[trace.Step] = [(first, 0.5), (first, 0.25), (wider, 0.25), (other, 0.75), (other, 0.0)]
-    assert trace.repeat_share(steps) == (0.5, 0.0)
-    assert trace.repeat_share(steps[:2]) == (1.0, 0.25)
+    steps: list[step_profile.Step] = [(first, 0.5), (first, 0.25), (wider, 0.25), (other, 0.75), (other, 0.0)]
+    assert step_profile.repeat_share(steps) == (0.5, 0.0)
+    assert step_profile.repeat_share(steps[:2]) == (1.0, 0.25)

@@ -14,13 +14,13 @@ import torch
 
 from experiments.devices.cpu import CpuDevice
 from experiments.models import compiled as compiling
-from experiments.models import generate, onnx_files, onnx_runtime, requests, traffic
+from experiments.models import offload_requests, onnx_files, onnx_runtime, operator_traffic, text_generation
 from experiments.models.catalogue import NETWORKS
-from experiments.models.generate import Generator, weights_on
+from experiments.models.text_generation import Generator, weights_on
 from experiments.models.zoo import ZOO, from_catalogue
 from experiments.suite import inference, offload, transfer
-from experiments.work import Dtype, Unsupported
-from tests.experiments.points import CPU, GPU, error, right, work
+from experiments.workload import Dtype, Unsupported
+from tests.experiments.point_runs import CPU, GPU, error, right, work
 from tests.experiments.second_device import SecondCpu
 
 WAYS = [("pinned", "eager"), ("pageable", "eager"), ("pinned", "graph")]
@@ -63,7 +63,9 @@ def test_fresh_data_go_there_and_the_result_comes_back(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(offload.Trip, lost, lambda self, slot: None)
             assert not right(work("offload", GPU, **how)), lost
-    one = {"elementwise": requests.Elementwise, "gemm": requests.Product}.get(op, requests.Layers)
+    one = {"elementwise": offload_requests.Elementwise, "gemm": offload_requests.Product}.get(
+        op, offload_requests.Layers
+    )
     on = one.on
     monkeypatch.setattr(one, "on", lambda self, *data: lambda: on(self, *data)().mul_(1.001))
     assert not right(work("offload", GPU, **how))
@@ -101,7 +103,7 @@ def test_what_the_device_takes_is_shown_without_the_host_or_the_refusal_told(mon
 
 @pytest.mark.parametrize("launch", ["eager", "graph"])
 def test_requests_use_one_place_in_host_memory_after_another(launch: str) -> None:
-    trip = offload.Trip(requests.Elementwise(SecondCpu(), "torch", Dtype.FLOAT32, 100, 1, 1), 1, 3, pinned=True)
+    trip = offload.Trip(offload_requests.Elementwise(SecondCpu(), "torch", Dtype.FLOAT32, 100, 1, 1), 1, 3, pinned=True)
     phases = trip.phases if launch == "eager" else trip.captured()
     for (data,), result in trip.slots:
         data.fill_(0.0)
@@ -169,8 +171,8 @@ def test_data_that_do_not_travel_are_noticed(monkeypatch: pytest.MonkeyPatch, lo
 
 def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    logits, asked = generate.exact_logits, inference.Service.without_gradients
-    monkeypatch.setattr(generate, "exact_logits", lambda *of: seen.append(len(of[1])) or logits(*of))
+    logits, asked = text_generation.exact_logits, inference.Service.without_gradients
+    monkeypatch.setattr(text_generation, "exact_logits", lambda *of: seen.append(len(of[1])) or logits(*of))
     monkeypatch.setattr(inference, "CHECKED_FLOP", 3.5 * ZOO["mlp"].forward_flop(1))
     assert right(work("inference", batch=64))
     assert seen == [3]
@@ -314,7 +316,7 @@ def test_every_token_is_the_same_work_in_the_same_memory() -> None:
 
 def test_a_token_moves_the_weights_and_the_cache_once() -> None:
     made = generator("bfloat16", batch=3, tokens=24)
-    _, moved = traffic.traffic(made.decode)
+    _, moved = operator_traffic.traffic(made.decode)
     matrices = 2 * 12 * 64**2 + 500 * 64
     cache = 2 * 2 * 3 * 24 * 64
     assert 2 * (matrices + cache) < moved < 2.8 * (matrices + cache)

@@ -9,16 +9,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from experiments.models import traffic
-from experiments.models.traffic import Operator
+from experiments.models import operator_traffic
+from experiments.models.operator_traffic import Operator
 from experiments.suite.roofline import summary
-from tests.experiments.points import CPU
+from tests.experiments.point_runs import CPU
 
 M, N, K = 12, 20, 36
 
 
 def moving(call: Callable[[], object]) -> list[Operator]:
-    return [one for one in traffic.record(call) if one.bytes]
+    return [one for one in operator_traffic.record(call) if one.bytes]
 
 
 def only(call: Callable[[], object]) -> Operator:
@@ -60,7 +60,7 @@ TABLE, PICKED = torch.randn(1000, 8), torch.tensor([[3, 5], [3, 999]])
     ],
 )
 def test_other_operators_move_what_they_read_and_write(call: Callable[[], object], flop: int, moved: int) -> None:
-    assert traffic.traffic(call) == (flop, moved)
+    assert operator_traffic.traffic(call) == (flop, moved)
 
 
 def test_attention_is_a_product_of_both_its_parts() -> None:
@@ -82,7 +82,7 @@ def test_a_recurrent_layer_counts_its_gates_and_three_times_as_much_in_training(
 
 def test_every_operator_that_moves_something_is_timed() -> None:
     a, b = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64)
-    found = traffic.time_operators(lambda: torch.autograd.grad((a @ b).relu().sum(), a), CPU, 2)
+    found = operator_traffic.time_operators(lambda: torch.autograd.grad((a @ b).relu().sum(), a), CPU, 2)
     assert len(found) % 2 == 0
     assert all(one.seconds > 0 for one in found if one.bytes)
     assert [one.name for one in found[: len(found) // 2]] == [one.name for one in found[len(found) // 2 :]]
@@ -106,8 +106,8 @@ def test_shares_lie_below_the_intensity_of_their_operators() -> None:
 
 def test_a_cache_holds_what_was_touched_last() -> None:
     turns = [operator(0, 40, 0, place=place) for place in (1, 2, 3)]
-    assert traffic.cached_share(turns, 120) == 1
-    assert traffic.cached_share(turns, 119) == 0
+    assert operator_traffic.cached_share(turns, 120) == 1
+    assert operator_traffic.cached_share(turns, 119) == 0
     again = [turns[0], turns[0], turns[1], turns[2]]
-    assert traffic.cached_share(again, 60) == 0.25
-    assert traffic.cached_share([], 60) == 0
+    assert operator_traffic.cached_share(again, 60) == 0.25
+    assert operator_traffic.cached_share([], 60) == 0

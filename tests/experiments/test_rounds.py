@@ -21,13 +21,13 @@ import pytest
 
 import contract.node
 from contract.files import write_json
-from contract.tables import read_samples, write_samples
-from experiments import plan, rounds, workers
+from contract.sample_table import read_samples, write_samples
+from experiments import plan, rounds, worker_processes
 from experiments.cli import main
 from experiments.jobs import Plan
+from experiments.machine_state import Reading
 from experiments.registry import Experiment, _parameters
 from experiments.rounds import Round
-from experiments.state import Reading
 from experiments.sweep import Sweep
 from tests.experiments import broken_worker
 
@@ -268,12 +268,12 @@ def test_an_answer_of_another_shape_costs_its_point_alone() -> None:
     "said", ['{"profiled": []}', '{"profiled": 5, "profiled_s": 1}', '{"profiled_s": 1, "profiled": [1]}']
 )
 def test_a_profile_of_another_shape_costs_no_timed_row(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    answer = workers.Worker.measure
+    answer = worker_processes.Worker.measure
 
-    def measure(self: workers.Worker, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
+    def measure(self: worker_processes.Worker, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
         return dict(json.loads(said)) if "profile" in order else answer(self, order, limit_s)
 
-    monkeypatch.setattr(workers.Worker, "measure", measure)
+    monkeypatch.setattr(worker_processes.Worker, "measure", measure)
     told = {row["metric"]: (row["status"], row["reason"]) for row in profiled("right").rows}
     assert told["time"] == ("ok", "")
     assert {status for status, _ in (told["built_before"], told["cupti_share"])} == {"failed"}
@@ -289,13 +289,13 @@ def test_a_hanging_point_is_given_up() -> None:
 def test_how_long_a_process_takes_to_start_is_known_of_those_that_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     loaded: list[object] = []
-    monkeypatch.setattr(workers.subprocess, "run", lambda words, **_: loaded.append(words))
+    monkeypatch.setattr(worker_processes.subprocess, "run", lambda words, **_: loaded.append(words))
     ready = [sys.executable, "-c", "input(); print('{\"ready\": true}', flush=True); input()"]
     begun = time.perf_counter()
-    started = workers.start_s("cpu", command=ready, then=asked.append)
+    started = worker_processes.start_s("cpu", command=ready, then=asked.append)
     assert 0.005 < (started or 0.0) < time.perf_counter() - begun
     for command in (scripted("time.sleep(60)"), [sys.executable, "-c", "raise SystemExit(3)"]):
-        assert workers.start_s("cpu", command=command, then=asked.append) is None
+        assert worker_processes.start_s("cpu", command=command, then=asked.append) is None
     assert len(asked) == len(loaded) - 2 == 1, "of a process that is not ready, nothing is asked"
 
 
@@ -358,12 +358,12 @@ def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_proces
     words = ["run", "gemm", "--device", "cuda:0", "--plan", str(plan_file), "--out", out]
     program = f"""
 import sys
-from experiments import workers
+from experiments import worker_processes
 def start(*_):
     heavy = {{"torch", "pandas", "pandera", "pyarrow", "numpy", "experiments.suite", "llvmlite"}}
     print(sorted(heavy & set(sys.modules)))
     sys.exit(7)
-workers.Worker.start = start
+worker_processes.Worker.start = start
 from experiments.cli import main
 main({words!r})
 """
@@ -374,7 +374,7 @@ main({words!r})
 def test_files_of_a_process_that_is_ended_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     script = "import tempfile, time; tempfile.mkstemp(); print('{\"ready\": true}', flush=True); time.sleep(99)"
-    worker = workers.Worker([sys.executable, "-c", script], None, {}, lambda: None)
+    worker = worker_processes.Worker([sys.executable, "-c", script], None, {}, lambda: None)
     assert worker.start({}) == {"ready": True}
     (folder,) = tmp_path.iterdir()
     assert sorted(path.name[:3] for path in folder.iterdir()) == ["loc", "tmp"]
@@ -384,9 +384,9 @@ def test_files_of_a_process_that_is_ended_are_removed(tmp_path: Path, monkeypatc
 
 def test_so_are_those_whose_parent_was_killed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, at_work = workers.Scratch(), workers.Scratch()
+    left, at_work = worker_processes.Scratch(), worker_processes.Scratch()
     assert left._lock is not None
     os.close(left._lock)  # as the system does for a process that ends
-    workers.Scratch()
+    worker_processes.Scratch()
     assert not left.path.exists()
     assert at_work.path.exists()

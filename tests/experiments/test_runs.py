@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from experiments.devices.base import Device
-from experiments.models import convergence as runs
-from experiments.models import data
-from experiments.models.jobs import FITS, JOBS, Fit, Learner, fit, learn, passages, split
+from experiments.models import real_data
+from experiments.models import training_runs as runs
 from experiments.models.trainer import Trainer
+from experiments.models.training_jobs import FITS, JOBS, Fit, Learner, fit, learn, passages, split
 from experiments.suite import equivalence, time_to_train
-from experiments.work import Dtype
-from tests.experiments.points import CPU, GPU, observed, work
+from experiments.workload import Dtype
+from tests.experiments.point_runs import CPU, GPU, observed, work
 from tests.experiments.second_device import SecondCpu
 
 LIBRARY = Path(dataclasses.__file__)
@@ -188,7 +188,7 @@ def test_an_accuracy_of_just_the_target_is_enough(
     accuracy: float, reached: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     did = {"job_time": 1.0, "accuracy": accuracy}
-    monkeypatch.setattr("experiments.models.jobs.fit", lambda _: did)
+    monkeypatch.setattr("experiments.models.training_jobs.fit", lambda _: did)
     monkeypatch.setitem(FITS, "digits-logistic", dataclasses.replace(FITS["digits-logistic"], target=0.9))
     found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert found["reached_share"] == reached
@@ -246,13 +246,13 @@ def test_an_epoch_draws_every_sample_once_and_accuracy_counts_right_answers() ->
 
 def test_passages_bear_the_library_that_they_come_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("fit transform " * 8)
-    monkeypatch.setattr(data, "_library", lambda: [LIBRARY])
-    monkeypatch.setattr(data, "_installed", lambda package: {"sklearn": tmp_path}[package])
-    passages, labels = data.origins(4, 1000)
-    theirs = data.numbered_words(b"fit transform fit transform", 1000)
+    monkeypatch.setattr(real_data, "_library", lambda: [LIBRARY])
+    monkeypatch.setattr(real_data, "_installed", lambda package: {"sklearn": tmp_path}[package])
+    passages, labels = real_data.origins(4, 1000)
+    theirs = real_data.numbered_words(b"fit transform fit transform", 1000)
     assert passages.shape[1] == 4 and len(passages) == len(labels)
     assert torch.equal(passages[labels == 1], theirs.repeat(4, 1))
-    assert torch.equal(passages[labels == 0].flatten()[:3], data.numbered_words(LIBRARY.read_bytes(), 1000)[:3])
+    assert torch.equal(passages[labels == 0].flatten()[:3], real_data.numbered_words(LIBRARY.read_bytes(), 1000)[:3])
 
 
 def test_grey_images_enter_a_network_of_photographs_at_its_size() -> None:

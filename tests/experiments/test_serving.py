@@ -24,11 +24,11 @@ import torch
 
 from experiments import children, hardware, topology
 from experiments.children import ChildError
-from experiments.serving import load, process, server, services
+from experiments.serving import http_load, server, server_processes, services
 from experiments.suite import serving
-from experiments.work import Dtype, HarnessError, Unsupported
+from experiments.workload import Dtype, HarnessError, Unsupported
 from tests.experiments.echoing.service import Echo
-from tests.experiments.points import CPU, GPU, observed, right, work
+from tests.experiments.point_runs import CPU, GPU, observed, right, work
 from tests.experiments.stand_in_server import Asked, StandIn
 
 ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32", "backend": "torch", "threads": 1,
@@ -39,7 +39,7 @@ ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32",
 def echoing() -> Iterator[None]:
     """Servers know a service that is there at once; none of them is left in the end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "_PACKAGE", "tests.experiments.echoing")
+        patch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")
         patch.setitem(services.SERVICES, "echo", Echo)
         yield
     serving.close()
@@ -221,7 +221,7 @@ def test_a_taken_port_is_told() -> None:
     with server.listening(0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(HarnessError, match=rf"port {port} of 127.0.0.1: Address already in use"):
-            process.start("server", {**ORDERS, "port": port}).answer(60)
+            server_processes.start("server", {**ORDERS, "port": port}).answer(60)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_taken_port_is_told() -> None:
     ],
 )
 def test_a_server_that_does_not_start_is_told_and_ended(order: Any, within_s: float, kind: Any, words: str) -> None:
-    child = process.start("server", {**ORDERS, **order})
+    child = server_processes.start("server", {**ORDERS, **order})
     with pytest.raises(kind, match=words):
         child.answer(within_s)
     assert not child.alive
@@ -258,10 +258,10 @@ def refused(port: int) -> bool:
 def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
     # A shell that starts the tests in the background has them, and their children, ignore an interrupt.
     code = (
-        "import signal, time; from experiments.serving import process\n"
-        "process._PACKAGE = 'tests.experiments.echoing'\n"
+        "import signal, time; from experiments.serving import server_processes\n"
+        "server_processes._PACKAGE = 'tests.experiments.echoing'\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"child = process.start('server', {ORDERS!r})\n"
+        f"child = server_processes.start('server', {ORDERS!r})\n"
         "print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(
@@ -273,9 +273,9 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
         assert not gone(pid)
         parent.send_signal(how)
         parent.wait(30)
-        assert process.wait_until(lambda: gone(pid), 10)
+        assert server_processes.wait_until(lambda: gone(pid), 10)
         # Its first thread may be gone a moment before the others, which hold its socket.
-        assert process.wait_until(lambda: refused(port), 10)
+        assert server_processes.wait_until(lambda: refused(port), 10)
     finally:
         parent.kill()
 
@@ -303,23 +303,23 @@ def test_a_server_has_its_cores_and_the_load_others_where_there_are_some(
     monkeypatch.setattr(topology, "physical_cores", lambda _: SimpleNamespace(groups=siblings))
     monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {one for core in siblings for one in core})
-    assert process.split_cores(cores) == (mine, others)
+    assert server_processes.split_cores(cores) == (mine, others)
 
 
 def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     monkeypatch.setattr(hardware, "usable_cores", lambda: 8)
-    assert process.split_cores(0) == ([], [])
+    assert server_processes.split_cores(0) == ([], [])
     with pytest.raises(Unsupported, match="cannot hold a process to 2 of 8 cores"):
-        process.split_cores(2)
+        server_processes.split_cores(2)
 
 
 def test_arrivals_are_a_poisson_process() -> None:
-    times = load.arrivals(50.0, 20_000, seed=1)
+    times = http_load.arrivals(50.0, 20_000, seed=1)
     gaps = [after - before for before, after in zip([0.0, *times], times, strict=False)]
     assert statistics.fmean(gaps) == pytest.approx(1 / 50, rel=0.03)
     assert statistics.stdev(gaps) == pytest.approx(1 / 50, rel=0.03)
-    assert times == load.arrivals(50.0, 20_000, seed=1) != load.arrivals(50.0, 20_000, seed=2)
+    assert times == http_load.arrivals(50.0, 20_000, seed=1) != http_load.arrivals(50.0, 20_000, seed=2)
 
 
 class Stand(StandIn):
@@ -333,7 +333,7 @@ class Stand(StandIn):
         with self.one:
             time.sleep(self.seconds)
             self.count += 1
-            fails = self.every and self.count > load.WARM_UP and self.count % self.every == 0
+            fails = self.every and self.count > http_load.WARM_UP and self.count % self.every == 0
         told = f'{{"answer": {self.says}}}'.encode()
         asked.send_response(500 if fails else 200)
         asked.send_header("Content-Length", str(len(told)))
@@ -355,10 +355,10 @@ def stand() -> Iterator[Any]:
         one.server_close()
 
 
-def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> load.Seen:
+def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> http_load.Seen:
     asked = {"port": port, "rate": rate, "count": count, "seed": 3, "timeout_s": timeout_s, "bodies": ["00"],
              "expected": [7]}  # fmt: skip
-    return load.offer(asked)
+    return http_load.offer(asked)
 
 
 def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
@@ -372,7 +372,7 @@ def test_requests_that_do_not_overlap_share_a_connection(stand: Any, monkeypatch
     made: list[int] = []
     connect = socket.create_connection
     monkeypatch.setattr(socket, "create_connection", lambda *given: made.append(1) or connect(*given))
-    client = load.Load(stand(), [b"x"], [7], 5.0, 8)
+    client = http_load.Load(stand(), [b"x"], [7], 5.0, 8)
     for _ in range(20):
         assert client.offer([0.0], [0]).good == [True]
     assert len(made) == 1
@@ -456,7 +456,7 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
     (kept,) = serving._SERVERS.values()
     if hasattr(os, "sched_setaffinity"):
         for thread in psutil.Process(kept.child.pid).threads():
-            assert os.sched_getaffinity(thread.id) == set(process.split_cores(1)[0])
+            assert os.sched_getaffinity(thread.id) == set(server_processes.split_cores(1)[0])
     found = observed(made)
     assert (found["failed_share"], found["requests"]) == (0.0, 60.0)
     assert 0 < found["p50_latency"] < serving.TIMEOUT_S
@@ -472,7 +472,7 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     first = serving.server(ORDERS)
     assert serving.server(ORDERS) is first
     os.kill(first.child.pid, signal.SIGKILL)
-    assert process.wait_until(lambda: not first.child.alive, 10)
+    assert server_processes.wait_until(lambda: not first.child.alive, 10)
     second = serving.server(ORDERS)
     assert second is not first
     third = serving.server({**ORDERS, "workers": 2})

@@ -28,17 +28,17 @@ from hypothesis import strategies as st
 from contract.files import write_json
 from experiments import children, worker
 from experiments.children import Child, ChildError
-from experiments.doctor import plan
+from experiments.doctor import plan_checks
 from experiments.doctor.finding import Level
 from experiments.jobs import Job, Plan, Point
-from experiments.serving import limits, load, process, server
-from experiments.serving.limits import CONNECTIONS, MARGIN, Room
-from experiments.state import Watch
+from experiments.machine_state import Watch
+from experiments.serving import connection_limits, http_load, server, server_processes
+from experiments.serving.connection_limits import CONNECTIONS, MARGIN, Room
 from experiments.suite import serving
-from experiments.work import HarnessError, Unsupported
+from experiments.workload import HarnessError, Unsupported
 from tests.experiments.conftest import Tree
 from tests.experiments.echoing.service import Echo
-from tests.experiments.points import CPU, params, work
+from tests.experiments.point_runs import CPU, params, work
 from tests.experiments.test_serving import ORDERS, desk, echoing, offered, seen, stand
 
 __all__ = ["echoing", "stand"]  # fixtures
@@ -63,31 +63,31 @@ def few_files() -> Iterator[Callable[[int], None]]:
 
 def test_a_soft_limit_is_raised_as_far_as_needed_and_no_further(few_files: Callable[[int], None]) -> None:
     few_files(5)
-    room = limits.make_room(40)
+    room = connection_limits.make_room(40)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert room == (40 + MARGIN, soft)
-    assert limits.lacking_files(40, room) == ""
-    assert limits.make_room(10) == room
+    assert connection_limits.lacking_files(40, room) == ""
+    assert connection_limits.make_room(10) == room
 
 
 def test_a_hard_limit_is_told_with_what_to_do(
     few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_files(5)
-    soft, _ = limits.limits_of_files()
-    monkeypatch.setattr(limits, "limits_of_files", lambda: (soft, soft))
-    assert limits.make_room(40) == (5, soft)
+    soft, _ = connection_limits.limits_of_files()
+    monkeypatch.setattr(connection_limits, "limits_of_files", lambda: (soft, soft))
+    assert connection_limits.make_room(40) == (5, soft)
     with pytest.raises(
         HarnessError, match=rf"the load: 40 connections need 72 files, 5 of the limit of {soft} .*ulimit"
     ):
-        limits.require(40, "the load", limits.make_room(40))
+        connection_limits.require(40, "the load", connection_limits.make_room(40))
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (limits.sys.maxsize,) * 2])
+@pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (connection_limits.sys.maxsize,) * 2])
 def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    assert limits.limits_of_files() == (limits.sys.maxsize,) * 2
-    assert not limits.lacking_files(CONNECTIONS, limits.make_room(CONNECTIONS))
+    assert connection_limits.limits_of_files() == (connection_limits.sys.maxsize,) * 2
+    assert not connection_limits.lacking_files(CONNECTIONS, connection_limits.make_room(CONNECTIONS))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, ha
      ("", False), (None, False)],
 )  # fmt: skip
 def test_a_narrow_range_of_ports_is_told(tree: Tree, text: str | None, lacks: bool) -> None:
-    reason = limits.lacking_ports(CONNECTIONS, tree({} if text is None else {RANGE: text}))
+    reason = connection_limits.lacking_ports(CONNECTIONS, tree({} if text is None else {RANGE: text}))
     assert bool(reason) == lacks
     assert not lacks or ("ip_local_port_range" in reason and "33" in reason)
 
@@ -108,11 +108,11 @@ def test_connections_fit_the_load_and_the_queue_of_those_that_wait(
     tree: Tree, backlog: int | None, requests: int, wanted: int
 ) -> None:
     root = tree({"proc/sys/net/core/somaxconn": f"{backlog}"} if backlog else {})
-    assert limits.connections(requests, root) == wanted
+    assert connection_limits.connections(requests, root) == wanted
 
 
 def test_a_load_that_does_not_fit_is_not_offered(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "make_room", lambda _: Room(20, 64))
+    monkeypatch.setattr(connection_limits, "make_room", lambda _: Room(20, 64))
     with pytest.raises(HarnessError, match="the load: 30 connections need 62 files, 20 of the limit of 64 are free"):
         offered(stand(), rate=300, count=30)
     kept = serving.Kept(Child.__new__(Child), 0, Room(20, 64))
@@ -134,8 +134,8 @@ def test_a_process_that_cannot_be_started_is_the_harnesss(monkeypatch: pytest.Mo
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(children.subprocess, "Popen", refuse)
-    with pytest.raises(ChildError, match="the load could not be started: Resource temporarily unavailable"):
-        process.start("load", {})
+    with pytest.raises(ChildError, match="the http load could not be started: Resource temporarily unavailable"):
+        server_processes.start("http_load", {})
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_doctor_tells_of_loads_that_do_not_fit(
         write_json(tmp_path / "plan.json", Plan(jobs, 1).plain)
     if free is not None:
         few_files(CONNECTIONS // 2)
-        soft, _ = limits.limits_of_files()
-        monkeypatch.setattr(limits, "limits_of_files", lambda: (soft, soft))
-    finding = plan.loads(tmp_path)
+        soft, _ = connection_limits.limits_of_files()
+        monkeypatch.setattr(connection_limits, "limits_of_files", lambda: (soft, soft))
+    finding = plan_checks.loads(tmp_path)
     assert (finding and finding.level) == found
     assert not finding or finding.level is Level.OK or "ulimit -n" in finding.mend
 
@@ -230,7 +230,7 @@ def test_what_an_overloaded_server_does_is_its_failure_and_nothing_else_is(answe
         if answer == "nobody listens":
             with socket.create_server(("127.0.0.1", 0)) as closed:
                 port = closed.getsockname()[1]
-        found = load.Load(port, [b"x"], [7], 0.2 if answer == "silent" else 20.0, 4).offer([0.0], [0])
+        found = http_load.Load(port, [b"x"], [7], 0.2 if answer == "silent" else 20.0, 4).offer([0.0], [0])
     if isinstance(fate, str):
         ((trouble, count),) = found.trouble.items()
         assert trouble.startswith(fate) and count == 1
@@ -263,7 +263,7 @@ MANGLED = st.one_of(
 def test_no_answer_stops_the_load_or_is_lost(answer: bytes) -> None:
     """Each request ends once, whatever comes, and the next ones are answered, over new connections where needed."""
     with saying(answer, RIGHT) as port:
-        client = load.Load(port, [b"x"], [7], 5.0, 4)
+        client = http_load.Load(port, [b"x"], [7], 5.0, 4)
         first = client.offer([0.0], [0])
         # The server closes its side soon after.
         assert any(client.offer([0.01], [0]).good == [True] for _ in range(20))
@@ -286,7 +286,7 @@ def test_an_answer_that_comes_in_pieces_is_whole_in_the_end(cut: int) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert load.Load(held.getsockname()[1], [b"x"], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        assert http_load.Load(held.getsockname()[1], [b"x"], [7], 20.0, 4).offer([0.0], [0]).good == [True]
         thread.join(30)
 
 
@@ -306,22 +306,22 @@ def test_a_request_that_the_system_takes_in_parts_is_sent_whole() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert load.Load(held.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        assert http_load.Load(held.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
         thread.join(30)
     assert got == [True]
 
 
 def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
     with saying(RIGHT) as port:
-        found = load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
+        found = http_load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
     assert (found.good, found.trouble) == ([True] * 3, {})
 
 
 def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
     stand: Any, few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "make_room", lambda _: Room(1000, 1000))
-    monkeypatch.setattr(load, "WARM_UP", 1)
+    monkeypatch.setattr(connection_limits, "make_room", lambda _: Room(1000, 1000))
+    monkeypatch.setattr(http_load, "WARM_UP", 1)
     port = stand(seconds=0.02)
     few_files(16)
     found = offered(port, rate=2000, count=80, timeout_s=2.0)
@@ -374,7 +374,7 @@ def test_the_server_ends_where_the_system_refuses_it_something(
 def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
     kept = serving.server(ORDERS)
     os.kill(kept.child.pid, signal.SIGKILL)
-    assert process.wait_until(lambda: not kept.child.alive, 10)
+    assert server_processes.wait_until(lambda: not kept.child.alive, 10)
     with pytest.raises(HarnessError, match="the server was ended by SIGKILL"):
         kept.ask("GET", "/usage")
     with pytest.raises(HarnessError, match="ECONNREFUSED"):
@@ -455,7 +455,7 @@ def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str,
         children.subprocess, "Popen", lambda command, **given: started([command[0], "-c", said], **given)
     )
     with pytest.raises(kind, match="no files"):
-        process.start("load", {}).answer(30)
+        server_processes.start("http_load", {}).answer(30)
 
 
 def test_a_child_whose_parent_ended_before_it_read_its_orders_ends() -> None:

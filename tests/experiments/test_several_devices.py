@@ -15,8 +15,8 @@ from experiments.devices.cpu import CpuDevice
 from experiments.models import ranks
 from experiments.models.ranks import BEYOND, Replica
 from experiments.models.trainer import Trainer
-from experiments.work import Dtype, HarnessError, Unsupported
-from tests.experiments.points import observed, right, work
+from experiments.workload import Dtype, HarnessError, Unsupported
+from tests.experiments.point_runs import observed, right, work
 from tests.experiments.second_device import SecondCpu
 
 ORDER = {"model": "mlp", "batch": 4, "dtype": "float32", "interconnect": "gloo", "devices": ["cpu", "cpu"],

@@ -16,16 +16,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments import worker
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
-from experiments.kernels import chain, fma, paths
-from experiments.kernels.cuda import module
-from experiments.kernels.sequential import BITS, cpu
-from experiments.models import layers, levels
+from experiments.kernels import cpu_divergence, dependent_chain, fma
+from experiments.kernels.cuda_compile import module
+from experiments.kernels.sequential import BITS, cpu_kernels
+from experiments.models import layers, work_and_span
 from experiments.registry import experiments, get
 from experiments.suite import bandwidth, sustained
-from experiments.tabular.libraries import LIBRARIES
-from experiments.work import Dtype, Unsupported
-from tests.experiments.points import CPU, GPU, SMALL, params, right, run, work
-from tests.experiments.processor import its_instructions_permitting
+from experiments.tabular.table_libraries import LIBRARIES
+from experiments.workload import Dtype, Unsupported
+from tests.experiments.point_runs import CPU, GPU, SMALL, params, right, run, work
+from tests.experiments.processor_files import its_instructions_permitting
 from tests.experiments.second_device import SecondCpu
 from tests.experiments.test_zoo import PARAMETERS
 
@@ -140,8 +140,8 @@ def an_activation_off(patch: Patch) -> None:
 
 
 def an_operation_more(patch: Patch) -> None:
-    kernel, each = chain.chain()
-    patch.setattr(chain, "chain", lambda: (lambda rounds: kernel(rounds + 1), each))
+    kernel, each = dependent_chain.chain()
+    patch.setattr(dependent_chain, "chain", lambda: (lambda rounds: kernel(rounds + 1), each))
 
 
 def another_sign(patch: Patch) -> None:
@@ -172,8 +172,8 @@ def an_element_off(patch: Patch) -> None:
 
 
 def steps_skipped(patch: Patch) -> None:
-    walk = cpu.CpuChains.walk
-    patch.setattr(cpu.CpuChains, "walk", lambda self, steps: walk(self, steps - BITS))
+    walk = cpu_kernels.CpuChains.walk
+    patch.setattr(cpu_kernels.CpuChains, "walk", lambda self, steps: walk(self, steps - BITS))
 
 
 def a_layer_off(patch: Patch) -> None:
@@ -184,8 +184,8 @@ def a_layer_off(patch: Patch) -> None:
 
 
 def another_graph(patch: Patch) -> None:
-    traced = levels.traced
-    patch.setattr(levels, "traced", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
+    traced = work_and_span.traced
+    patch.setattr(work_and_span, "traced", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
 
 
 def a_copy_off(patch: Patch) -> None:
@@ -210,7 +210,10 @@ SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
     "clock": (an_operation_more, {}),
     "libraries": (a_layer_off, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
     "models": (another_graph, {}),
-    "parallelism": (lambda patch: patch.setattr(paths, "MULTIPLIERS", (*paths.MULTIPLIERS[:-1], 1)), {}),
+    "parallelism": (
+        lambda patch: patch.setattr(cpu_divergence, "MULTIPLIERS", (*cpu_divergence.MULTIPLIERS[:-1], 1)),
+        {},
+    ),
     "peak": (another_sign, {}),
     "sequential": (steps_skipped, {}),
     "tabular": (lambda patch: patch.setattr(LIBRARIES["pandas"], "sort", lambda _, table: table), {}),

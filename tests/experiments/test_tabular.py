@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from experiments.registry import get
 from experiments.suite import tabular as suite
-from experiments.tabular.data import case, differing
-from experiments.tabular.libraries import LIBRARIES, ON_TABLES, ON_TEXT, Library, open_library
-from experiments.work import Unsupported, Work
-from tests.experiments.points import CPU, right, run
+from experiments.tabular.random_tables import case, differing
+from experiments.tabular.table_libraries import LIBRARIES, ON_TABLES, ON_TEXT, Library, open_library
+from experiments.workload import Unsupported, Workload
+from tests.experiments.point_runs import CPU, right, run
 
 # A device of the other kind, whose memory is the host's.
 GPU: Any = SimpleNamespace(
@@ -31,7 +31,7 @@ DOES = [(name, op) for name in ON_CPU for op in (*ON_TABLES, *ON_TEXT) if op not
 ON_TABLES_THERE = sorted({name for name, op in DOES if op in ON_TABLES})
 
 
-def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any) -> Work:
+def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any) -> Workload:
     """A point with the threads that the library has in this process."""
     if "threads" not in more:
         more["threads"] = open_library(backend, device, op).threads if device is CPU else 0

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from experiments import timing
 from experiments.devices.base import Device, nothing
 from experiments.devices.cpu import CpuDevice
-from experiments.state import Reading
+from experiments.machine_state import Reading
 from experiments.timing import Policy, half_width, measure
-from experiments.work import Work
+from experiments.workload import Workload
 from tests.experiments.second_device import SecondCpu
 
 CALM = Reading(0.0)
@@ -36,7 +36,7 @@ class SimulatedDevice(SecondCpu):
     def now(self) -> float:
         return self.clock
 
-    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         parts = [0.0] * (len(work.phases) or 1)
         for _ in range(calls):
             for index in range(len(parts)):
@@ -46,9 +46,9 @@ class SimulatedDevice(SecondCpu):
         return [part / calls for part in parts]
 
 
-def run(device: SimulatedDevice, work: Work | None = None, **policy: Any) -> timing.Measurement:
+def run(device: SimulatedDevice, work: Workload | None = None, **policy: Any) -> timing.Measurement:
     settings = {"target": 0.01, "budget_s": 1.0, "max_samples": 100, **policy}
-    return measure(work or Work(run=lambda: None), device, Policy(**settings), lambda: CALM, now=device.now)
+    return measure(work or Workload(run=lambda: None), device, Policy(**settings), lambda: CALM, now=device.now)
 
 
 def test_steady_times_converge_at_once_past_the_least_span() -> None:
@@ -113,7 +113,7 @@ def test_short_calls_are_blocked_until_the_clock_costs_nothing() -> None:
 
 
 def test_a_sample_with_phases_is_their_sum() -> None:
-    work = Work(phases=[("forward", lambda: None), ("backward", lambda: None)])
+    work = Workload(phases=[("forward", lambda: None), ("backward", lambda: None)])
     result = run(SimulatedDevice(itertools.cycle([0.001, 0.003])), work)
     assert list(result.samples) == ["", "forward", "backward"]
     assert all(sample == pytest.approx((0.004, 0.001, 0.003)) for sample in zip(*result.samples.values(), strict=True))
@@ -130,7 +130,7 @@ def test_a_sample_with_phases_is_their_sum() -> None:
 )
 def test_what_lasts_is_sampled_from_cold_on_until_its_time_is_over(times: Iterator[float]) -> None:
     device = SimulatedDevice(times)
-    result = run(device, Work(run=lambda: None, lasting=True), budget_s=100.0, target=0.5)
+    result = run(device, Workload(run=lambda: None, lasting=True), budget_s=100.0, target=0.5)
     assert result.stop_reason == "budget"
     assert result.warmup_s == pytest.approx(5 * 0.012, rel=0.2)
     assert len(result.samples[""]) <= 100
@@ -140,7 +140,7 @@ def test_what_lasts_is_sampled_from_cold_on_until_its_time_is_over(times: Iterat
 def test_a_single_request_is_a_sample_and_those_between_are_not() -> None:
     # Every tenth call is slow: means of many would all be alike.
     device = SimulatedDevice(itertools.cycle([1e-5] * 9 + [1e-3]))
-    result = run(device, Work(run=lambda: None, single=True), max_samples=200, target=0.5)
+    result = run(device, Workload(run=lambda: None, single=True), max_samples=200, target=0.5)
     assert (result.stop_reason, result.calls, len(result.samples[""])) == ("samples", 1, 200)
     assert set(map(float, result.samples[""])) == {1e-5, 1e-3}
     assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # they span what other points do
@@ -150,7 +150,7 @@ def test_a_single_request_is_a_sample_and_those_between_are_not() -> None:
 class Launched(SimulatedDevice):
     """A GPU whose calls take three times as long alone as in a row: there the host launches one while another runs."""
 
-    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         spent = super().time(work, calls, meanwhile)
         if calls == 1:
             self.clock += 2 * spent[0]
@@ -185,7 +185,7 @@ def test_the_device_is_looked_at_once_a_sample_and_read_after_it(single: bool) -
         return CALM
 
     device = SimulatedDevice(itertools.repeat(1e-3))
-    work, policy = Work(run=lambda: None, single=single), Policy(target=0.01, budget_s=1.0)
+    work, policy = Workload(run=lambda: None, single=single), Policy(target=0.01, budget_s=1.0)
     result = measure(work, device, policy, read, now=device.now, look=lambda: done.append("look"))
     assert done == ["look", "read"] * len(result.samples[""])
 
@@ -213,7 +213,7 @@ def test_half_width_brackets_the_median_as_often_as_it_says() -> None:
 def test_operands_go_on_from_sample_to_sample() -> None:
     """A call a sample must not mean the same operands, and a warm cache, every time."""
     used: list[int] = []
-    work = Work(run=[lambda index=index: used.append(index) for index in range(3)])
+    work = Workload(run=[lambda index=index: used.append(index) for index in range(3)])
     for calls in (1, 1, 2, 3):
         CpuDevice().time(work, calls)
     assert used == [0, 1, 2, 0, 1, 2, 0]
@@ -223,5 +223,5 @@ def test_operands_go_on_from_sample_to_sample() -> None:
 @pytest.mark.parametrize("device", [CpuDevice(), SecondCpu()])
 def test_seconds_are_those_that_pass(device: Device, clock: Any) -> None:
     begun = time.perf_counter()
-    (spent,) = device.time(Work(run=lambda: time.sleep(0.01), clock=clock), 3)
+    (spent,) = device.time(Workload(run=lambda: time.sleep(0.01), clock=clock), 3)
     assert 0.01 <= spent <= (time.perf_counter() - begun) / 3

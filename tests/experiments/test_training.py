@@ -14,17 +14,17 @@ import torch
 from torch import nn
 
 from experiments.devices.cpu import CpuDevice
-from experiments.models import traffic, usage
+from experiments.models import operator_traffic, peak_memory
 from experiments.models import trainer as trainer_module
 from experiments.models.catalogue import NETWORKS, Counts
 from experiments.models.from_transformers import Adapted
-from experiments.models.tolerance import of_gradients
+from experiments.models.gradient_tolerance import of_gradients
 from experiments.models.trainer import Trainer, least_error
 from experiments.models.zoo import ZOO, Entry, from_catalogue
 from experiments.suite.training import memory
-from experiments.work import Dtype
-from tests.experiments import points
-from tests.experiments.points import GPU, answer, observed, right
+from experiments.workload import Dtype
+from tests.experiments import point_runs
+from tests.experiments.point_runs import GPU, answer, observed, right
 from tests.experiments.second_device import SecondCpu
 
 MIB = 1 << 20
@@ -61,7 +61,7 @@ def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
         ZOO["mlp"].batch, Counts(0, 64 * 8 + 8 * 10, 64 * 8, (1, 10)), ZOO["mlp"].sample, "dense", images=True,
     )  # fmt: skip
     monkeypatch.setitem(ZOO, "mlp", small)
-    work = points.work("training", batch=3, dtype=dtype, backend="inductor")
+    work = point_runs.work("training", batch=3, dtype=dtype, backend="inductor")
     assert right(work)
     assert not any(name.endswith("share") for name in observed(work))
 
@@ -80,9 +80,9 @@ def test_a_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.M
 
         return replay
 
-    assert right(points.work("training", GPU, backend="graph"))
+    assert right(point_runs.work("training", GPU, backend="graph"))
     monkeypatch.setattr(SecondCpu, "graph", graph)
-    assert not right(points.work("training", GPU, backend="graph"))
+    assert not right(point_runs.work("training", GPU, backend="graph"))
 
 
 @pytest.mark.usefixtures("torch_compile")
@@ -159,20 +159,21 @@ of_linux = pytest.mark.skipif(
 
 @of_linux
 def test_the_peak_of_resident_memory_is_that_of_the_call() -> None:
-    peak = usage.peak_bytes(lambda: torch.ones(64 * MIB // 4).sum(), CpuDevice(), held=1000.0)
+    peak = peak_memory.peak_bytes(lambda: torch.ones(64 * MIB // 4).sum(), CpuDevice(), held=1000.0)
     assert peak is not None
     assert 60 * MIB < peak < 100 * MIB
-    assert usage.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little to be told"
+    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little to be told"
 
 
 @pytest.mark.parametrize(
-    ("growth", "peak"), [(None, None), (usage.LEAST_GROWTH - 1, None), (usage.LEAST_GROWTH, usage.LEAST_GROWTH + 7.0)]
+    ("growth", "peak"),
+    [(None, None), (peak_memory.LEAST_GROWTH - 1, None), (peak_memory.LEAST_GROWTH, peak_memory.LEAST_GROWTH + 7.0)],
 )
 def test_a_growth_of_memory_counts_from_16_mebibytes_on(
     monkeypatch: pytest.MonkeyPatch, growth: float | None, peak: float | None
 ) -> None:
-    monkeypatch.setattr(usage, "_growth", lambda call: growth)
-    assert usage.peak_bytes(lambda: None, CpuDevice(), held=7.0) == peak
+    monkeypatch.setattr(peak_memory, "_growth", lambda call: growth)
+    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=7.0) == peak
 
 
 @of_linux
@@ -195,7 +196,7 @@ def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(mo
         max_memory_allocated=lambda name: order.append(f"read after {device.waits} wait") or 12345,
     )
     monkeypatch.setattr(torch, "counting", module, raising=False)
-    assert usage.peak_bytes(lambda: order.append("call"), device, held=7.0) == 12345.0
+    assert peak_memory.peak_bytes(lambda: order.append("call"), device, held=7.0) == 12345.0
     assert order == ["reset counting:0", "call", "read after 1 wait"]
 
 
@@ -220,9 +221,9 @@ def test_adapters_alone_are_trained_and_checked(
     dtype: str, whole: float, adapted: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer_module, "WHOLE_FLOP", whole)
-    made = points.work("training", model="llama-1b-lora", batch=2, dtype=dtype)
+    made = point_runs.work("training", model="llama-1b-lora", batch=2, dtype=dtype)
     assert right(made)
-    points.run(made)
+    point_runs.run(made)
     assert right(made), "after a step, which leaves the frozen weights"
     whole_forward = Adapted.forward
 
@@ -230,7 +231,7 @@ def test_adapters_alone_are_trained_and_checked(
         return whole_forward(self, x) if x.dtype is torch.float64 else 2 * self.base(x) - whole_forward(self, x)
 
     monkeypatch.setattr(Adapted, "forward", spoilt)
-    assert not right(points.work("training", model="llama-1b-lora", batch=2, dtype=dtype))
+    assert not right(point_runs.work("training", model="llama-1b-lora", batch=2, dtype=dtype))
 
 
 def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:
@@ -246,8 +247,8 @@ def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:
 
 def test_gradients_of_grouped_convolutions_are_counted_like_their_results() -> None:
     layer, inputs = nn.Conv2d(8, 8, 3, groups=8), torch.ones(2, 8, 6, 6, requires_grad=True)
-    forward = traffic.traffic(lambda: layer(inputs))[0]
-    found = traffic.record(lambda: layer(inputs).sum().backward())
+    forward = operator_traffic.traffic(lambda: layer(inputs))[0]
+    found = operator_traffic.record(lambda: layer(inputs).sum().backward())
     products = [one.flop for one in found if one.product]
     assert products == [2 * 2 * 8 * 4 * 4 * 9, 2 * 2 * 2 * 8 * 4 * 4 * 9]
     assert forward >= products[0]

@@ -15,13 +15,13 @@ import torch
 
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
-from experiments.kernels import products, stream_cuda, twins, webgpu
+from experiments.kernels import naive_products, stream_cuda, webgpu, wgsl_and_cuda
 from experiments.suite import without_cuda
-from experiments.work import Unsupported, Work
+from experiments.workload import Unsupported, Workload
 from tests.experiments.cuda_standin import install
-from tests.experiments.points import CPU, GPU, right, work
+from tests.experiments.point_runs import CPU, GPU, right, work
 from tests.experiments.second_device import SecondCpu
-from tests.missing import missing
+from tests.missing_tools import missing
 
 # Cells past the last whole tile, and whole tiles; elements past the last block.
 SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1), ("triad", 1000)]
@@ -35,7 +35,7 @@ def vulkan() -> webgpu.Vulkan:
         missing(f"the GPU's kernels in WGSL: {reason}; `apt-get install mesa-vulkan-drivers` (Debian)")
 
 
-def point(device: Device, kernel: str, n: int, backend: str) -> Work:
+def point(device: Device, kernel: str, n: int, backend: str) -> Workload:
     # Always the same numbers: a single one may cancel to next to nothing, of which any rounding is a large share.
     torch.manual_seed(1)
     return work("without-cuda", device, kernel=kernel, n=n, backend=backend)
@@ -57,8 +57,8 @@ def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
     made = point(GPU, kernel, n, "cuda")
     assert right(made)
     # The same blocks as in WGSL.
-    block = (stream_cuda.BLOCK,) if kernel == "triad" else (products.TILE, products.TILE)
-    assert set(cupy.launches) == {(*twins.grid(kernel, n)[: len(block)], *block)}
+    block = (stream_cuda.BLOCK,) if kernel == "triad" else (naive_products.TILE, naive_products.TILE)
+    assert set(cupy.launches) == {(*wgsl_and_cuda.grid(kernel, n)[: len(block)], *block)}
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,20 @@ def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
 def test_a_wrong_kernel_fails_the_check(
     vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch, kernel: str, text: str, wrong: str
 ) -> None:
-    assert text in twins.WGSL
-    monkeypatch.setattr(twins, "WGSL", twins.WGSL.replace(text, wrong))
+    assert text in wgsl_and_cuda.WGSL
+    monkeypatch.setattr(wgsl_and_cuda, "WGSL", wgsl_and_cuda.WGSL.replace(text, wrong))
     assert not right(point(CPU, kernel, 33 if kernel != "triad" else 1000, "vulkan"))
 
 
 def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert twins.grid("triad", 2**25) == (43691, 3)
-    monkeypatch.setattr(twins, "MOST_BLOCKS", 3)
-    assert twins.grid("triad", 2000) == (3, 3)
+    assert wgsl_and_cuda.grid("triad", 2**25) == (43691, 3)
+    monkeypatch.setattr(wgsl_and_cuda, "MOST_BLOCKS", 3)
+    assert wgsl_and_cuda.grid("triad", 2000) == (3, 3)
     assert right(point(CPU, "triad", 2000, "vulkan"))
 
 
 def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.Vulkan) -> None:
-    kernel = webgpu.Kernel(vulkan, twins.WGSL, "triad", (4, 1, 1))
+    kernel = webgpu.Kernel(vulkan, wgsl_and_cuda.WGSL, "triad", (4, 1, 1))
     data = np.arange(4, dtype=np.float32)
     outs = [vulkan.empty(4) for _ in range(webgpu.TOGETHER + 2)]
     bound = [kernel.bind(vulkan.buffer(data + place), vulkan.buffer(data), out) for place, out in enumerate(outs)]

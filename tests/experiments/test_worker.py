@@ -14,19 +14,19 @@ import pytest
 from experiments import counters, worker
 from experiments.devices.base import nothing
 from experiments.devices.cpu import CpuDevice
-from experiments.errors import Skipped
+from experiments.machine_state import Watch
+from experiments.point_errors import Skipped
 from experiments.registry import Experiment
-from experiments.state import Watch
 from experiments.timing import Policy
-from experiments.work import Work
-from tests.experiments.points import CPU, GPU, answer, metrics, params
+from experiments.workload import Workload
+from tests.experiments.point_runs import CPU, GPU, answer, metrics, params
 from tests.experiments.second_device import SecondCpu
 
 
 class Clocked(CpuDevice):
     """A CPU on which work takes as long as its FLOP say."""
 
-    def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
         assert work.flop is not None
         self.longest = max(getattr(self, "longest", 0.0), work.flop * 1e-6)
         return [work.flop * 1e-6 + 1e-4]
@@ -35,9 +35,9 @@ class Clocked(CpuDevice):
 def known(limit: float) -> Experiment:
     """An experiment of n FLOP; it must never be built whole where it does not fit."""
 
-    def build(device: Any, n: int) -> Work:
+    def build(device: Any, n: int) -> Workload:
         assert n <= limit
-        return Work(run=lambda: None, flop=float(n))
+        return Workload(run=lambda: None, flop=float(n))
 
     def quarter(params: dict[str, Any]) -> dict[str, Any] | None:
         return {"n": params["n"] // 4} if params["n"] >= 4 else None
@@ -73,7 +73,7 @@ def test_a_probe_is_scaled_by_the_seconds_of_a_call_where_an_experiment_tells_th
     """A tree costs 1 ms, whatever comes before it 90 ms: a tenth of the trees take half of the time of all."""
 
     class Fits(Clocked):
-        def time(self, work: Work, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
             return [seconds(int(work.flop or 0))]
 
     def seconds(trees: int, **_: Any) -> float:
@@ -82,7 +82,9 @@ def test_a_probe_is_scaled_by_the_seconds_of_a_call_where_an_experiment_tells_th
     def fewer(params: dict[str, Any]) -> dict[str, Any] | None:
         return {"trees": 10} if params["trees"] > 10 else None
 
-    fit = Experiment("fit", lambda _, trees: Work(run=nothing, flop=float(trees)), {"trees": int}, fewer, fits=("cpu",))
+    fit = Experiment(
+        "fit", lambda _, trees: Workload(run=nothing, flop=float(trees)), {"trees": int}, fewer, fits=("cpu",)
+    )
     policy = Policy(target=0.5, budget_s=0.1)
     with pytest.raises(Skipped, match="one call is predicted to take 1 s"):
         worker._fits_budget(fit, {"trees": 100}, Fits(), policy)
@@ -179,15 +181,15 @@ def test_units_are_those_of_the_values() -> None:
     assert all(0 < value * 1000 * part["calls"] < part["timed_s"] for value in series["values"])
 
 
-def parts(work: Work, device: SecondCpu, budget_s: float = 0.03) -> dict[str, dict[str, Any]]:
+def parts(work: Workload, device: SecondCpu, budget_s: float = 0.03) -> dict[str, dict[str, Any]]:
     """What is answered for a work and what is beside it, by the metric of the first series."""
     found = worker._parts(work, device, Policy(target=0.5, budget_s=budget_s, max_samples=6), Watch("cpu"))
     return {part["metric"] if "metric" in part else part["series"][0]["metric"]: part for part in found}
 
 
 def test_what_is_beside_a_work_has_rows_and_counts_of_its_own() -> None:
-    beside = Work(run=lambda: None, metric="other", per=10.0, flop=3.0)
-    found = parts(Work(run=lambda: None, flop=5.0, beside=[beside]), SecondCpu())
+    beside = Workload(run=lambda: None, metric="other", per=10.0, flop=3.0)
+    found = parts(Workload(run=lambda: None, flop=5.0, beside=[beside]), SecondCpu())
     assert {name: part["flop"] for name, part in found.items()} == {"time": 5.0, "other": 3.0}
     assert all(len(part["series"][0]["values"]) == len(part["readings"]) >= 1 for part in found.values())
 
@@ -195,21 +197,21 @@ def test_what_is_beside_a_work_has_rows_and_counts_of_its_own() -> None:
 def test_the_budget_is_shared_among_the_works_of_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
-    def part(work: Work, device: Any, policy: Policy, watch: Watch) -> dict[str, Any]:
+    def part(work: Workload, device: Any, policy: Policy, watch: Watch) -> dict[str, Any]:
         given.append(policy.budget_s)
         return {"metric": work.metric, "status": "ok"}
 
     monkeypatch.setattr(worker, "_part", part)
-    others = [Work(run=lambda: None, metric=name) for name in ("first", "second")]
-    parts(Work(run=lambda: None, graph=True, beside=others), SecondCpu(), budget_s=8.0)
+    others = [Workload(run=lambda: None, metric=name) for name in ("first", "second")]
+    parts(Workload(run=lambda: None, graph=True, beside=others), SecondCpu(), budget_s=8.0)
     assert given == [2.0] * 4
 
 
 def faulty(**fault: Any) -> dict[str, Any]:
     """The answer to a good work with a fault."""
 
-    def build(device: Any, n: int) -> Work:
-        return Work(run=lambda: None, **fault)
+    def build(device: Any, n: int) -> Workload:
+        return Workload(run=lambda: None, **fault)
 
     made = Experiment("faulty", build, {"n": int})
     with pytest.MonkeyPatch.context() as patch:
@@ -229,7 +231,7 @@ def fail(words: str) -> Any:
 @pytest.mark.parametrize(
     ("fault", "metric"),
     [
-        ({"beside": [Work(run=fail("no stream"), metric="loop_time")]}, "loop_time"),
+        ({"beside": [Workload(run=fail("no stream"), metric="loop_time")]}, "loop_time"),
         ({"observe": fail("no counter")}, "observations"),
         ({"observe": lambda: {"peak_memory": (float("nan"), "B")}}, "observations"),
     ],
@@ -251,12 +253,12 @@ def test_a_short_call_is_timed_in_a_graph_too_all_its_operands_in_turn() -> None
     used: list[int] = []
     calls = [lambda index=index: used.append(index) for index in range(3)]
     device = SecondCpu()
-    captured = worker._captured(Work(run=calls, flop=2.0, graph=True), device)
+    captured = worker._captured(Workload(run=calls, flop=2.0, graph=True), device)
     used.clear()
     captured.calls[0]()
     assert used == [0, 1, 2] * 7
     assert (captured.metric, captured.per, captured.flop) == ("graph_time", 21.0, 2.0)
-    found = parts(Work(run=calls, flop=2.0, graph=True), device)
+    found = parts(Workload(run=calls, flop=2.0, graph=True), device)
     assert list(found) == ["time", "graph_time"]
     assert found["graph_time"]["status"] == "ok"
 
@@ -265,11 +267,11 @@ def test_a_refused_capture_is_told_and_costs_only_itself_and_a_long_call_needs_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SecondCpu, "graph", CpuDevice.graph)
-    found = parts(Work(run=lambda: None, graph=True), SecondCpu())
+    found = parts(Workload(run=lambda: None, graph=True), SecondCpu())
     assert found["time"]["status"] == "ok"
     assert found["graph_time"] == {"status": "unsupported", "reason": "cpu has no graphs", "metric": "graph_time"}
     monkeypatch.setattr(SecondCpu, "time", lambda *_: [2 * worker.GRAPH_BELOW_S])
-    assert list(parts(Work(run=lambda: None, graph=True), SecondCpu())) == ["time"]
+    assert list(parts(Workload(run=lambda: None, graph=True), SecondCpu())) == ["time"]
 
 
 def count(monkeypatch: pytest.MonkeyPatch, **more: float) -> None:
@@ -283,7 +285,7 @@ def test_energy_is_that_of_the_time_that_was_sampled_for_each_call_or_step(
     monkeypatch: pytest.MonkeyPatch, metric: str, per: float | None, name: str
 ) -> None:
     count(monkeypatch)
-    work = Work(run=lambda: time.sleep(0.02), metric=metric, per=per, lasting=True)
+    work = Workload(run=lambda: time.sleep(0.02), metric=metric, per=per, lasting=True)
     part = parts(work, SecondCpu(), budget_s=1.6)[metric]
     assert (part["energy"]["metric"], part["energy"]["unit"]) == (name, "J")
     made = part["calls"] * len(part["readings"]) * (per or 1)
@@ -295,7 +297,7 @@ def test_energy_is_told_from_as_many_seconds_on_as_its_counter_needs(
     monkeypatch: pytest.MonkeyPatch, least_s: float, told: bool
 ) -> None:
     count(monkeypatch, least_s=least_s)
-    work = Work(run=lambda: time.sleep(0.01), lasting=True)
+    work = Workload(run=lambda: time.sleep(0.01), lasting=True)
     assert (parts(work, SecondCpu(), budget_s=0.4)["time"]["energy"] is not None) == told
 
 
@@ -303,7 +305,7 @@ WITHOUT_TORCH = """
 import sys
 from experiments import worker
 from experiments.devices import open_device
-from experiments.state import Watch
+from experiments.machine_state import Watch
 policy = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
 for name, params in eval(sys.argv[1]):
     order = {"experiment": name, "device": "cpu", "params": params, "policy": policy, "known": {"call_s": 1e-9}}

@@ -15,13 +15,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.language.shapes import SHAPES
-from experiments.models import data
+from experiments.models import real_data
 from experiments.models.catalogue import NETWORKS, Counts
 from experiments.models.from_transformers import count
-from experiments.models.levels import Extent, extent, traced
+from experiments.models.work_and_span import Extent, extent, traced
 from experiments.models.zoo import ZOO, Entry
 from experiments.suite import models as suite
-from tests.experiments.points import observed, work
+from tests.experiments.point_runs import observed, work
 
 # Those that a test may hold in memory; the others are only made on the meta device.
 SMALL = [name for name, entry in ZOO.items() if entry.parameters() < 20e6]
@@ -119,20 +119,20 @@ def test_operations_of_a_step_are_those_that_torch_counts(name: str) -> None:
 
 def test_photographs_are_scaled_by_the_mean_and_deviation_of_imagenet() -> None:
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    for scaled, name in zip(data.photographs(), ("china.jpg", "flower.jpg"), strict=True):
+    for scaled, name in zip(real_data.photographs(), ("china.jpg", "flower.jpg"), strict=True):
         pixels = 255 * (scaled.permute(1, 2, 0) * deviation + mean)
         assert torch.allclose(pixels, torch.tensor(load_sample_image(name)).float(), atol=1e-3)
 
 
 def test_images_texts_and_tables_are_real() -> None:
-    sources = ((data.digits(), load_digits(return_X_y=True), 16), (data.mnist(), mnist_data(), 255))
+    sources = ((real_data.digits(), load_digits(return_X_y=True), 16), (real_data.mnist(), mnist_data(), 255))
     for drawn, (rows, names), scale in sources:
         assert torch.equal(drawn[0].flatten(1), torch.tensor(rows, dtype=torch.float32) / scale)
         assert drawn[1].tolist() == names.tolist()
-    passages, following = data.text_batch(4, 16)
+    passages, following = real_data.text_batch(4, 16)
     assert torch.equal(passages[:, 1:], following[:, :-1])
-    assert b"import" in bytes(data.text().to(torch.uint8).tolist()[:20_000])
-    rows, classes = data.table()
+    assert b"import" in bytes(real_data.text().to(torch.uint8).tolist()[:20_000])
+    rows, classes = real_data.table()
     assert classes.bincount().tolist() == [212, 357]
     assert float(rows.mean(0).abs().max()) < 1e-5
     assert float((rows.std(0, unbiased=False) - 1).abs().max()) < 1e-5

@@ -31,12 +31,12 @@ from contract.files import read_json, read_yaml, write_json
 from report import PACKAGE
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.published import PUBLISHED as OTHERS
-from report.data.published import read_published
-from report.data.reference import REFERENCE, read_reference
-from report.judging.evaluate import QuantityCache
+from report.data.gathered_files import read_dataset
+from report.data.published_records import PUBLISHED as OTHERS
+from report.data.published_records import read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import judge
+from report.judging.part_evaluation import QuantityCache
 from report.quantities import quantities
 from tests.golden.fleet import FLEET
 from tests.golden.pages import PASSING, pages

@@ -20,20 +20,20 @@ import pandas as pd
 
 from contract.errors import StudyError
 from contract.node import read_node, record_path, write_node
-from contract.tables import frame, load_samples, write_unchecked
+from contract.sample_table import frame, load_samples, write_unchecked
 from report.commands.lint import Study, faults
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.published import PUBLISHED as OTHERS
-from report.data.published import read_published
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.published_records import PUBLISHED as OTHERS
+from report.data.published_records import read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import judge
-from report.pages import charts, site
-from report.pages.content import build
-from report.pages.evidence import Evidence
+from report.pages import charts, site_sources
 from report.pages.failures import Failures
+from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES
 from report.pages.render import render
+from report.pages.site_content import build
 from report.verdicts import read_verdicts
 from tests.golden.__main__ import PUBLISHED
 from tests.golden.fleet import FLEET
@@ -123,10 +123,10 @@ def failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
     """The pages and figures that fail of a judged study; their sources are made, and a share of the figures drawn."""
     evidence = Evidence(read_verdicts(folder / "verdicts.json"), folder / "data")
     made = build(evidence)
-    found, templates = made.failures, site.templates()
+    found, templates = made.failures, site_sources.templates()
     for page in made.pages:
         with found.caught("page", page.path):
-            site.source(page, templates, made.terms)
+            site_sources.source(page, templates, made.terms)
     for name, source in SOURCES.items():
         with found.caught("PDF", name):
             source(made, evidence.document, templates)

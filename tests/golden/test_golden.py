@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.node import kind_of_node, node_id, read_node, record_path, write_node
-from contract.tables import frame, load_samples, write_unchecked
-from report.judging.evaluate import QuantityCache
+from contract.sample_table import frame, load_samples, write_unchecked
+from report.judging.part_evaluation import QuantityCache
 from report.quantities import quantities
 from tests.golden.__main__ import (
     SETS,

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from contract.node import machine_of_node, write_node
-from contract.tables import SAMPLES, unit_of, write_unchecked
+from contract.sample_table import SAMPLES, unit_of, write_unchecked
 
 ROOT = Path(__file__).parents[2]
 CPU = {"id": "cpu", "kind": "cpu", "name": "Synthetic(R) CPU @ 3 GHz"}
@@ -157,11 +157,11 @@ def synthetic(tmp_path: Path) -> Factory:
 def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data/, one synthetic node as it is gathered, and verdicts.json on every claim; to be read only."""
     from report.data.gather import gather
-    from report.data.gathered import read_dataset
-    from report.data.reference import REFERENCE, read_reference
+    from report.data.gathered_files import read_dataset
+    from report.data.reference_figures import REFERENCE, read_reference
     from report.judging.judge import judge
 
-    from .rendering import once
+    from .built_once import once
 
     def make(folder: Path) -> None:
         Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()

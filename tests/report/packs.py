@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from contract.pack import MANIFEST, manifest_of
+from contract.node_pack import MANIFEST, manifest_of
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError, run_command
-from contract.pack import archive_of, read_pack
+from contract.node_pack import archive_of, read_pack
 from experiments.cli import main as experiments
 from report.cli import main as report
 from report.commands.add import add
 from report.commands.explain import explain
-from report.data import contributed
-from report.data.contributed import SIDECAR, place
+from report.data import contributed_nodes
+from report.data.contributed_nodes import SIDECAR, place
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.nodes import read_nodes
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.node_reader import read_nodes
+from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import hangs_on, judge
-from report.pages.claims import claim_context
-from report.wording import hanging
+from report.pages.claim_page import claim_context
+from report.verdict_sentences import hanging
 from tests.report.conftest import Factory
-from tests.report.liars import EXPERIMENTS, FEW, PUBLISHED, copied, few_claims
+from tests.report.lying_nodes import EXPERIMENTS, FEW, PUBLISHED, copied, few_claims
 from tests.report.packs import files_of
 
 OTHER = PUBLISHED.parent / "amd-epyc-2c-089962.146241"
@@ -238,7 +238,7 @@ def test_a_node_that_is_half_there_is_none_and_goes(
 
     def killed(made: Path, _target: Path) -> None:
         # As a kill leaves it, which tidies nothing.
-        shutil.copytree(made, data / "nodes" / f"{contributed._ADDING}left" / made.name)
+        shutil.copytree(made, data / "nodes" / f"{contributed_nodes._ADDING}left" / made.name)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from contract.files import read_yaml
-from report.data.reference import REFERENCE, read_entries, read_reference
+from report.data.reference_figures import REFERENCE, read_entries, read_reference
 from report.derivations import _factor
 from report.formatting import YES_NO
 from report.judging import judge
-from report.judging.claims import SCHEMA, read_claims
+from report.judging.claim_files import SCHEMA, read_claims
 from report.quantities import quantities
 
 CLAIMS = sorted(judge.CLAIMS.glob("*.yaml"))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report.data.reference import read_reference
-from report.judging.claims import ARTICLES, CLOSED, read_claims
+from report.data.reference_figures import read_reference
+from report.judging.claim_files import ARTICLES, CLOSED, read_claims
 from report.judging.rules import RULES
-from report.model import Threshold
+from report.outcomes import Threshold
 
-from .mistakes import dump, pointed_at
+from .claim_mistakes import dump, pointed_at
 
 FLAT: dict[str, Any] = {
     "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "kind": "measured",

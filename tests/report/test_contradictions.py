@@ -13,12 +13,12 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_yaml
-from report.data.reference import REFERENCE, read_reference
-from report.judging.claims import Claim, read_claims
+from report.data.reference_figures import REFERENCE, read_reference
+from report.judging.claim_files import Claim, read_claims
 from report.judging.contradictions import conflicts, decide, opposed, outcome, read_contradictions, standing
 from report.judging.judge import CLAIMS
 
-from .mistakes import dump, pointed_at
+from .claim_mistakes import dump, pointed_at
 from .test_claim_files import copied
 from .test_claims import entry
 

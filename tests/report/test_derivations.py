@@ -16,7 +16,7 @@ from report.estimates import Estimates
 from report.quantities import Quantity, quantities
 
 from .conftest import Factory
-from .evidence import data
+from .figure_evidence import data
 from .test_claims import entry
 
 DAYS = Formula("T = G / n", "d", {"G": ("GPU hours", "h"), "n": ("GPUs", "1")})

@@ -9,13 +9,13 @@ import pytest
 
 from report.data.dataset import Dataset, MissingSourceError, Used, once
 from report.estimates import Estimates
-from report.judging.evaluate import missing
+from report.judging.part_evaluation import missing
 from report.quantities import quantities
 
 from .conftest import Factory
-from .deciding import part
-from .evidence import data
-from .priced import evidence, priced, trained
+from .figure_evidence import data
+from .made_estimates import part
+from .priced_nodes import evidence, priced, trained
 
 
 def two_nodes(synthetic: Factory) -> Dataset:

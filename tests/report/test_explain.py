@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report import wording
+from report import verdict_sentences
 from report.commands.explain import ROWS, WIDTH, Sources, explain, find, sources_of
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.ranges import format_ranges, parse_ranges
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.reference_figures import REFERENCE, read_reference
+from report.data.row_ranges import format_ranges, parse_ranges
 from report.verdicts import read_verdicts
 
 from .conftest import Factory
@@ -39,7 +39,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
         one["article_title"],
         one["says"],
         "measured claim; evidence: measured; rule: version 2",
-        wording.rule(part),
+        verdict_sentences.rule(part),
         "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle",
         "made of 2 rows of the summary",
         "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512",
@@ -47,7 +47,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
         "round 3: 5, median",
         "With float64 in place of float32: challenged",
         f"What would turn it ({one['robust']})",
-        str(wording.turn(one)),
+        str(verdict_sentences.turn(one)),
         f"see also: {', '.join(one['see_also'])}",
     ):
         assert " ".join(said.split()) in flat, said

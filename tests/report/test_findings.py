@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from report import findings
-from report.data.reference import REFERENCE, read_reference
-from report.judging.claims import Claim, read_claims
+from report.data.reference_figures import REFERENCE, read_reference
+from report.judging.claim_files import Claim, read_claims
 from report.judging.judge import CLAIMS
-from report.model import Verdict
+from report.outcomes import Verdict
 from report.quantities import quantities
 
 LONGEST = 30

@@ -12,12 +12,12 @@ import pyarrow.parquet as parquet
 import pytest
 
 from contract.node import PARTIAL, write_node
-from contract.tables import under_name
+from contract.sample_table import under_name
 from report.data.gather import gather
-from report.data.nodes import Node, read_nodes
+from report.data.node_reader import Node, read_nodes
 from report.data.summary import COLUMNS, POINT
-from report.pages import limits
-from report.pages.left_out import left_out_points
+from report.pages import limitations
+from report.pages.missing_points import left_out_points
 
 from .conftest import Factory
 
@@ -77,7 +77,7 @@ def test_metrics_that_a_profile_could_not_give_are_told_once_for_each_point(synt
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
     told = {(row["experiment"], row["reason"]): row["count"] for row in left_out_points(tmp_path / "out")}
     assert told == {("training", "the profiler lost kernels"): 2, ("gemm", "too large"): 1}
-    assert "1 point gave no result" in limits._rounds(tmp_path / "out"), "the steps themselves were timed"
+    assert "1 point gave no result" in limitations._rounds(tmp_path / "out"), "the steps themselves were timed"
 
 
 def rewrite(path: Path, **changes: object) -> None:

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from contract import tables
+from contract import sample_table
 from contract.errors import StudyError
-from report.data.folders import find_nodes
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.nodes import read_folders, read_nodes
+from report.data.gathered_files import read_dataset
+from report.data.node_folders import find_nodes
+from report.data.node_reader import read_folders, read_nodes
 from report.formatting import node_label
-from tests.report.liars import copied, record
+from tests.report.lying_nodes import copied, record
 
 # What fails is not made smaller: it is read in seconds as it is, and each try takes a tenth of one.
 CASES = int(os.environ.get("HOSTILE", "15"))
@@ -205,9 +205,9 @@ def test_what_would_fill_the_memory_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, why: str
 ) -> None:
     copied(tmp_path / "victim", ROUNDS[:1])
-    monkeypatch.setattr(tables, name, most)
+    monkeypatch.setattr(sample_table, name, most)
     with pytest.raises(StudyError) as refusal:
-        tables.load_samples(tmp_path / "victim" / f"{ROUNDS[0]}.parquet")
+        sample_table.load_samples(tmp_path / "victim" / f"{ROUNDS[0]}.parquet")
     assert why in str(refusal.value)
 
 

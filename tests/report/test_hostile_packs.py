@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from contract import pack
+from contract import node_pack
 from contract.errors import StudyError, run_command
-from contract.pack import MANIFEST, archive_of, read_pack
-from contract.tables import load_samples
+from contract.node_pack import MANIFEST, archive_of, read_pack
+from contract.sample_table import load_samples
 from report.cli import main
-from tests.report.liars import Rows, copied, quicker
+from tests.report.lying_nodes import Rows, copied, quicker
 from tests.report.packs import archive, files_of, members, told
 
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
@@ -231,7 +231,7 @@ def test_limits_hold_before_anything_is_read(
     with path.open("wb") as file:
         file.truncate(2**40)
     assert "1,099,511,627,776 bytes, and 134,217,728 are the limit" in door.refused(path=path)
-    monkeypatch.setattr(pack, "MOST_FILES", 1)
+    monkeypatch.setattr(node_pack, "MOST_FILES", 1)
     assert "says that it holds 4 files" in door.refused(good)
     # A directory that tells fewer entries than it has.
     assert "holds 4 files, and 1 are the limit" in door.refused(patched(good, END, 8, b"\1\0\1\0"))
@@ -318,11 +318,11 @@ def test_a_pack_with_one_wrong_byte_or_cut_off_is_none(
 
 
 def test_the_names_of_rounds_are_those_that_measuring_gives_them() -> None:
-    from tests.report.liars import PUBLISHED
+    from tests.report.lying_nodes import PUBLISHED
 
     for path in PUBLISHED.glob("[!.]*.parquet"):
         experiment, device, number = (
             load_samples(path)[0].select([name]).to_pandas()[name][0] for name in ("experiment", "device", "round")
         )
-        assert pack.round_name(experiment, device, number) == path.name and pack.ROUND.fullmatch(path.name)
-    assert pack.ROUND.fullmatch(pack.round_name("time-to-train", "cuda:10", 12))
+        assert node_pack.round_name(experiment, device, number) == path.name and node_pack.ROUND.fullmatch(path.name)
+    assert node_pack.ROUND.fullmatch(node_pack.round_name("time-to-train", "cuda:10", 12))

@@ -14,18 +14,18 @@ from report.commands.explain import Sources, explain
 from report.commands.lint import Study, faults
 from report.compared_estimates import Pooled, by_kind, nodes_of, pooled, ranges_of
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import Estimates, concat
 from report.judging import rules
-from report.judging.evaluate import PartResult
 from report.judging.judge import judge
+from report.judging.part_evaluation import PartResult
 from report.judging.robustness import part_slider, robustness
 from report.judging.rules import clopper_pearson
-from report.pages.claims import _case_tables, _sure
+from report.pages.claim_page import _case_tables, _sure
 
 from .conftest import Factory
-from .deciding import NO_DATA, cases, log_cases, part
+from .made_estimates import NO_DATA, cases, log_cases, part
 from .test_judge import PER_CYCLE, Court
 
 MODELS = ("a", "b", "c")

@@ -16,9 +16,9 @@ from contract.errors import StudyError
 from report.cli import main
 from report.commands.lint import CHECKS, Study, faults, run
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.ranges import parse_ranges
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.reference_figures import REFERENCE, read_reference
+from report.data.row_ranges import parse_ranges
 from report.judging.judge import judge
 
 from .conftest import Factory

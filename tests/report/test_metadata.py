@@ -17,23 +17,23 @@ from jsonschema import Draft202012Validator
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
-from report import wording
+from report import verdict_sentences
 from report.cli import main
 from report.data.gather import gather
-from report.model import Verdict
-from report.pages import words
-from report.pages.content import build
-from report.pages.evidence import Evidence
+from report.outcomes import Verdict
+from report.pages import verdict_words
+from report.pages.figure_data import Evidence
+from report.pages.site_content import build
 from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
 from report.publish.claimreview import RATINGS
-from report.publish.study import CITATION, study
+from report.publish.study_metadata import CITATION, study
 from report.verdicts import read_verdicts
 
 from .conftest import Factory
 
 ROOT = Path(__file__).parents[2]
 SHAPES = Draft202012Validator(read_json(ROOT / "report" / "schemas" / "claimreview.schema.json"))
-MEANING = {str(name): word.means for name, word in words.VERDICTS.items()}
+MEANING = {str(name): word.means for name, word in verdict_words.VERDICTS.items()}
 HOSTILE = '</script><script>alert(1)</script><!-- & \u2028 "quoted" \\ é'
 
 
@@ -118,7 +118,7 @@ def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_pat
     told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
     for name in ("verdict", "finding", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
         assert row[name] == told[name], name
-    assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == wording.turn(told)
+    assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == verdict_sentences.turn(told)
     counts = {one["id"]: len(one["cases"]) for one in document["verdicts"] if one["cases"]}
     assert cases.groupby("claim").size().to_dict() == counts
     (one,) = cases[cases["claim"] == "N03"].to_dict("records")

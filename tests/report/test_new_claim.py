@@ -12,9 +12,9 @@ from contract.errors import StudyError
 from report.cli import main
 from report.commands.new_claim import RULES as EXPLAINED
 from report.commands.new_claim import new_claim
-from report.judging.claims import CLOSED, read_claims
+from report.judging.claim_files import CLOSED, read_claims
 from report.judging.rules import RULES
-from report.model import Threshold, Tier
+from report.outcomes import Threshold, Tier
 from report.quantities import quantities
 
 from .test_cli import typed

@@ -11,8 +11,8 @@ import pytest
 
 from contract.errors import StudyError
 from report.data.gather import gather
-from report.data.nodes import Nodes, read_nodes
-from tests.report.liars import WITH_GPU, Rows, copied, quicker
+from report.data.node_reader import Nodes, read_nodes
+from tests.report.lying_nodes import WITH_GPU, Rows, copied, quicker
 
 SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")
 

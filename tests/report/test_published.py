@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 from contract.errors import StudyError
 from report.cli import main
 from report.data.dataset import Dataset
-from report.data.nodes import read_nodes
-from report.data.published import COLUMNS, PUBLISHED, read_published
-from report.data.reference import REFERENCE, read_reference
+from report.data.node_reader import read_nodes
+from report.data.published_records import COLUMNS, PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import exact
-from report.judging.claims import read_claims
+from report.judging.claim_files import read_claims
 from report.judging.judge import CLAIMS, judge
 from report.judging.rules import CLEAR, OthersEnds
-from report.model import HERE, OTHERS, Side, Threshold, Verdict
+from report.outcomes import HERE, OTHERS, Side, Threshold, Verdict
 from report.quantities import quantities
 from report.quantities.published import cpu_kind, gpu_kind
 
 from .conftest import Factory, SyntheticNode
-from .deciding import NO_DATA
-from .others import CPU, GPU, published, write_source
+from .made_estimates import NO_DATA
+from .published_runs import CPU, GPU, published, write_source
 
 HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
 WAITS: dict[str, Any] = {

@@ -11,15 +11,15 @@ import pytest
 
 from report.cli import main
 from report.data.dataset import Dataset, MissingSourceError
-from report.data.nodes import Nodes
-from report.data.reference import REFERENCE, read_reference, stated
-from report.judging.claims import Claim
+from report.data.node_reader import Nodes
+from report.data.reference_figures import REFERENCE, read_reference, stated
+from report.judging.claim_files import Claim
 from report.judging.contradictions import Contradiction
-from report.judging.evaluate import QuantityCache
+from report.judging.part_evaluation import QuantityCache
 from report.judging.reference_use import uses
 from report.quantities import quantities, several_devices
 
-from .deciding import NO_DATA, part
+from .made_estimates import NO_DATA, part
 from .test_claims import entry, references
 
 DAYS = "llama405b.days_from_gpu_hours"

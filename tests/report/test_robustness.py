@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs, to_builtins
 
-from report import wording
+from report import verdict_sentences
 from report.estimates import Estimates, exact
 from report.judging.robustness import changed_together, claim_robustness, margin, robustness
-from report.model import Threshold
+from report.outcomes import Threshold
 from report.verdicts import Part, Robustness, Trial
 
-from .deciding import NO_DATA, cases, decide, part, part_record
+from .made_estimates import NO_DATA, cases, decide, part, part_record
 
 NODES = ("node-a", "node-b", "node-c")
 RULES = ("at_least", "at_most", "within", "exists")
@@ -72,7 +72,7 @@ def anew(some: Estimates, rule: str, bound: Any) -> str:
 def told(*parts: Part, verdict: str = "") -> tuple[str | None, str | None]:
     """How robust the claim is that has these parts, and the sentence on what turns it."""
     robust, turn = claim_robustness(parts, verdict or parts[0].outcome)
-    return robust, wording.turn(to_builtins({"parts": parts, "robust": robust, "turn": turn}))
+    return robust, verdict_sentences.turn(to_builtins({"parts": parts, "robust": robust, "turn": turn}))
 
 
 @given(some_cases, st.floats(0.5, 20), st.sampled_from(RULES))
@@ -285,7 +285,7 @@ def test_another_format_that_turns_it_is_found_and_a_plain_loop_does_not_count()
     assert found == {"float64": "supported", "torch": "supported", "python": "challenged"}
     assert one.robustness is not None and not one.robustness.fragile
     assert ("With python in place of the best library", "challenged (plain code, which does not count)") in list(
-        wording.trial_lines(to_builtins(one))
+        verdict_sentences.trial_lines(to_builtins(one))
     )
     assert told(trial(1.0)) == (
         "sensitive", "With float64 in place of float32, the verdict would be challenged."

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from contract.errors import StudyError
-from report import statistics, wording
+from report import statistics, verdict_sentences
 from report.estimates import Estimates
 from report.judging import rules
-from report.judging.evaluate import select
-from report.judging.records import boundary_record
-from report.model import Threshold, combined
+from report.judging.part_evaluation import select
+from report.judging.verdict_records import boundary_record
+from report.outcomes import Threshold, combined
 
-from .deciding import cases, decide, log_cases
+from .made_estimates import cases, decide, log_cases
 
 interval = st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)).map(lambda pair: (min(pair), max(pair)))
 some_intervals = st.lists(interval, min_size=1, max_size=8)
@@ -219,7 +219,7 @@ def where_it_holds(found: rules.RuleResult) -> str:
     """The boundary in words."""
     record = boundary_record(found)
     assert record is not None
-    return wording.boundary(record)
+    return verdict_sentences.boundary(record)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from contract.flags import FLAGS, Flag, parse, worst
-from contract.tables import SAMPLES, validate
+from contract.sample_flags import FLAGS, Flag, parse, worst
+from contract.sample_table import SAMPLES, validate
 from report import statistics
-from report.data import flags
-from report.data.flags import CONTENT, Seen
+from report.data import disturbances
+from report.data.disturbances import CONTENT, Seen
 from report.data.summary import COLUMNS, COUNTED, GROUP, POINT, SERIES, summarise
 
 from .conftest import Factory
@@ -314,8 +314,8 @@ told = st.builds(Seen, st.sampled_from(["unstable", "exact"]), most=details)
 
 @given(st.lists(counted | told, max_size=4))
 def test_what_the_summary_says_is_read_back(seen: list[Seen]) -> None:
-    assert flags.read(flags.text(seen)) == seen
-    assert flags.read("busy exact") == [Seen("busy"), Seen("exact")]  # of an earlier edition
+    assert disturbances.read(disturbances.text(seen)) == seen
+    assert disturbances.read("busy exact") == [Seen("busy"), Seen("exact")]  # of an earlier edition
 
 
 @pytest.mark.parametrize(("rate", "flagged"), [(90.0, False), (145.0, True)])

@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from report.data.gathered import read_dataset
-from report.data.published import PUBLISHED, read_published
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.published_records import PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import Estimates
 from report.judging import robustness, rules
-from report.judging.claims import Claim, Part, read_claims
-from report.judging.evaluate import PartResult, QuantityCache, evaluate, stand_in
+from report.judging.claim_files import Claim, Part, read_claims
 from report.judging.judge import CLAIMS, whole_verdict
+from report.judging.part_evaluation import PartResult, QuantityCache, evaluate, stand_in
 from report.judging.robustness import part_slider, sliders
-from report.model import Threshold, Verdict, combined
+from report.outcomes import Threshold, Verdict, combined
 from report.verdicts import Missing
 from tests.golden.__main__ import every_figure
 
-from .deciding import cases, log_cases, part
+from .made_estimates import cases, log_cases, part
 
 Slider = Mapping[str, Any]
 

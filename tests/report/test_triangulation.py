@@ -10,13 +10,13 @@ import pytest
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset
-from report.data.nodes import read_nodes
-from report.data.reference import REFERENCE, read_reference
+from report.data.node_reader import read_nodes
+from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.reference_comparison import AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED, compare, sentence
 from report.judging.reference_pairs import DECLARED, read_triangulation
 
+from .claim_mistakes import dump, pointed_at
 from .conftest import SyntheticNode
-from .mistakes import dump, pointed_at
 from .quantities.builders import ONE_GPU, copy, step
 from .test_claims import entry
 

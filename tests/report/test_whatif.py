@@ -15,12 +15,12 @@ from report.cli import main
 from report.commands.what_if import Answer, lines, prices, settings, what_if
 from report.data.dataset import Dataset
 from report.data.gather import gather
-from report.data.nodes import read_nodes
-from report.judging.claims import read_claims
+from report.data.node_reader import read_nodes
+from report.judging.claim_files import read_claims
 from report.judging.judge import judge
 
 from .conftest import Factory, SyntheticNode
-from .priced import REFERENCE
+from .priced_nodes import REFERENCE
 from .test_claims import entry
 from .test_judge import DAYS, HEAD, PER_CYCLE
 

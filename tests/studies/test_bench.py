@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 from contract.errors import StudyError
 from experiments.doctor.finding import warning
 from studies.bench import __main__ as command
-from studies.bench import aa, bare, truth
-from tests.missing import missing
+from studies.bench import aa_study, bare_loops, core_over_bare
+from tests.missing_tools import missing
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_one_value_has_no_interval_and_is_counted_apart() -> None:
-    found = aa.coverage(np.array([0.0, 0.0]), np.array([math.nan, 0.1]))
+    found = aa_study.coverage(np.array([0.0, 0.0]), np.array([math.nan, 0.1]))
     assert (found.pairs, found.unknown, found.share) == (1, 1, 1.0)
 
 
 @given(st.lists(st.tuples(st.floats(-0.5, 0.5), st.floats(1e-4, 1.0)), min_size=1, max_size=60))
 def test_intervals_scaled_by_the_factor_cover_95_percent(every: list[tuple[float, float]]) -> None:
     logs, halves = np.array(every).T
-    scaled = aa.coverage(logs, halves * aa.coverage(logs, halves).factor * (1 + 1e-12))
+    scaled = aa_study.coverage(logs, halves * aa_study.coverage(logs, halves).factor * (1 + 1e-12))
     assert scaled.share >= 0.95
     assert 0 <= scaled.low <= scaled.share <= scaled.high <= 1
 
@@ -54,8 +54,8 @@ def test_intervals_cover_what_they_say_of_values_that_share_nothing(
         low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
         return {"median": middle, "iqr": high - low, "n": len(values), "wall_s": 1.0}
 
-    runs = [{aa.TORCH: {label: reported() for label in labels}} for _ in range(4)]
-    found, seconds, honest_s = aa.row({"points": labels, "runs": runs}, aa.TORCH)
+    runs = [{aa_study.TORCH: {label: reported() for label in labels}} for _ in range(4)]
+    found, seconds, honest_s = aa_study.row({"points": labels, "runs": runs}, aa_study.TORCH)
     assert share[0] < found.share <= share[1] and factor[0] < found.factor < factor[1]
     assert honest_s >= seconds == 1.0
 
@@ -64,7 +64,7 @@ def test_intervals_cover_what_they_say_of_values_that_share_nothing(
     (0.98, 1.02, "met"), (0.9, 0.97, "missed"), (1.03, 1.2, "missed"), (0.97, 1.01, "undecided"),
 ])  # fmt: skip
 def test_an_interval_against_its_target(low: float, high: float, outcome: str) -> None:
-    assert truth.against_band(low, high, (0.98, 1.02)).partition(":")[0] == outcome
+    assert core_over_bare.against_band(low, high, (0.98, 1.02)).partition(":")[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -78,22 +78,22 @@ def test_an_interval_against_its_target(low: float, high: float, outcome: str) -
 )
 def test_a_share_against_its_target(covered: int, pairs: int, outcome: str) -> None:
     logs = np.array([0.0] * covered + [1.0] * (pairs - covered))
-    assert aa.share_against_band(aa.coverage(logs, np.full(pairs, 0.5)), (0.93, 0.97)) == outcome
+    assert aa_study.share_against_band(aa_study.coverage(logs, np.full(pairs, 0.5)), (0.93, 0.97)) == outcome
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_bare_triad_computes_what_it_should(tmp_path: Path, threads: int) -> None:
-    library = bare.compiled(tmp_path, 64)[0]
+    library = bare_loops.compiled(tmp_path, 64)[0]
     if not library:
         missing("the bare triad in C: no C compiler with OpenMP; `apt-get install gcc` (Debian)")
-    once, amount = bare.triad(library, 3 * 8 * 1001, threads)
+    once, amount = bare_loops.triad(library, 3 * 8 * 1001, threads)
     assert amount == 3 * 8 * (1001 // threads * threads)
     assert once() > 0
 
 
 def test_a_peer_that_is_missing_says_why() -> None:
     order = {"experiment": "bandwidth", "params": {"footprint": 2400, "threads": 1}, "library": "", "seconds": 0.01}
-    assert set(bare.answer({**order, "library": "/nowhere/stream.so"})) == {"reason"}
+    assert set(bare_loops.answer({**order, "library": "/nowhere/stream.so"})) == {"reason"}
 
 
 def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,15 @@ import pytest
 
 from contract.errors import StudyError, run_command
 from contract.files import read_table
-from contract.tables import write_samples
+from contract.sample_table import write_samples
 from report import PACKAGE, ROOT, statistics
 from report.cli import main
 from report.data.gather import gather
-from report.pages.evidence import Evidence
 from report.pages.families import checks
+from report.pages.figure_data import Evidence
 from report.statistics import DECIDING
 from studies.calibration.__main__ import ANSWERS, EVERYTHING, SETTINGS, USUAL, WIDTHS, Setting, row, table
-from studies.calibration.machines import Machines, Noise, disturbance, samples
+from studies.calibration.simulated_machines import Machines, Noise, disturbance, samples
 from tests.report.conftest import Factory
 
 SMALL = [

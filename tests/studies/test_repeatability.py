@@ -12,7 +12,7 @@ from contract.errors import StudyError
 from contract.files import read_table
 from report import PACKAGE
 from report.data.dataset import Dataset
-from report.data.nodes import read_nodes
+from report.data.node_reader import read_nodes
 from report.statistics import DECIDING
 from studies import repeatability as repeat
 from tests.report.conftest import Factory

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from report.data.nodes import read_nodes
+from report.data.node_reader import read_nodes
 from report.data.summary import POINT, summarise
 from studies import scale
 

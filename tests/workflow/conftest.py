@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow import kills
-from tests.workflow.clones import Clone, clone_into
+from tests.workflow import kill_and_resume
+from tests.workflow.project_clones import Clone, clone_into
 
 # Three experiments in two rounds, a second each, and something for claims to be judged by.
 PRESET = """
@@ -97,7 +97,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
 def ended(clone: Clone) -> Study:
     """Measure, end, go on, and come to the end."""
     clone.wrote = RESULTS
-    chain = kills.Chain(clone, PRESET)
+    chain = kill_and_resume.Chain(clone, PRESET)
     words = [f"{key}={value}" for key, value in CONFIG.items()]
     # The README's commands. -o: the packages are those of this interpreter.
     make = ("make", "-o", ".venv/study.stamp", "study", f"CONFIG={shlex.join(words).replace('$', '$$')}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from contract.ending import end_with_parent
+from contract.child_processes import end_with_parent
 
 CONF = """
 Port {port}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import run_command
-from tests.workflow.clones import Clone
+from tests.workflow.project_clones import Clone
 from workflow import bundle
 
 # What the stand-in for pip brings of each package, in MiB, with NumPy and pulp asked for by others.

@@ -26,10 +26,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from contract.node import kind_of_node
-from tests.missing import missing
-from tests.workflow import cluster, kills, sshd
-from tests.workflow.clones import ROOT, Clone
+from tests.missing_tools import missing
+from tests.workflow import kill_and_resume, slurm_cluster, sshd
 from tests.workflow.conftest import RESULTS, Study, publish_few
+from tests.workflow.project_clones import ROOT, Clone
 
 # The first of them waits for the study.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -201,7 +201,7 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
         missing("no package index can be reached")
     assert made.returncode == 0, made.stderr
     (clone.path / "mine.yaml").write_text(
-        kills.PRESET.replace("rounds: 3", "rounds: 1").replace("point_s: 0.5", "point_s: 0.05")
+        kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1").replace("point_s: 0.5", "point_s: 0.05")
     )
     clone.extra["PATH"] = f"{there(tmp_path / 'there')}:/usr/bin:/bin"
     measured = clone.run("bash", "workflow/measure-offline.sh", "--config", "preset=mine.yaml")
@@ -211,7 +211,9 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
 
 def settle(clone: Clone, machines: str, point_s: str = "0.5") -> tuple[str, ...]:
     """Settings of several machines in a clone, and the words that name them."""
-    (clone.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 2").replace("0.5", point_s))
+    (clone.path / "mine.yaml").write_text(
+        kill_and_resume.PRESET.replace("rounds: 3", "rounds: 2").replace("0.5", point_s)
+    )
     publish_few(clone)
     (clone.path / "several.yaml").write_text(f"preset: mine.yaml\npublished: others\nmachines:\n{machines}")
     return ("--configfile", "several.yaml")
@@ -280,13 +282,13 @@ def test_a_machine_behind_ssh_is_measured_on_although_the_connection_is_cut(clon
 
 
 def test_slurm_measures_each_machine_by_a_job_although_the_head_is_killed(clone: Clone, tmp_path: Path) -> None:
-    if lacks := cluster.missing():
+    if lacks := slurm_cluster.missing():
         missing(f"Slurm cannot be tried here: {lacks}")
     cores = len(os.sched_getaffinity(0))
     words = settle(
         clone, f"  one: {{cores: {cores}}}\n  two: {{cores: {cores}, resources: {{slurm_partition: all}}}}\n"
     )
-    with cluster.cluster(tmp_path / "slurm") as slurm:
+    with slurm_cluster.cluster(tmp_path / "slurm") as slurm:
         clone.extra["PATH"] = os.pathsep.join([slurm.env["PATH"].partition(os.pathsep)[0], clone.env["PATH"]])
         # The report is made as it is of one machine.
         words = ("--profile", "slurm", *words, "--", "results/data/nodes.json")
@@ -318,7 +320,9 @@ def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone
     clone.extra |= mine.extra
     deployed = clone.run("snakedeploy", "deploy-workflow", address, str(mine.path), "--branch", "HEAD")
     assert deployed.returncode == 0, deployed.stdout + deployed.stderr
-    (mine.path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1").replace("0.5", "0.05"))
+    (mine.path / "mine.yaml").write_text(
+        kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1").replace("0.5", "0.05")
+    )
     measured = mine.snakemake("--config", "preset=mine.yaml", "--", "measured")
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert set(mine.rounds) == {"clock.cpu.1.parquet"}
@@ -355,7 +359,7 @@ def test_a_container_of_the_study_measures(clone: Clone, tmp_path: Path, tool: s
     copy = tmp_path / "copy"
     copy.mkdir()
     assert clone.run("bash", "-c", f"git archive HEAD | tar -xC {shlex.quote(str(copy))}").returncode == 0
-    (tmp_path / "mine.yaml").write_text(kills.PRESET.replace("rounds: 3", "rounds: 1"))
+    (tmp_path / "mine.yaml").write_text(kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1"))
     words = [*in_container(tool, copy), "--config", "preset=mine.yaml", "--", "measured"]
     measured = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
     assert measured.returncode == 0, measured.stdout + measured.stderr

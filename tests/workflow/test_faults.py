@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflow import kills
-from tests.workflow.clones import Clone, clone_into
+from tests.workflow import kill_and_resume
 from tests.workflow.conftest import mounted
+from tests.workflow.project_clones import Clone, clone_into
 
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """A clone in which nothing is measured, by any of the tests that share it."""
     made = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
-    (made.path / "small.yaml").write_text(kills.PRESET.replace("- grid", "- value: 1\n        grid"))
-    (made.path / "typo.yaml").write_text(kills.PRESET.replace("llvm", "lvm"))
+    (made.path / "small.yaml").write_text(kill_and_resume.PRESET.replace("- grid", "- value: 1\n        grid"))
+    (made.path / "typo.yaml").write_text(kill_and_resume.PRESET.replace("llvm", "lvm"))
     (made.path / "option.yaml").write_text("machines: {a: {ssh: -oProxyCommand=touch}}")
     (made.path / "machine.yaml").write_text("machines: {a: {preset: ~nobody-here/x.yaml}}")
     made.extra["HOME"] = str(made.path / "home")

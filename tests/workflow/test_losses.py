@@ -10,7 +10,7 @@ import pytest
 from contract.errors import StudyError
 from contract.node import write_node
 from tests.experiments.test_node import RECORD, measured
-from workflow.results import is_measured, unusable_rounds, usable_plan, usable_record
+from workflow.result_files import is_measured, unusable_rounds, usable_plan, usable_record
 
 NAME = "gemm.cpu.1.parquet"
 

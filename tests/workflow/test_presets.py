@@ -8,10 +8,10 @@ from experiments.counters import NVML_LEAST_S, RAPL_LEAST_S
 from experiments.jobs import Point
 from experiments.sweep import PRESETS, Sweep, read_preset, sweep
 from experiments.timing import LEAST_SHARE
-from report.data.reference import read_reference
-from report.judging.claims import read_claims
+from report.data.reference_figures import read_reference
+from report.judging.claim_files import read_claims
 from report.quantities import quantities
-from tests.workflow.clones import ROOT
+from tests.workflow.project_clones import ROOT
 
 # Calls in a row may become shorter after the warm-up, and so may the samples that they fill.
 MARGIN = 1.1

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from contract.node import PARTIAL, RECORD, read_node, record_path
-from contract.tables import read_samples
+from contract.sample_table import read_samples
 from experiments.jobs import read_plan
-from experiments.outcomes import outcomes
+from experiments.outcome_summary import outcomes
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import judge
-from tests.workflow.clones import ROOT, Clone, clone_into
+from tests.workflow.project_clones import ROOT, Clone, clone_into
 
 STANDIN = Path(__file__).parent / "standin"
 SPOILT = {"CRASH": "parallelism", "HANG": "numerics", "NONSENSE": "content"}

@@ -10,7 +10,7 @@ rule site:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
         previous=config["previous"] or [],
-        code=code("pages/downloads.py", "pages/tables.py", "pages/editions/*.py"),
+        code=code("pages/downloads.py", "pages/data_tables.py", "pages/editions/*.py"),
     output:
         verdicts=f"{RESULTS}/report/verdicts.json",
         table=f"{RESULTS}/report/verdicts.csv",

@@ -68,9 +68,9 @@ class Chains(ABC):
 def definition(kind: str) -> type[Chains]:
     """The definition for a kind of device: cpu, gpu."""
     if kind == "cpu":
-        from experiments.kernels.sequential.cpu import CpuChains
+        from experiments.kernels.sequential.cpu_kernels import CpuChains
 
         return CpuChains
-    from experiments.kernels.sequential.cuda import CudaChains
+    from experiments.kernels.sequential.cuda_kernels import CudaChains
 
     return CudaChains

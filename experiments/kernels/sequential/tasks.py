@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from experiments.kernels.sequential import BITS, MULTIPLIER
-from experiments.models.data import text_bytes
-from experiments.work import Unsupported
+from experiments.models.real_data import text_bytes
+from experiments.workload import Unsupported
 
 DATA = {"chain": ("random",), "chase": ("random",), "branches": ("predictable", "random"), "states": ("text",)}
 # Four times one way, four times the other.

@@ -11,14 +11,14 @@ import pandas as pd
 from contract.errors import StudyError
 from contract.files import read_table
 from report import PACKAGE, ROOT, statistics
-from report.data import flags
+from report.data import disturbances
 from report.data.summary import POINT
 from report.formatting import capital, count, number, several, span_words, threshold_text, two_digits
+from report.pages.chart_rows import alt_text, as_percent
 from report.pages.charts import Chart, bars, estimates
-from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, Table, records, stated
-from report.pages.rows import alt_text, as_percent
-from report.pages.words import BARS, NOTHING
+from report.pages.exhibit_types import Exhibit, Family, Table, records, stated
+from report.pages.figure_data import Evidence
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, over_measured
 
 # What each of the two ways of a wrong verdict is meant to stay below.
@@ -177,8 +177,11 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
     rows: list[Record] = []
     told, worst = [], (0.0, "", "")
     for view in evidence.views:
-        seen = [{one.name for one in flags.read(str(text or ""))} - {flags.EXACT} for text in view.rows["flags"]]
-        for flag, means in flags.MEANING.items():
+        seen = [
+            {one.name for one in disturbances.read(str(text or ""))} - {disturbances.EXACT}
+            for text in view.rows["flags"]
+        ]
+        for flag, means in disturbances.MEANING.items():
             many = sum(flag in one for one in seen)
             if many:
                 rows.append({"what": means, "share": 100 * many / len(seen), "machine": view.name})

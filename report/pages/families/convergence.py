@@ -9,12 +9,12 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import capital, count, number, several, two_digits, with_unit
+from report.pages.chart_rows import alt_text, dicts, name_of, percent
 from report.pages.charts import Chart, estimates, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import sentence, shares
-from report.pages.rows import alt_text, dicts, name_of, percent
-from report.pages.words import BARS
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import sentence, shares
+from report.pages.verdict_words import BARS
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 
 _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]

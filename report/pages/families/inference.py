@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.networks import group, title
+from report.data.network_labels import group, title
 from report.formatting import capital, count, number, several, two_digits
 from report.pages.charts import Chart, bars
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.estimate_list import Listed, has_gpu, listed, most_threads, on_gpu
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
 from report.pages.families.runtimes import order, weights
-from report.pages.heading import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
-from report.pages.listed import Listed, has_gpu, listed, most_threads, on_gpu
-from report.pages.words import NOTHING
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
+from report.pages.verdict_words import NOTHING
 from report.quantities.inference import LEAST_SAMPLES
 
 # Budgets of claim G15 in milliseconds.

@@ -9,17 +9,17 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.networks import title
+from report.data.network_labels import title
 from report.formatting import capital, count, number, several, two_digits
+from report.pages.chart_rows import library, name_of, one_round
 from report.pages.charts import Chart, bars
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
+from report.pages.estimate_list import listed, most_threads
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
 from report.pages.families.inference import share_in_table
 from report.pages.families.runtimes import unmeasured
-from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, texts
-from report.pages.listed import listed, most_threads
-from report.pages.rows import library, name_of, one_round
-from report.pages.words import NOTHING
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, as_share, quotient, ratios, sentence, shares, texts
+from report.pages.verdict_words import NOTHING
 from report.quantities.language import DECODE, EXPERIMENT, PROMPT
 
 Case = dict[str, Any]

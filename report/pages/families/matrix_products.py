@@ -10,10 +10,11 @@ import pandas as pd
 
 from report.estimates import Estimates, device_kind
 from report.formatting import count, several, two_digits, with_unit
+from report.pages.chart_rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.charts import Chart, estimates, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import (
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import (
     Place,
     Sentence,
     amounts,
@@ -25,8 +26,7 @@ from report.pages.heading import (
     shares,
     texts,
 )
-from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
-from report.pages.words import BARS
+from report.pages.verdict_words import BARS
 from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 
 _LOOP = RUNGS[0][0]

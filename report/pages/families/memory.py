@@ -10,12 +10,12 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import count, several, two_digits, with_unit
+from report.pages.chart_rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.charts import Chart, estimates, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Number, amounts, as_number, quotient, ratios, sentence, texts
-from report.pages.rows import alt_text, dicts, library, of_device, points, rough, row
-from report.pages.words import BARS, NOTHING
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Number, amounts, as_number, quotient, ratios, sentence, texts
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.memory import last_level_cache
 
 # The study's own kernel, and the same with stores that go past the caches.

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import label_value, number
+from report.pages.chart_rows import alt_text, job, name_of, percent, row
 from report.pages.charts import Chart, bars, estimates
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import as_number, ratios, sentence, shares
-from report.pages.rows import alt_text, job, name_of, percent, row
-from report.pages.words import BARS
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import as_number, ratios, sentence, shares
+from report.pages.verdict_words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
 # Calculations that count as many.

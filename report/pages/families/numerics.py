@@ -8,11 +8,11 @@ from typing import Any
 
 from report.estimates import Estimates, concat
 from report.formatting import capital, number
+from report.pages.chart_rows import alt_text, dicts, library, of_device, rough
 from report.pages.charts import Chart, estimates
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records
-from report.pages.heading import Number, Place, Sentence, sentence
-from report.pages.rows import alt_text, dicts, library, of_device, rough
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
 # What is changed between two results, from what must not matter to what must.

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from report.formatting import with_unit
+from report.pages.chart_rows import alt_text, dicts, of_device, rough, row
 from report.pages.charts import Chart, estimates
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, as_number, ratios, sentence, texts
-from report.pages.rows import alt_text, dicts, of_device, rough, row
-from report.pages.words import BARS
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, as_number, ratios, sentence, texts
+from report.pages.verdict_words import BARS
 
 _KERNELS = {
     ("branches", "predictable"): "branch that follows a pattern",

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import count, several, two_digits
+from report.pages.chart_rows import alt_text, job, percent
 from report.pages.charts import Chart, bars, estimates
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, as_share, quotient, ratios, sentence, shares, texts
-from report.pages.listed import Listed, listed, on_gpu, span
-from report.pages.rows import alt_text, job, percent
+from report.pages.estimate_list import Listed, listed, on_gpu, span
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, as_share, quotient, ratios, sentence, shares, texts
 from report.quantities.orchestration import PRELOADED
 from report.quantities.several_devices import BATCH
 

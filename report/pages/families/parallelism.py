@@ -9,12 +9,12 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import count, several, two_digits
+from report.pages.chart_rows import alt_text, of_device, percent, points, rough, row
 from report.pages.charts import Chart, estimates, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Sentence, amounts, as_number, as_share, ratios, sentence, shares
-from report.pages.rows import alt_text, of_device, percent, points, rough, row
-from report.pages.words import BARS
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Sentence, amounts, as_number, as_share, ratios, sentence, shares
+from report.pages.verdict_words import BARS
 from report.quantities.sustained import MINUTES_S
 
 _LOADS = {"products": "matrix products", "triad": "triad from main memory", "one_block": "products in one block"}

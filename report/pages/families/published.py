@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from report.formatting import capital, count, several, threshold_text, two_digits, with_unit
+from report.pages.chart_rows import alt_text
 from report.pages.charts import Chart, estimates
-from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, Table, records
-from report.pages.heading import ratios, sentence
-from report.pages.listed import span
-from report.pages.rows import alt_text
-from report.pages.shown import on_shown
-from report.pages.words import BARS, between
+from report.pages.estimate_list import span
+from report.pages.exhibit_types import Exhibit, Family, Table, records
+from report.pages.figure_data import Evidence
+from report.pages.heading_numbers import ratios, sentence
+from report.pages.machine_selection import on_shown
+from report.pages.verdict_words import BARS, between
 from report.quantities.published import machine_of
 
 # The claims whose published evidence is drawn; the first one's factor is the band.

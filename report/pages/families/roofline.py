@@ -12,12 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from report.formatting import several, two_digits, with_unit
+from report.pages.chart_rows import alt_text, as_percent, dicts, name_of, percent, row
 from report.pages.charts import INK, Chart, estimates, heat, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Number, amounts, as_share, ratios, sentence, shares, texts
-from report.pages.rows import alt_text, as_percent, dicts, name_of, percent, row
-from report.pages.words import BARS, NOTHING
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Number, amounts, as_share, ratios, sentence, shares, texts
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.prediction import predictions
 from report.quantities.roofline import arithmetic, bandwidth
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.networks import GROUPS, group, is_known, title
+from report.data.network_labels import GROUPS, group, is_known, title
 from report.estimates import device_kind
 from report.formatting import count, first, number, several, span_words, with_unit
+from report.pages.chart_rows import library, name_of, one_round, scaled
 from report.pages.charts import Chart
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Sentence, as_number, ratios, sentence, texts
-from report.pages.listed import most_threads
-from report.pages.rows import library, name_of, one_round, scaled
-from report.pages.rungs import rungs
-from report.pages.words import BARS, NOTHING
+from report.pages.estimate_list import most_threads
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Sentence, as_number, ratios, sentence, texts
+from report.pages.step_chart import rungs
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
 Case = dict[str, Any]

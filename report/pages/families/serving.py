@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import count, exactly, number, several, two_digits, with_unit
+from report.pages.chart_rows import dicts, library, points
 from report.pages.charts import Chart, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, sentence, shares, texts
+from report.pages.estimate_list import listed, on_gpu
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, sentence, shares, texts
 from report.pages.language_users import language_users
-from report.pages.listed import listed, on_gpu
-from report.pages.rows import dicts, library, points
-from report.pages.words import BARS, NOTHING
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
 
 Server = tuple[Any, ...]

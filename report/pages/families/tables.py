@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import capital, count, exactly, number, two_digits
+from report.pages.chart_rows import dicts, library, of_device, points
 from report.pages.charts import Chart, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, ratios, sentence
-from report.pages.listed import Listed, listed, on_gpu
-from report.pages.rows import dicts, library, of_device, points
-from report.pages.words import BARS
+from report.pages.estimate_list import Listed, listed, on_gpu
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, ratios, sentence
+from report.pages.verdict_words import BARS
 from report.quantities.tabular import DEFAULT
 
 OPS = {"filter": "filtering", "group_by": "grouping", "join": "joining", "sort": "sorting", "parse_csv": "parsing CSV",

@@ -8,12 +8,12 @@ from typing import Any
 
 from report.estimates import device_kind
 from report.formatting import several
+from report.pages.chart_rows import alt_text, name_of, rough, row
 from report.pages.charts import Chart, estimates
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records
-from report.pages.heading import Sentence, amounts, ratios, sentence, texts
-from report.pages.rows import alt_text, name_of, rough, row
-from report.pages.words import BARS, NOTHING
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Sentence, amounts, ratios, sentence, texts
+from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.time_to_train import fastest
 from report.quantities.train_hours import DAYS
 from report.quantities.whole_runs import coverage

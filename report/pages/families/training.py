@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.networks import GROUPS, NETWORKS, group, title
+from report.data.network_labels import GROUPS, NETWORKS, group, title
 from report.formatting import number, two_digits
+from report.pages.chart_rows import library, name_of
 from report.pages.charts import Chart, bars
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import Number, amounts, quotient, ratios, sentence, texts
-from report.pages.listed import listed, on_gpu
-from report.pages.rows import library, name_of
-from report.pages.words import NOTHING
+from report.pages.estimate_list import listed, on_gpu
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import Number, amounts, quotient, ratios, sentence, texts
+from report.pages.verdict_words import NOTHING
 from report.quantities.training import BASE, DEFAULT, TOP, WHOLE
 
 Rungs = dict[str, dict[str, Any]]

@@ -9,12 +9,12 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import several, two_digits, with_unit
+from report.pages.chart_rows import dicts, points
 from report.pages.charts import Chart, bars, lines
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, Table, on_each, records, stated
-from report.pages.heading import amounts, ratios, sentence, shares, texts
-from report.pages.rows import dicts, points
-from report.pages.words import BARS
+from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, ratios, sentence, shares, texts
+from report.pages.verdict_words import BARS
 from report.quantities.offload import REST, host_rates, per_second
 
 WAYS = {"host_to_device": "to the GPU", "device_to_host": "from the GPU", "both": "both ways at once",

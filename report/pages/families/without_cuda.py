@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from report.formatting import count, exactly, number, several, with_unit
-from report.pages.evidence import Evidence, View
-from report.pages.exhibit import Exhibit, Family, on_each, records
-from report.pages.heading import amounts, as_number, ratios, sentence, texts
-from report.pages.listed import Listed, has_gpu, listed, on_gpu
-from report.pages.rows import percent
-from report.pages.words import NOTHING
+from report.pages.chart_rows import percent
+from report.pages.estimate_list import Listed, has_gpu, listed, on_gpu
+from report.pages.exhibit_types import Exhibit, Family, on_each, records
+from report.pages.figure_data import Evidence, View
+from report.pages.heading_numbers import amounts, as_number, ratios, sentence, texts
+from report.pages.verdict_words import NOTHING
 from report.quantities.libraries import CUDA
 
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from experiments.serving.services import REQUESTS, Service
-from experiments.work import Dtype
+from experiments.workload import Dtype
 
 
 class Echo(Service):

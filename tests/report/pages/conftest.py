@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from report.pages.render import render
-from tests.report.pages.editions import Judged, judged, kept
-from tests.report.rendering import once
+from tests.report.built_once import once
+from tests.report.pages.edition_files import Judged, judged, kept
 
 Visit = Callable[..., Any]
 

@@ -12,11 +12,11 @@ import pytest
 from bs4 import BeautifulSoup
 
 from contract.errors import StudyError
-from report.pages import site
+from report.pages import site_sources
 from report.pages.articles import article, read_articles
+from report.pages.front_statements import read_front
 from report.pages.glossary import read_glossary
-from report.pages.statements import read_front
-from tests.report.mistakes import dump, pointed_at
+from tests.report.claim_mistakes import dump, pointed_at
 from tests.report.test_claim_files import CLAIMS, claim, copied
 
 # Claims that may be found later have no clause yet: they are listed under the text.
@@ -95,7 +95,7 @@ def judged(name: str, verdict: str = "challenged", finding: str = "It is so.", k
 
 def page(raw: Mapping[str, Any], *verdicts: Mapping[str, Any]) -> BeautifulSoup:
     """An article's page as pandoc makes it."""
-    told = site.templates().get_template("article.qmd").render(a=article(raw, {"verdicts": list(verdicts)}))
+    told = site_sources.templates().get_template("article.qmd").render(a=article(raw, {"verdicts": list(verdicts)}))
     made = pypandoc.convert_text(told, "html5", format="markdown", extra_args=["--wrap=none", "--fail-if-warnings"])
     return BeautifulSoup(made, "html.parser")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from report.pages import charts
-from report.pages.plain import visible
+from report.pages.control_characters import visible
 from report.pages.svg import save
 
 Draw = Callable[[float], Figure]

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.files import read_json
-from report.pages import charts, site
+from report.pages import charts, site_sources
 from report.pages.claim_figure import MOST_ROWS, claim_chart, one_axis, title_of
-from report.pages.claims import claim_context
-from report.pages.content import build
-from report.pages.evidence import Evidence
+from report.pages.claim_page import claim_context
+from report.pages.figure_data import Evidence
 from report.pages.markdown import clean
-from report.pages.slider import as_json
+from report.pages.site_content import build
+from report.pages.threshold_slider import as_json
 from tests.golden.__main__ import kept_pages
 
 sizes = st.one_of(st.integers(-3, 6).map(float), st.floats(1e-3, 1e6))
@@ -161,12 +161,12 @@ FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails
 
 def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mapping[str, Any]) -> None:
     sources = {"of a fleet": "\n".join(kept_pages("fleet")).partition("==== explained")[0]}
-    templates = site.templates()
+    templates = site_sources.templates()
     # The quantity of some claims names cells: those of a matrix.
     matrices = {one["id"] for one in document["verdicts"] if any("_cell" in part["quantity"] for part in one["parts"])}
     for page in build(Evidence(document, None)).pages:
         if page.path.removeprefix("claims/") not in matrices:
-            sources[page.path] = site.source(page, templates, {})
+            sources[page.path] = site_sources.source(page, templates, {})
     assert {name: found[0] for name, text in sources.items() if (found := FORBIDDEN.search(text))} == {}
 
 

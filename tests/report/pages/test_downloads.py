@@ -12,11 +12,11 @@ import pytest
 from contract.errors import StudyError
 from contract.files import read_json
 from report.cli import main
-from report.data.ranges import parse_ranges
-from report.pages import paths
+from report.data.row_ranges import parse_ranges
+from report.pages import site_paths
 from report.pages.downloads import RECORD, build
-from report.pages.editions.record import read_editions
-from tests.report.pages.editions import Judged, stand_in_report
+from report.pages.editions.edition_record import read_editions
+from tests.report.pages.edition_files import Judged, stand_in_report
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Judged) -> None:
     made = build(report, second.verdicts, second.data)
     assert all((report / name).is_file() for name in made)
-    listed = pd.read_csv(report / paths.FILES)
+    listed = pd.read_csv(report / site_paths.FILES)
     rows = {node: set[int]() for node in listed["node"]}
     for one in listed.itertuples():
         rows[str(one.node)] |= set(pd.read_csv(report / str(one.path))["row"])
@@ -45,10 +45,10 @@ def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Jud
 def test_built_again_it_is_the_same_and_knows_the_editions(report: Path, first: Judged, second: Judged) -> None:
     build(report, second.verdicts, second.data, first.verdicts)
     before = contents(report)
-    times = [one["generated_utc"] for one in read_editions(report / paths.EDITIONS)]
+    times = [one["generated_utc"] for one in read_editions(report / site_paths.EDITIONS)]
     assert times == [first.document["generated_utc"], second.document["generated_utc"]]
     # The site as it was tells of the earlier editions as well as their verdicts do.
-    build(report, second.verdicts, second.data, report / paths.EDITIONS)
+    build(report, second.verdicts, second.data, report / site_paths.EDITIONS)
     assert contents(report) == before
 
 
@@ -64,19 +64,19 @@ def test_what_an_earlier_build_made_is_removed_and_nothing_else(report: Path, se
     (report / RECORD).write_text(json.dumps(listed), encoding="utf-8")
     assert main(["site", "--verdicts", str(second.verdicts), "--data", str(second.data), "--report", str(report)]) == 0
     assert not gone.parent.exists() and mine.is_file() and outside.is_file()
-    assert (report / paths.PAGE).is_file() and (report / paths.SUMMARY).is_file()
+    assert (report / site_paths.PAGE).is_file() and (report / site_paths.SUMMARY).is_file()
 
 
 def test_a_folder_without_a_report_is_refused(report: Path, second: Judged) -> None:
-    (report / paths.PDF).unlink()
-    with pytest.raises(StudyError, match=f"{paths.PDF}: render first"):
+    (report / site_paths.PDF).unlink()
+    with pytest.raises(StudyError, match=f"{site_paths.PDF}: render first"):
         build(report, second.verdicts, second.data)
 
 
 def test_a_report_of_other_verdicts_is_refused(report: Path, first: Judged) -> None:
     with pytest.raises(StudyError, match=r"rendered from the verdicts of 2026-02-01.*render again"):
         build(report, first.verdicts, first.data)
-    assert not (report / paths.VERDICTS).exists()
+    assert not (report / site_paths.VERDICTS).exists()
 
 
 def test_verdicts_without_their_table_are_refused(report: Path, second: Judged, tmp_path: Path) -> None:

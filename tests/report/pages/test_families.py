@@ -14,15 +14,15 @@ import pytest
 from contract.errors import StudyError
 from contract.files import read_json
 from report.pages import charts
-from report.pages.content import families, family_charts
-from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit, Family, stated
+from report.pages.exhibit_types import Exhibit, Family, stated
 from report.pages.failures import Failures
 from report.pages.families import checks, convergence
+from report.pages.figure_data import Evidence
 from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
+from report.pages.site_content import families, family_charts
 from tests.report.conftest import Factory
-from tests.report.evidence import data
+from tests.report.figure_evidence import data
 
 EMPTY: dict[str, list[Any]] = {
     name: [] for name in ("verdicts", "nodes", "refused", "published", "references", "replaced")

@@ -13,11 +13,11 @@ import pytest
 from bs4 import BeautifulSoup
 
 from contract.files import read_json
-from report.pages import site
-from report.pages.content import Content, build
-from report.pages.evidence import Evidence
+from report.pages import site_sources
+from report.pages.figure_data import Evidence
 from report.pages.glossary import read_glossary
 from report.pages.markdown import escape
+from report.pages.site_content import Content, build
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +29,13 @@ def content(published: Path) -> Content:
 def anchors(content: Content) -> dict[str, str]:
     """The anchor of each term, as the glossary's page has it."""
     (page,) = [one for one in content.pages if one.path == "glossary"]
-    made = page_of(site.source(page, site.templates(), {}))
+    made = page_of(site_sources.source(page, site_sources.templates(), {}))
     return {head.get_text(): str(head["id"]) for head in made.find_all(id=True)}
 
 
 def page_of(source: str) -> BeautifulSoup:
     """A page as pandoc makes it of its source."""
-    extra = [f"--lua-filter={site.TEMPLATES / 'pages.lua'}", "--wrap=none"]
+    extra = [f"--lua-filter={site_sources.TEMPLATES / 'pages.lua'}", "--wrap=none"]
     return BeautifulSoup(pypandoc.convert_text(source, "html5", format="markdown", extra_args=extra), "html.parser")
 
 

@@ -14,8 +14,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 from report.data.gather import gather
-from report.data.gathered import read_dataset
-from report.data.reference import REFERENCE, read_reference
+from report.data.gathered_files import read_dataset
+from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import judge
 from report.pages.markdown import clean
 from report.pages.render import render

@@ -15,10 +15,10 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import expect
 
 from report.judging.robustness import MOST_PIECES
-from report.pages.slider import sliders
-from report.pages.words import verdict as named
+from report.pages.threshold_slider import sliders
+from report.pages.verdict_words import verdict as named
+from tests.report.built_once import loaded
 from tests.report.pages.conftest import Visit
-from tests.report.rendering import loaded
 
 # One page of each kind.
 KINDS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.language.shapes import SHAPES
-from report.data.networks import LANGUAGE_MODELS
-from report.pages.exhibit import Exhibit
+from report.data.network_labels import LANGUAGE_MODELS
+from report.pages.exhibit_types import Exhibit
 from report.pages.families import language
 from report.pages.language_users import language_users
 from tests.report.conftest import Factory, SyntheticNode

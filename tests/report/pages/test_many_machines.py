@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 from pypdf import PdfReader
 
-from report.data.gathered import read_summary
-from report.pages import paths, shown
+from report.data.gathered_files import read_summary
+from report.pages import machine_selection, site_paths
 from report.pages.arithmetic import worked_parts
 from report.pages.downloads import build
-from report.pages.evidence import Evidence
+from report.pages.figure_data import Evidence
 from report.pages.render import render
-from tests.report.pages.editions import Judged, judged, kept
-from tests.report.rendering import loaded, once
+from tests.report.built_once import loaded, once
+from tests.report.pages.edition_files import Judged, judged, kept
 
 MANY = 20
 # From the slowest to the fastest, in an order that is not that of the names.
@@ -57,15 +57,17 @@ def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_show
         ]
     ).astype({"device": "category"})  # fmt: skip
     nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
-    assert shown.shown(nodes, table) == ["a", "c", "f", "h", "j"]
+    assert machine_selection.shown(nodes, table) == ["a", "c", "f", "h", "j"]
     # Where every machine has a folder of its own, folders tell nothing.
     apart = [{**node, "source": node["id"]} for node in nodes]
-    assert shown.shown(apart, table) == ["a", "c", "f", "j"]
+    assert machine_selection.shown(apart, table) == ["a", "c", "f", "j"]
 
 
 def test_where_nothing_was_measured_the_first_are_shown_and_runs_are_not_called_machines() -> None:
-    assert "1 of 3 runs are shown one by one: the first." in shown.told(1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False)
-    assert "1 of 2 machines" in shown.told(1, ["a.aaaaaa", "b"], known=True)
+    assert "1 of 3 runs are shown one by one: the first." in machine_selection.told(
+        1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False
+    )
+    assert "1 of 2 machines" in machine_selection.told(1, ["a.aaaaaa", "b"], known=True)
 
 
 def test_results_of_machines_that_are_not_shown_are_counted() -> None:
@@ -102,13 +104,13 @@ def test_pages_of_many_machines_are_light_and_count_all(published: Path) -> None
     told = f"3 of {MANY} machines are shown one by one"
     assert all(told in pages[name] for name in ("machines", "measurements/matrix-products"))
     assert len(re.findall("<h2", pages["machines"])) == 3 + 1
-    assert len(PdfReader(published / paths.PDF).pages) <= 30
+    assert len(PdfReader(published / site_paths.PDF).pages) <= 30
     assert len(list((published / "figures").glob("matrix-products-*.phone.svg"))) <= 3 * 4
     for name in ("index", "editions", "claims/N03"):
         assert f"and {MANY - 3} other machines" in pages[name], name
 
 
 def test_the_site_has_all_results_and_samples(fleet: Judged, published: Path) -> None:
-    assert len(pd.read_csv(published / paths.SUMMARY)) == len(read_summary(fleet.data))
-    assert set(pd.read_parquet(published / paths.SAMPLES)["node"]) == set(RATES)
-    assert set(pd.read_csv(published / paths.FILES)["node"]) == set(Evidence(fleet.document, fleet.data).shown)
+    assert len(pd.read_csv(published / site_paths.SUMMARY)) == len(read_summary(fleet.data))
+    assert set(pd.read_parquet(published / site_paths.SAMPLES)["node"]) == set(RATES)
+    assert set(pd.read_csv(published / site_paths.FILES)["node"]) == set(Evidence(fleet.document, fleet.data).shown)

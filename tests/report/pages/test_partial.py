@@ -14,15 +14,15 @@ from pypdf import PdfReader
 from contract.errors import StudyError
 from contract.files import read_json
 from contract.node import write_node
-from contract.tables import LATER, write_unchecked
+from contract.sample_table import LATER, write_unchecked
 from report.cli import main
-from report.pages import content
+from report.pages import site_content
 from report.pages.charts import Chart
-from report.pages.content import families
-from report.pages.evidence import Evidence
 from report.pages.failures import Failures, read_failed_figures, read_failures
+from report.pages.figure_data import Evidence
+from report.pages.site_content import families
 from tests.golden import partial
-from tests.report.rendering import once
+from tests.report.built_once import once
 
 # Seeds of the studies that are tried each time; `python -m tests.golden.partial` tries more.
 SEEDS = range(1)
@@ -80,13 +80,13 @@ def broken(*_: Any) -> NoReturn:
 def test_a_page_that_fails_costs_that_page_alone(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made, known = content.claim_context, families()
+    made, known = site_content.claim_context, families()
     monkeypatch.setattr(
-        content, "claim_context", lambda one, *more: (broken if one["id"] == "W15" else made)(one, *more)
+        site_content, "claim_context", lambda one, *more: (broken if one["id"] == "W15" else made)(one, *more)
     )
     shown = tuple(dataclasses.replace(one, show=broken) if one.key == "memory" else one for one in known)
-    monkeypatch.setattr(content, "families", lambda: shown)
-    monkeypatch.setattr("report.pages.front.front", broken)
+    monkeypatch.setattr(site_content, "families", lambda: shown)
+    monkeypatch.setattr("report.pages.front_page.front", broken)
     report, failed = tmp_path / "report", {"measurements/memory", "claims/W15", "index"}
     assert main(["render", *options(study), "--out", str(report), "--renderer", "pandoc"]) == 1
     told = capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_a_page_that_fails_costs_that_page_alone(
 def test_a_figure_that_cannot_be_drawn_costs_that_figure_alone(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = content.family_charts
+    made = site_content.family_charts
 
     def with_a_broken_one(*given: Any) -> list[Chart]:
         first, *rest = made(*given)

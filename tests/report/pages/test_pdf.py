@@ -12,7 +12,7 @@ import pytest
 import typst
 from pypdf import PdfReader
 
-from report import wording
+from report import verdict_sentences
 from report.pages.pandoc import pack
 
 
@@ -34,8 +34,8 @@ def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -
     flat = re.sub(r"[\s\u00ad\ufffe-]", "", text_of(site / "appendix.pdf"))
     for one in verdicts:
         for part in one["parts"]:
-            first = re.sub(r"[\s-]", "", wording.rule(part))[:18]
-            assert first in flat, (one["id"], wording.rule(part))
+            first = re.sub(r"[\s-]", "", verdict_sentences.rule(part))[:18]
+            assert first in flat, (one["id"], verdict_sentences.rule(part))
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])

@@ -16,9 +16,9 @@ from bs4 import BeautifulSoup
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
-from report.pages import pandoc, quarto, render, site
-from report.pages.content import Content, build
-from report.pages.evidence import Evidence
+from report.pages import pandoc, quarto, render, site_sources
+from report.pages.figure_data import Evidence
+from report.pages.site_content import Content, build
 
 NAMES = ["index", "claims/N01"]
 # What went wrong stands before a stack of any depth.
@@ -124,7 +124,7 @@ def test_where_quarto_fails_pandoc_renders_every_page_with_a_note(
     nowhere: Path, folder: Path, by_pandoc: list[str], capsys: Any
 ) -> None:
     fake_quarto(nowhere, last=FAILS)
-    made_pages = Content([site.Page(name, "failed", name, "", {}) for name in NAMES])
+    made_pages = Content([site_sources.Page(name, "failed", name, "", {}) for name in NAMES])
     _, made = render._rendered(folder, made_pages, {}, ["index"], [], render._choose("auto"), "auto")
     assert made["name"] == "pandoc" and "no such engine" in made["note"]
     assert "no such engine" in capsys.readouterr().err
@@ -153,8 +153,8 @@ def test_the_project_lists_every_page_and_names_no_other_and_no_file_that_is_not
     content: Content, tmp_path: Path
 ) -> None:
     url = "https://example.org/study/"
-    site.copy_site(tmp_path)
-    (tmp_path / "_quarto.yml").write_text(site.project(content.pages, url, "Edition of: a day, 'quoted'"))
+    site_sources.copy_site(tmp_path)
+    (tmp_path / "_quarto.yml").write_text(site_sources.project(content.pages, url, "Edition of: a day, 'quoted'"))
     settings = read_yaml(tmp_path / "_quarto.yml")
     pages = [f"{page.path}.qmd" for page in content.pages]
     assert settings["project"]["render"] == pages
@@ -170,12 +170,12 @@ def test_the_project_lists_every_page_and_names_no_other_and_no_file_that_is_not
 
 def test_each_kind_of_page_is_read_without_a_warning(content: Content) -> None:
     """As Quarto's reader has it: attributes of tables are off."""
-    templates = site.templates()
+    templates = site_sources.templates()
     for page in {page.template: page for page in content.pages}.values():
-        source = site.source(page, templates, content.terms)
+        source = site_sources.source(page, templates, content.terms)
         made = pypandoc.convert_text(
             source, "html5", format="markdown-table_attributes",
-            extra_args=["--fail-if-warnings", f"--lua-filter={site.TEMPLATES / 'pages.lua'}"],
+            extra_args=["--fail-if-warnings", f"--lua-filter={site_sources.TEMPLATES / 'pages.lua'}"],
         )  # fmt: skip
         # What was meant as markup is not left in the text.
         told = BeautifulSoup(made, "html.parser").get_text()

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from experiments.models.catalogue import NETWORKS as CATALOGUE
-from report.data.networks import GROUPS, INPUTS, NETWORKS, group
+from report.data.network_labels import GROUPS, INPUTS, NETWORKS, group
 from report.estimates import Estimates, exact
-from report.pages import front
-from report.pages.evidence import Evidence, View
+from report.pages import front_page
 from report.pages.families import runtimes
-from report.pages.statements import Statements, read_front
+from report.pages.figure_data import Evidence, View
+from report.pages.front_statements import Statements, read_front
 from report.quantities import inference as ladder
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.evidence import data
+from tests.report.figure_evidence import data
 
 # Median times in ms of single requests to a synthetic ResNet-50 and BERT-base with all threads, by backend and format.
 RESNET = {
@@ -133,7 +133,7 @@ def test_a_network_whose_weights_were_not_counted_comes_first_in_its_group() -> 
 def finding(evidence: Evidence) -> str | None:
     """What the front page says of the ladder."""
     (declared,) = [one for one in read_front()["findings"] if one.get("figure") == "ladder"]
-    return Statements(evidence.document, dict(front._ladder(evidence)), marks=False).first(declared["says"])
+    return Statements(evidence.document, dict(front_page._ladder(evidence)), marks=False).first(declared["says"])
 
 
 def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_sure(synthetic: Factory) -> None:
@@ -141,7 +141,7 @@ def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_
     measured(node, "mlp", {("torch", "float32"): 50.0, ("onnx", "float32"): 1.0})
     measured(node, "resnet-50", {("torch", "float32"): 50.0, ("onnx", "float32"): 49.0}, spread=0.3)
     evidence = evidence_of(synthetic, node)
-    assert finding(evidence) is None and front.charts(evidence) == []
+    assert finding(evidence) is None and front_page.charts(evidence) == []
 
 
 def test_the_front_page_tells_of_a_readers_own_machine_first_and_of_sure_gains(synthetic: Factory) -> None:

@@ -17,11 +17,11 @@ import pytest
 
 from contract.files import read_json
 from report.data.dataset import Dataset
-from report.data.nodes import Nodes
-from report.pages.content import families
-from report.pages.evidence import Evidence
-from report.pages.exhibit import Exhibit
+from report.data.node_reader import Nodes
+from report.pages.exhibit_types import Exhibit
+from report.pages.figure_data import Evidence
 from report.pages.sections import exhibits_of
+from report.pages.site_content import families
 
 # Seeds of the random disturbances; more by hand.
 SEEDS = int(os.environ.get("TRUTH_SEEDS", "2"))

@@ -10,7 +10,7 @@ import numpy as np
 from report.quantities import offload
 from report.quantities.training import METHODS
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced import GIGA, trained
+from tests.report.priced_nodes import GIGA, trained
 
 MIB = 2**20
 COUNTED, ADDED = METHODS

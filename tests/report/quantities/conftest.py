@@ -8,9 +8,9 @@ import pytest
 
 from report.data.dataset import Dataset
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced import evidence
+from tests.report.priced_nodes import evidence
 
-from .cases import Build, Made
+from .made_cases import Build, Made
 
 
 @pytest.fixture(scope="session")

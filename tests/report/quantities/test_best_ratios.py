@@ -10,12 +10,12 @@ import pytest
 from report.compared_estimates import pooled
 from report.estimates import Estimates, concat
 from report.judging.rules import find_boundary, slopes
-from report.model import Side
+from report.outcomes import Side
 from report.quantities import quantities
-from report.quantities.comparing import best_ratios
+from report.quantities.rate_arithmetic import best_ratios
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.deciding import log_cases
-from tests.report.priced import evidence
+from tests.report.made_estimates import log_cases
+from tests.report.priced_nodes import evidence
 
 # Work a second by library and format: on a CPU, whose fastest formats and libraries differ, and on a GPU.
 CPU = {("torch", "float32"): 2.0, ("openvino", "float32"): 4.0, ("torch", "bfloat16"): 5.0, ("onnx", "int8"): 8.0}

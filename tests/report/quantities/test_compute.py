@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from report.data.dataset import Dataset
-from report.pages.evidence import View
 from report.pages.families import training as training_pages
+from report.pages.figure_data import View
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced import GIGA, evidence
+from tests.report.priced_nodes import GIGA, evidence
 
 from .builders import ONE_GPU, ask, counted, host, layer, product, say, step, with_gpu, zoo
-from .cases import Made, case, cases, holding, only
+from .made_cases import Made, case, cases, holding, only
 
 
 def products(synthetic: Factory) -> SyntheticNode:

@@ -11,11 +11,11 @@ from scipy.stats import t as student
 from report import statistics
 from report.quantities import convergence as module
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced import evidence
-from tests.report.test_stats import Effects, heavy, normal
+from tests.report.priced_nodes import evidence
+from tests.report.test_statistics import Effects, heavy, normal
 
 from .builders import AGREE, CURVES, DIFFER, curve, runs
-from .cases import Made, cases, only
+from .made_cases import Made, cases, only
 
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 

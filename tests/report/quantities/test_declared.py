@@ -10,10 +10,10 @@ import pytest
 from report.data.dataset import Dataset, MissingSourceError
 from report.quantities import quantities, quantity
 from tests.report.conftest import Factory
-from tests.report.priced import evidence
+from tests.report.priced_nodes import evidence
 from tests.report.test_claims import entry
 
-from .cases import cases, only
+from .made_cases import cases, only
 
 
 @pytest.mark.parametrize("name", list(quantities()))

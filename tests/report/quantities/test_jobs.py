@@ -19,10 +19,10 @@ from report.quantities.train_hours import RUNS, total_flop
 from report.quantities.whole_runs import FAMILY_OF, Line
 from report.statistics import half_width
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
-from tests.report.priced import GIGA, REFERENCE, evidence, figure, priced, trained
+from tests.report.priced_nodes import GIGA, REFERENCE, evidence, figure, priced, trained
 
 from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, peak, run, slowing, tails
-from .cases import Made, case, cases, holding, only
+from .made_cases import Made, case, cases, holding, only
 
 _STEP = {"model": "mlp", "batch": 32}
 

@@ -11,10 +11,10 @@ from report.data.dataset import Dataset
 from report.quantities import offload
 from report.quantities.roofline import share_below
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced import evidence, priced
+from tests.report.priced_nodes import evidence, priced
 
 from .builders import ON_HOST, ONE_GPU, copy, counted, link, on_cpu, passes, peak, tails, to_gpu, under
-from .cases import case, cases, holding, only
+from .made_cases import case, cases, holding, only
 
 MIB, NAN = 2**20, float("nan")
 SEVENTH = "AMD Ryzen 9 7950X 16-Core Processor"

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from contract.ending import end_with_parent
-from experiments.state import Reading
+from contract.child_processes import end_with_parent
+from experiments.machine_state import Reading
 from tests.workflow.standin.machine import START_S, faster
 
 # Bytes a second of memory, and those of a copy between the two; seconds of a launch; multiply-adds a second.

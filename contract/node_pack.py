@@ -1,0 +1,244 @@
+"""A node in one file that can be sent: its record, its rounds, and a manifest with the digest of each.
+
+A zip archive whose members are stored as they are, since Parquet is compressed already: nothing in it expands. The same
+node always gives the same bytes, and only those are read back, so that a pack has one meaning: what lies between,
+behind or over its members is refused, whatever it is. Source of the format: PKWARE's APPNOTE.TXT, 4.3.6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import stat
+import struct
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract import node, sample_table
+from contract.errors import StudyError
+from contract.files import parse_json, read_regular
+from contract.node import PARTIAL, RECORD, count, fields, text
+from contract.schema import check, one_line, short
+
+VERSION, MANIFEST = 1, "manifest.json"
+# Some thirty times the bytes and forty times the files of the largest node that was published.
+MOST_BYTES, MOST_FILES = 2**27, 5000
+ROUND = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\.[a-z]{1,20}(-[0-9]{1,4})?\.[1-9][0-9]{0,6}\.parquet")
+_RECORDS = (RECORD, PARTIAL)
+_ALLOWED = f"only {RECORD} or {PARTIAL} and <experiment>.<device>.<round>.parquet belong in a pack"
+_AGAIN = "pack the node again with `python -m experiments pack`"
+
+SCHEMA = fields(
+    "pack node kind commit preset files",
+    pack={"const": VERSION},
+    node=text(),
+    kind=text(),
+    commit=text(),
+    preset=text(1000),
+    files={
+        "type": "object",
+        "propertyNames": text(),
+        "maxProperties": MOST_FILES,
+        "additionalProperties": fields(
+            "bytes sha256", bytes=count(MOST_BYTES), sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"}
+        ),
+    },
+)
+
+# The end of a zip file without a comment: signature, disks, entries here and in all, size and place of the directory.
+_END = struct.Struct("<4s4H2LH")
+_END_MARK, _START_MARK, _ZIP64_MARK = b"PK\5\6", b"PK\3\4", b"PK\6\7"
+_ZIP64_BYTES = 20
+# An entry of the directory: 46 bytes and the member's name.
+_ENTRY_BYTES = 46 + 124
+
+
+@dataclass(frozen=True)
+class Pack:
+    """What a pack holds: its files by name, of which one is the node's record. digest: SHA-256 of the pack itself."""
+
+    files: Mapping[str, bytes]
+    record: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    digest: str
+
+    def write(self, folder: Path) -> None:
+        """Put the files into a folder, which is made. Raises OSError, also where the folder is there."""
+        folder.mkdir(parents=True)
+        for name, data in self.files.items():
+            (folder / name).write_bytes(data)
+
+
+def round_name(experiment: str, device: str, number: int) -> str:
+    """The name of the file of a round."""
+    return f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
+
+
+def check_round(path: Path) -> None:
+    """Raise StudyError if a file holds anything but the one round that its name says, or cannot be read."""
+    contents = sample_table.load_samples(path)[0].select(["experiment", "device", "round"])
+    held = {round_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
+    if held != {path.name}:
+        raise StudyError(
+            f"{path}: holds {short(', '.join(sorted(held)) or 'no round')}, which is not what its name says"
+        )
+
+
+def manifest_of(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """What a manifest says of these files. Raises StudyError unless there is one record among them, which reads."""
+    records = [name for name in _RECORDS if name in files]
+    if len(records) != 1:
+        raise StudyError(f"holds {' and '.join(records) or 'no record of a node'}: {_ALLOWED}")
+    record = node.parse_node(files[records[0]], records[0])
+    return {
+        "pack": VERSION,
+        "node": record["id"],
+        "kind": record["kind"],
+        "commit": record["study"]["commit"],
+        "preset": str(record.get("options", {}).get("preset", "")),
+        "files": {
+            name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in sorted(files.items())
+        },
+    }
+
+
+def archive_of(files: Mapping[str, bytes]) -> bytes:
+    """The bytes of a pack, the same for the same files. Raises StudyError for what no pack may hold."""
+    _check_names(files)
+    for name, data in files.items():
+        _check_size(name, len(data))
+    manifest = json.dumps(manifest_of(files), indent=1, ensure_ascii=False).encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in ((MANIFEST, manifest), *sorted(files.items())):
+            # All that a system or a version of Python would choose in its own way is given.
+            member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            member.create_system, member.create_version, member.extract_version = 3, 20, 20
+            member.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(member, data)
+    whole = made.getvalue()
+    if len(whole) > MOST_BYTES:
+        raise StudyError(f"is {len(whole):,} bytes in all, and {MOST_BYTES:,} are the limit of a pack")
+    return whole
+
+
+def read_pack(path: Path) -> Pack:
+    """Read and check a pack: its structure, names, sizes, digests, and that the manifest says what the record says.
+
+    What the rounds hold is not looked at. Raises StudyError, in one line, for anything that is not as `archive_of`
+    makes it, and for a file that is not plain.
+    """
+    where = one_line(str(path))
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except StudyError as fault:
+        raise StudyError(one_line(str(fault))) from None
+    try:
+        return _read(data)
+    except StudyError as fault:
+        raise StudyError(f"{where}: {one_line(str(fault))}") from None
+    except Exception as fault:
+        # A parser of archives may stumble over anything.
+        raise StudyError(
+            f"{where}: cannot be read as a zip file ({type(fault).__name__}: {one_line(short(fault))}): {_AGAIN}"
+        ) from None
+
+
+def _read(data: bytes) -> Pack:
+    files = _members(data)
+    if MANIFEST not in files:
+        raise StudyError(f"holds no {MANIFEST}: it is no pack. Make one with `python -m experiments pack`")
+    given = parse_json(files.pop(MANIFEST), MANIFEST)
+    version = given.get("pack") if isinstance(given, dict) else None
+    if version != VERSION:
+        raise StudyError(
+            f"{MANIFEST}: a pack of version {short(repr(version), 40)}, this program reads version {VERSION}: "
+            "use the matching release, or pack the node again"
+        )
+    check(given, SCHEMA, MANIFEST)
+    _check_names(given["files"])
+    for name in given["files"]:
+        if name not in files:
+            raise StudyError(f"{name}: is in the manifest and not in the pack: {_AGAIN}")
+    for name, contents in files.items():
+        if name not in given["files"]:
+            raise StudyError(f"{name}: is in the pack and not in its manifest: {_AGAIN}")
+        said = given["files"][name]
+        if said["bytes"] != len(contents) or said["sha256"] != hashlib.sha256(contents).hexdigest():
+            raise StudyError(f"{name}: is not the file whose size and digest the manifest tells: {_AGAIN}")
+    made = manifest_of(files)
+    for key, value in made.items():
+        if given[key] != value:
+            raise StudyError(f"{MANIFEST}: says {key} {given[key]!r}, and the node's record says {value!r}")
+    if not any(map(ROUND.fullmatch, files)):
+        raise StudyError("holds no round: there is nothing to add")
+    if archive_of(files) != data:
+        raise StudyError(f"holds more than its files, or them in another order or form than a pack does: {_AGAIN}")
+    record = next(node.parse_node(files[name], name) for name in _RECORDS if name in files)
+    return Pack(files, record, given, hashlib.sha256(data).hexdigest())
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    """The members of a zip file by name, none of which is larger than it may be. Raises StudyError, and whatever else
+    a parser of archives does."""
+    if data[: len(_START_MARK)] != _START_MARK:
+        raise StudyError("is not a pack, which is a zip file: make one with `python -m experiments pack`")
+    if data[-_END.size :][: len(_END_MARK)] != _END_MARK or len(data) < _END.size:
+        raise StudyError("does not end as a zip file does: it was cut off, or something follows it. Send it again")
+    _, _, _, _, entries, directory, _, _ = _END.unpack(data[-_END.size :])
+    if data[-_END.size - _ZIP64_BYTES :].startswith(_ZIP64_MARK):
+        raise StudyError("is an archive of the zip64 form, which no pack has")
+    # Before the directory is read, which takes ten times its size of memory.
+    if entries > MOST_FILES + 1 or directory > (MOST_FILES + 1) * _ENTRY_BYTES:
+        raise StudyError(
+            f"says that it holds {entries:,} files in a directory of {directory:,} bytes: "
+            f"{MOST_FILES:,} files are the limit"
+        )
+    files: dict[str, bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = archive.infolist()
+        _check_names(member.orig_filename for member in members)
+        for member in members:
+            _check_member(member)
+        if sum(member.file_size for member in members) > len(data):
+            raise StudyError("its files take more bytes than it has: they lie over each other")
+        for member in members:
+            files[member.filename] = archive.read(member)
+    return files
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise StudyError for a name that no file of a pack has, for one that is there twice, and for too many."""
+    seen: set[str] = set()
+    for name in names:
+        shown = one_line(short(repr(name), 100))
+        if name not in (MANIFEST, *_RECORDS) and not ROUND.fullmatch(name):
+            raise StudyError(f"holds {shown}: {_ALLOWED}")
+        if name in seen:
+            raise StudyError(f"holds {shown} twice")
+        seen.add(name)
+    if len(seen) > MOST_FILES + 1:
+        raise StudyError(f"holds {len(seen):,} files, and {MOST_FILES:,} are the limit")
+
+
+def _check_member(member: zipfile.ZipInfo) -> None:
+    name, kind = member.filename, stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG):
+        raise StudyError(f"{name}: is a link or a folder, and a pack holds plain files alone")
+    if member.flag_bits & 0x1:
+        raise StudyError(f"{name}: is encrypted, and nothing in a pack is")
+    if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
+        raise StudyError(f"{name}: is compressed, and the files of a pack are stored as they are")
+    _check_size(name, member.file_size)
+
+
+def _check_size(name: str, size: int) -> None:
+    most = sample_table.MOST_BYTES if ROUND.fullmatch(name) else node.MOST_BYTES
+    if size > most:
+        raise StudyError(f"{name}: has {size:,} bytes, and {most:,} are the limit")

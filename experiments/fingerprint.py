@@ -1,0 +1,177 @@
+"""The fingerprint of a node: what the machine is and what is installed, with nothing personal in it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.node import node_id, utc
+from contract.provenance import commit, short, study_version
+from experiments import driver_errors, gpus, hardware, nvml
+from experiments.devices import detect, usable
+from experiments.devices.accelerator import loaded
+
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "torch",
+    "llvmlite",
+    "numba",
+    "polars",
+    "scikit-learn",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "cupy-rocm-7-0",
+    "wgpu",
+    "snakemake",
+)
+
+
+def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str, Any]:
+    """The node record (`contract.node`), but for the time at which measuring ended.
+
+    before: an earlier record, whose name this machine keeps (`hardware.identity`). Raises StudyError where torch cannot
+    be loaded, without which nothing is measured, and where a GPU of the earlier record cannot be asked now.
+    """
+    torch, refusal = loaded()
+    if torch is None:
+        raise StudyError(refusal)
+    if before:
+        hardware.refuse_silent_gpus(before)
+    found, left_out = detect()
+    devices, refused = usable(found)
+    entries = [device.describe() for device in devices]
+    kind, instance = hardware.identity(before)
+    return {
+        "schema": 1,
+        "id": node_id(kind, instance),
+        "kind": kind,
+        "instance": instance,
+        "origin": "measured",
+        "hardware": {
+            "cpu": hardware.cpu(),
+            "memory_bytes": hardware.memory_bytes(),
+            "gpus": _with_memory(gpus.list_gpus(), entries),
+            "nvml": nvml.status(),
+        },
+        "software": {
+            "os": f"{platform.system()} {_release()}",
+            "libc": " ".join(platform.libc_ver()),
+            "python": platform.python_version(),
+            "packages": _versions(),
+            "blas": _blas(),
+            "torch": _torch(),
+        },
+        "devices": entries,
+        "left_out": [*left_out, *refused],
+        "study": {"version": study_version(), "commit": short(commit())},
+        "started_utc": utc(),
+        "options": options,
+    }
+
+
+def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
+    """Entries of GPUs, with the memory that torch knows of where NVML does not: a GPU may share the machine's."""
+    sizes = {device["name"]: device["memory_bytes"] for device in devices if "memory_bytes" in device}
+    for card in cards:
+        if "memory_bytes" not in card and card["name"] in sizes:
+            card["memory_bytes"] = sizes[card["name"]]
+            card.get("unanswered", {}).pop("memory_bytes", None)
+            if not card.get("unanswered", True):
+                del card["unanswered"]
+    return cards
+
+
+def untold_facts(record: dict[str, Any]) -> list[str]:
+    """Unknown facts about the GPUs of a node record, a line each."""
+    refused = nvml.recorded_refusal(record)
+    in_trouble = refused and not driver_errors.means_no_driver(refused)
+    lines = [f"NVML does not answer ({refused}): {driver_errors.advice(refused)}"] if in_trouble else []
+    for card in record["hardware"]["gpus"]:
+        if reasons := card.get("unanswered"):
+            told = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+            lines.append(f"{card['name']}: not told by NVML: {told}")
+    for device in record["devices"]:
+        if reason := device.get("unwatched"):
+            lines.append(f"{device['id']}: {nvml.Unwatched(reason).meaning}")
+    return lines
+
+
+def described(record: dict[str, Any]) -> str:
+    """A node record in one sentence: its processor, memory and accelerators, and what the system does not tell."""
+    cpu, others = record["hardware"]["cpu"], [one["name"] for one in record["devices"] if one["kind"] != "cpu"]
+    cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _cores(cpu["usable_cores"])
+    gigabytes = record["hardware"]["memory_bytes"] / 1e9
+    unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
+    return (
+        f"{cpu['model']}, {cores}, {gigabytes:.{0 if gigabytes >= 10 else 1}f} GB; "
+        f"{' and '.join(others) or 'no GPU'}{unknown}"
+    )
+
+
+def _cores(number: int) -> str:
+    return "1 core" if number == 1 else f"{number} cores"
+
+
+def require(record: dict[str, Any], kind: str) -> None:
+    """Raise StudyError, in one line, if the node has no device of this kind."""
+    if any(device["kind"] == kind for device in record["devices"]):
+        return
+    looked = "; ".join(record["left_out"]) or "nothing was left out"
+    found = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
+    refused = nvml.refusal()
+    mend = f"For an NVIDIA GPU, {driver_errors.advice(refused)}. " if refused else ""
+    raise StudyError(
+        f"gpu profile: no GPU found. Looked for: torch's CUDA, ROCm, XPU and MPS devices. {looked}. "
+        f"NVML: {record['hardware']['nvml']}. Found: {found}. "
+        f"{mend}Torch has to be built for the GPU (https://pytorch.org/get-started/locally). "
+        "Or measure the CPU alone: snakemake --cores all"
+    )
+
+
+def _release() -> str:
+    """The kernel's version without what a vendor or a host appended to it."""
+    return re.split(r"[^0-9.]", platform.release())[0]
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _blas() -> list[dict[str, Any]]:
+    """Each BLAS and OpenMP that the processes of this study load: library, version, threads, kernels chosen."""
+    import numpy
+    import torch
+    from threadpoolctl import threadpool_info
+
+    # Only loaded libraries are seen.
+    _ = numpy.__version__, torch.__version__
+    kept = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
+    return [{key: pool[key] for key in kept if pool.get(key) is not None} for pool in threadpool_info()]
+
+
+def _torch() -> dict[str, Any]:
+    """How torch was built: the lines of its configuration that name libraries and CPU capability."""
+    import torch
+
+    lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
+    # The line with all compiler flags holds paths of the machine that built it.
+    telling = [line for line in lines if re.search(r"MKL|DNN|OpenMP|CPU capability|CUDA Runtime|CuDNN|LAPACK", line)]
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "config": [line for line in telling if not line.startswith("Build settings")],
+    }

@@ -1,0 +1,92 @@
+"""Dot products of pairs of bfloat16, added to float32: the peak rate of a core's vector units in bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from experiments.kernels.fma import ACCUMULATORS, repeated
+from experiments.kernels.llvm_compile import aligned
+from experiments.workload import Dtype, Unsupported
+
+LANES, PAIR = 16, 2  # float32 sums in a register, and the products that an instruction adds to each
+_DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
+
+
+def dot_ir(accumulators: int = ACCUMULATORS) -> str:
+    """A loop of x = (x + b.c) + b.d on registers alone; with d = -c nothing grows, and bits toggle.
+
+    The sums between the two, x + b.c, are stored at the end, so that they are used.
+    """
+    sums, pairs = f"<{LANES} x float>", f"<{LANES * PAIR} x bfloat>"
+    each = range(accumulators)
+    starts = "\n".join(f"  %x{i} = phi {sums} [%s, %entry], [%z{i}, %loop]" for i in each)
+    up = "\n".join(f"  %y{i} = call {sums} {_DOT}({sums} %x{i}, {pairs} %b, {pairs} %c)" for i in each)
+    down = "\n".join(f"  %z{i} = call {sums} {_DOT}({sums} %y{i}, {pairs} %b, {pairs} %d)" for i in each)
+    stores = "\n".join(
+        f"  %p{i} = getelementptr {sums}, ptr %out, i64 {i + 4}\n  store {sums} %y{i}, ptr %p{i}" for i in each
+    )
+    loads = "\n".join(
+        f"  %q{i} = getelementptr {sums}, ptr %out, i64 {i}\n  %{name} = load {kind}, ptr %q{i}"
+        for i, (name, kind) in enumerate([("s", sums), ("b", pairs), ("c", pairs), ("d", pairs)])
+    )
+    return f"""
+declare {sums} {_DOT}({sums}, {pairs}, {pairs})
+define void @kernel(i64 %n, ptr %out) {{
+entry:
+{loads}
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+{starts}
+{up}
+{down}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+{stores}
+  ret void
+}}"""
+
+
+def supported() -> str:
+    """Why this CPU's peak in bfloat16 cannot be measured by this kernel; '' if it can."""
+    features = llvm.get_host_cpu_features()
+    if features.get("amx-bf16"):
+        return "this CPU has matrix units (AMX), whose peak no kernel of this study measures"
+    return "" if features.get("avx512bf16") else "this CPU has no AVX512-BF16"
+
+
+def dot(threads: int) -> tuple[Callable[[int], float], int]:
+    """(kernel(n) -> largest relative error of its results, multiply-adds per n over all threads).
+
+    Raises Unsupported where the core has no such instruction, or faster units.
+    """
+    import numpy as np
+
+    lacking = supported()
+    if lacking:
+        raise Unsupported(lacking)
+    random = np.random.default_rng()
+    memory = []
+    for _ in range(threads):
+        block = aligned((ACCUMULATORS + 4) * LANES, Dtype.FLOAT32)
+        factors = random.normal(size=(2, LANES * PAIR)).astype(np.float32)
+        # A bfloat16 is the upper half of a float32.
+        b, c = (factors.view(np.uint32) >> 16).astype(np.uint16)
+        block[:LANES] = random.normal(size=LANES)
+        block[LANES : 4 * LANES].view(np.uint16)[:] = np.concatenate([b, c, c ^ 0x8000])
+        memory.append(block)
+
+    def error(block: Any, _: int) -> float:
+        halves = block[LANES : 3 * LANES].view(np.uint16).astype(np.uint32) << 16
+        b, c = halves.view(np.float32).astype(np.float64).reshape(2, LANES, PAIR)
+        start, terms = block[:LANES].astype(np.float64), b * c
+        size = np.abs(start) + np.abs(terms).sum(axis=1)
+        results = block[4 * LANES :].reshape(ACCUMULATORS, LANES)
+        return float(np.max(np.abs(results - (start + terms.sum(axis=1))) / size))
+
+    return repeated(dot_ir(), memory, error), 2 * ACCUMULATORS * LANES * PAIR * threads

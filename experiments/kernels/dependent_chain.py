@@ -1,0 +1,50 @@
+"""A chain of dependent operations, one a cycle: it counts the cycles of a core."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+from experiments.kernels.llvm_compile import compile_ir
+
+
+def chain_ir(length: int = 64) -> str:
+    """A loop over `length` operations, each of which needs the last one's result.
+
+    xor and add take one cycle each on every current core; alternating, they have no
+    closed form; from registers, they cannot be done while renaming.
+    """
+    body = "\n".join(
+        f"  %x{i + 1} = {'add' if i % 2 else 'xor'} i64 %x{i}, {'%a' if i % 2 else '%b'}" for i in range(length)
+    )
+    return f"""
+define i64 @kernel(i64 %n, i64 %a, i64 %b) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %x0 = phi i64 [%a, %entry], [%x{length}, %loop]
+{body}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret i64 %x{length}
+}}"""
+
+
+def chain() -> tuple[Callable[[int], int], int]:
+    """(kernel(n), operations per n): a dependent chain, one cycle an operation."""
+    length = 64
+    address, _ = compile_ir(chain_ir(length))
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
+    return (lambda n: int(function(n, 0x9E3779B97F4A7C15 - 2**64, 0x3C6EF372FE94F82A))), length
+
+
+def chain_value(n: int, length: int = 64) -> int:
+    """What `chain` must return after n rounds, computed by Python's integers."""
+    a, b, mask = 0x9E3779B97F4A7C15, 0x3C6EF372FE94F82A, 2**64 - 1
+    x = a
+    for i in range(n * length):
+        x = (x + a) & mask if i % 2 else x ^ b
+    return x - 2**64 if x >= 2**63 else x

@@ -1,0 +1,77 @@
+"""LLVM IR to machine code, and what its callers share: vector width, threads, aligned memory.
+
+No optimisation pass runs over the IR: LLVM would otherwise fold a dependent chain
+into one multiplication. The machine-code generator alone chooses instructions.
+Each kernel is a C function called without the interpreter lock, so that Python
+threads run it on several cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from experiments.workload import Dtype
+
+IR_TYPE = {Dtype.FLOAT32: ("float", "f32"), Dtype.FLOAT64: ("double", "f64")}
+_keep: list[Any] = []  # the engines own the machine code
+
+
+def vector_bytes() -> int:
+    """Widest vector register that the host's compiler target has, in bytes."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64
+    if features.get("avx"):
+        return 32
+    return 16
+
+
+def has_fma() -> bool:
+    """Whether the core multiplies and adds in one instruction (else LLVM calls a slow library routine)."""
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("fma") or features.get("neon") or features.get("asimd"))
+
+
+@cache
+def compile_ir(ir: str) -> tuple[int, str]:
+    """Address of the function `kernel` and its assembly text."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    target = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
+    )
+    assembly = target.emit_assembly(module)
+    engine = llvm.create_mcjit_compiler(module, target)
+    engine.finalize_object()
+    _keep.append(engine)
+    return engine.get_function_address("kernel"), assembly
+
+
+def aligned(length: int, dtype: Dtype) -> Any:
+    """An uninitialised NumPy array of `length` elements that starts on a cache line."""
+    import numpy as np
+
+    raw = np.empty(length * dtype.itemsize + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + length * dtype.itemsize].view(dtype.value)
+
+
+class Team:
+    """Threads that start a list of calls together and wait for all of them."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+
+    def run(self, calls: Sequence[Callable[[], object]]) -> None:
+        """Run every call, the last one on the calling thread."""
+        others = [self._pool.submit(call) for call in calls[:-1]] if self._pool else []
+        calls[-1]()
+        for other in others:
+            other.result()

@@ -1,0 +1,135 @@
+"""The kernels on NVIDIA GPUs: CUDA C compiled by CuPy when first used, one GPU thread a chain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.kernels.cuda_compile import cupy_on, module
+from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
+
+BLOCK = 256
+
+# The same integers as in cpu.py. KEPT keeps the compiler from computing both arms of a branch
+# and choosing; ptxas would still run short arms under a predicate, without a branch, but for
+# MARKED: an event for a profiler, which does nothing else and is never predicated.
+SOURCE = f"""
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define KERNEL(name, type) \\
+    extern "C" __global__ void __launch_bounds__({BLOCK}) name( \\
+        const type* __restrict__ table, u32 size, const u64* starts, u64* ends, u32 chains, u32 steps)
+#define KEPT(value) asm volatile("" : "+r"(value))
+#define MARKED asm volatile("pmevent 1;")
+
+KERNEL(chain, u32) {{
+    const u32 which = blockIdx.x * blockDim.x + threadIdx.x;
+    if (which >= chains) return;
+    u32 x = (u32)starts[which];
+    for (u32 step = 0; step < steps; ++step)
+        x = (x ^ x >> 16) * {MULTIPLIER}u;
+    ends[which] = x;
+}}
+
+KERNEL(chase, u32) {{
+    const u32 which = blockIdx.x * blockDim.x + threadIdx.x;
+    if (which >= chains) return;
+    u32 x = (u32)starts[which];
+    for (u32 step = 0; step < steps; ++step)
+        x = table[x];
+    ends[which] = x;
+}}
+
+KERNEL(branches, u32) {{
+    const u32 which = blockIdx.x * blockDim.x + threadIdx.x;
+    if (which >= chains) return;
+    const u32 first = (u32)starts[which], mask = size - 1;
+    u32 x = first;
+    for (u32 block = 0; block < steps / {BITS}; ++block) {{
+        u32 word = table[(first + block) & mask];
+        for (u32 bit = 0; bit < {BITS}; ++bit) {{
+            if (word & 1) {{
+                x += word;
+                KEPT(x);
+                MARKED;
+            }} else {{
+                x ^= word;
+                KEPT(x);
+                MARKED;
+            }}
+            word >>= 1;
+        }}
+    }}
+    ends[which] = x;
+}}
+
+KERNEL(states, unsigned char) {{
+    enum {{ START, PLAIN, QUOTED, QUOTE }};
+    const u32 which = blockIdx.x * blockDim.x + threadIdx.x;
+    if (which >= chains) return;
+    const u64 first = starts[which];
+    u32 state = START, fields = 0, records = 0;
+    for (u32 step = 0; step < steps; ++step) {{
+        const unsigned char byte = table[first + step];
+        if (state == QUOTED) {{
+            if (byte == '"') {{ state = QUOTE; KEPT(state); }}
+        }} else if (state == QUOTE && byte == '"') {{
+            state = QUOTED; KEPT(state);
+        }} else if (byte == ',') {{
+            ++fields; state = START; KEPT(state);
+        }} else if (byte == '\\n') {{
+            ++fields; ++records; state = START; KEPT(state);
+        }} else if (byte == '"' && state == START) {{
+            state = QUOTED; KEPT(state);
+        }} else {{
+            state = PLAIN; KEPT(state);
+        }}
+    }}
+    ends[which] = (u64)fields << 32 | records;
+}}
+"""
+
+
+class CudaChains(Chains):
+    """One chain on each GPU thread, on the default stream, where PyTorch's events lie as well."""
+
+    backend = "cupy"
+
+    def __init__(self, device: str, kernel: str, table: Any, chains: int) -> None:
+        cupy = cupy_on(device)
+        self._kernel = module(SOURCE).get_function(kernel)
+        self._table, self._chains = cupy.asarray(table), chains
+        self._starts, self._ends = (cupy.zeros(chains, dtype=np.uint64) for _ in range(2))
+
+    @classmethod
+    def most(cls, device: str, threads: int) -> int:
+        """All threads that the GPU's registers and schedulers hold, in whole blocks."""
+        import torch
+
+        about = torch.cuda.get_device_properties(device)
+        return int(about.multi_processor_count) * (int(about.max_threads_per_multi_processor) // BLOCK) * BLOCK
+
+    @classmethod
+    def line_bytes(cls) -> int:
+        return 128
+
+    @classmethod
+    def steps(cls, kernel: str, chains: int, footprint: int) -> int:
+        one, full = (1 << 16, 1 << 12) if kernel == "chase" else (1 << 20, 1 << 17)
+        return one if chains == 1 else full
+
+    def place(self, starts: Any) -> None:
+        self._starts.set(starts)
+
+    def walk(self, steps: int) -> None:
+        threads = min(BLOCK, self._chains)
+        given = (self._table, np.uint32(self._table.size), self._starts, self._ends, np.uint32(self._chains))
+        self._kernel((-(-self._chains // threads),), (threads,), (*given, np.uint32(steps)))
+
+    def go_on(self) -> None:
+        self._starts, self._ends = self._ends, self._starts
+
+    def ends(self) -> Any:
+        return self._ends.get()

@@ -1,0 +1,169 @@
+"""One matrix product in several orders: of its cells, and of the additions that make up each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from experiments.kernels import cuda_compile
+from experiments.kernels.llvm_compile import Team
+from experiments.workload import Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+BLOCK = 32  # terms that a blocked sum adds up before it adds them to the rest
+
+
+def visit(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
+    """Compute the listed cells of c = a @ bt.T one after the other, each by the same sequential dot product.
+
+    a (m, k), bt (n, k), c (m, n); cells: numbers i*n + j; zero in their number format.
+    """
+    n, k = bt.shape
+    for cell in cells:
+        i, j = cell // n, cell % n
+        total = zero
+        for p in range(k):
+            total += a[i, p] * bt[j, p]
+        c[i, j] = total
+
+
+# The same on a GPU: one thread computes one cell, and the hardware orders the threads further as it likes.
+VISIT_CUDA = """
+extern "C" __global__ void visit(
+    const REAL* a, const REAL* bt, REAL* c, const long long* cells, long long count, long long n, long long k)
+{
+    long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (at >= count) return;
+    long long i = cells[at] / n, j = cells[at] % n;
+    REAL total = 0;
+    for (long long p = 0; p < k; ++p) total += a[i * k + p] * bt[j * k + p];
+    c[i * n + j] = total;
+}
+"""
+_REAL = {"float32": "float", "float64": "double"}
+
+
+def visited(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
+    """a @ b with the cells in this order, dealt in contiguous parts to `threads` threads of a CPU.
+
+    a (m, k), b (k, n); cells: every number i*n + j once. Raises Unsupported for other
+    formats than float32 and float64, and on a GPU without CuPy.
+    """
+    import torch
+
+    name = str(a.dtype).removeprefix("torch.")
+    if name not in _REAL:
+        raise Unsupported(f"the plain loop over the cells has no {name} product")
+    bt = b.t().contiguous()
+    c = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
+    if a.device.type != "cpu":
+        _visit_on_gpu(a, bt, c, cells.to(a.device), _REAL[name])
+        return c
+    kernel, out = _compiled(), c.numpy()
+    calls = [
+        partial(kernel, a.numpy(), bt.numpy(), out, part.numpy(), out.dtype.type(0))
+        for part in torch.tensor_split(cells, threads)
+    ]
+    Team(threads).run(calls)
+    return c
+
+
+@cache
+def _compiled() -> Callable[..., None]:
+    import numba
+
+    kernel: Callable[..., None] = numba.njit(nogil=True)(visit)
+    return kernel
+
+
+def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: torch.Tensor, real: str) -> None:
+    import numpy as np
+
+    (n, k), count, threads = bt.shape, cells.numel(), 128
+    launch = cuda_compile.kernel(VISIT_CUDA, "visit", str(a.device), (f"-DREAL={real}",))
+    launch(-(-count // threads), threads, a, bt, c, cells, *map(np.int64, (count, n, k)))
+
+
+def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
+    """Row by row, column by column, and at random: each a permutation of the cells' numbers i*n + j."""
+    import torch
+
+    rows = torch.arange(m * n)
+    return {"rows": rows, "columns": rows.reshape(m, n).t().reshape(-1), "random": torch.randperm(m * n)}
+
+
+def summed(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tensor:
+    """a @ b, the terms of every cell added one after the other in this order.
+
+    Each product and each sum is rounded to the operands' own format. a (m, k), b (k, n).
+    """
+    total = a[:, terms[0], None] * b[terms[0]]
+    for term in terms[1:]:
+        total += a[:, term, None] * b[term]
+    return total
+
+
+def blocked(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
+    """a @ b, the terms added up block by block, and the blocks' sums one after the other; rounded as in `summed`."""
+    k = a.shape[1]
+    starts = range(0, k, block)
+    parts = (summed(a, b, range(start, min(start + block, k))) for start in starts)
+    return _added(parts)
+
+
+def pairwise(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
+    """a @ b, the terms of each half added up apart, and so on down to single terms; rounded as in `summed`.
+
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 4.1.
+    """
+    end = a.shape[1] if end is None else end
+    if end - start == 1:
+        return summed(a, b, [start])
+    middle = (start + end) // 2
+    return pairwise(a, b, start, middle) + pairwise(a, b, middle, end)
+
+
+def split(product: Callable[[Any, Any], torch.Tensor], a: torch.Tensor, b: torch.Tensor, parts: int) -> torch.Tensor:
+    """a @ b as the sum of `parts` partial products over k, each by `product`, and rounded to the operands' format."""
+    import torch
+
+    pieces = zip(torch.tensor_split(a, parts, dim=1), torch.tensor_split(b, parts, dim=0), strict=True)
+    return _added(product(left.contiguous(), right.contiguous()) for left, right in pieces)
+
+
+def _added(parts: Iterator[torch.Tensor]) -> torch.Tensor:
+    total = next(parts).clone()
+    for part in parts:
+        total += part
+    return total
+
+
+def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a @ b of float64 as if computed in twice that precision and rounded once.
+
+    Source: Ogita, Rump & Oishi 2005, "Accurate sum and dot product", algorithm 5.3
+    (Dot2), over all cells at once; products are split by Dekker's and Veltkamp's method.
+    """
+    import torch
+
+    total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
+    lost = torch.zeros_like(total)
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    for p in range(a.shape[1]):
+        product = a[:, p, None] * b[p]
+        cross = a_high[:, p, None] * b_high[p] - product + a_high[:, p, None] * b_low[p] + a_low[:, p, None] * b_high[p]
+        before = total
+        total = before + product
+        back = total - before
+        lost += ((before - (total - back)) + (product - back)) + (cross + a_low[:, p, None] * b_low[p])
+    return total + lost
+
+
+def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """x as a sum of two float64 whose products with other halves are exact."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high

@@ -1,0 +1,100 @@
+"""Three kernels in WGSL, and their twins in CUDA C: naive and tiled products, and STREAM's triad.
+
+Both do the same, thread by thread, in float32, and every multiply-add is fused. CUDA's
+compiler unrolls the loop over a tile by itself; in WGSL it is written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from experiments.devices import Device
+from experiments.kernels.naive_products import TILE, product
+from experiments.kernels.stream import STREAM_SCALAR
+from experiments.kernels.stream_cuda import BLOCK, plain
+from experiments.workload import Dtype
+
+if TYPE_CHECKING:
+    import torch
+
+Name = Literal["naive", "tiled", "triad"]
+
+# Most blocks along one axis of a grid, by WebGPU's rules.
+MOST_BLOCKS = 65535
+
+_TILE_PRODUCT = "\n        ".join(f"sum = fma(left[y][{i}], right[{i}][x], sum);" for i in range(TILE))
+
+# sizes: m, n and k of a product, the length of the triad's arrays first.
+WGSL = f"""
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@group(0) @binding(3) var<uniform> sizes: vec3<u32>;
+
+@compute @workgroup_size({TILE}, {TILE})
+fn naive(@builtin(global_invocation_id) thread: vec3<u32>) {{
+    let m = sizes.x; let n = sizes.y; let k = sizes.z;
+    let row = thread.y; let column = thread.x;
+    if (row >= m || column >= n) {{ return; }}
+    var sum = 0.0;
+    for (var i = 0u; i < k; i++) {{
+        sum = fma(a[row * k + i], b[i * n + column], sum);
+    }}
+    c[row * n + column] = sum;
+}}
+
+var<workgroup> left: array<array<f32, {TILE}>, {TILE}>;
+var<workgroup> right: array<array<f32, {TILE}>, {TILE}>;
+
+@compute @workgroup_size({TILE}, {TILE})
+fn tiled(@builtin(global_invocation_id) thread: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {{
+    let m = sizes.x; let n = sizes.y; let k = sizes.z;
+    let row = thread.y; let column = thread.x;
+    let y = local.y; let x = local.x;
+    var sum = 0.0;
+    for (var start = 0u; start < k; start += {TILE}u) {{
+        // Zeros stand for what lies beyond the operands.
+        left[y][x] = 0.0;
+        right[y][x] = 0.0;
+        if (row < m && start + x < k) {{ left[y][x] = a[row * k + start + x]; }}
+        if (start + y < k && column < n) {{ right[y][x] = b[(start + y) * n + column]; }}
+        workgroupBarrier();
+        {_TILE_PRODUCT}
+        workgroupBarrier();
+    }}
+    if (row < m && column < n) {{ c[row * n + column] = sum; }}
+}}
+
+@compute @workgroup_size({BLOCK})
+fn triad(
+    @builtin(workgroup_id) block: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_id) thread: vec3<u32>,
+) {{
+    let i = (block.y * grid.x + block.x) * {BLOCK}u + thread.x;
+    if (i < sizes.x) {{ c[i] = fma({STREAM_SCALAR}, b[i], a[i]); }}
+}}
+"""
+
+
+def sizes(name: Name, n: int) -> tuple[int, int, int]:
+    """What the WGSL text calls sizes: of a product of two n x n matrices, or of a triad of n elements."""
+    return (n, 1, 1) if name == "triad" else (n, n, n)
+
+
+def grid(name: Name, n: int) -> tuple[int, int]:
+    """Blocks along x and y. A triad's are folded into as few rows as the limit allows."""
+    if name != "triad":
+        return -(-n // TILE), -(-n // TILE)
+    blocks = -(-n // BLOCK)
+    rows = -(-blocks // MOST_BLOCKS)
+    return -(-blocks // rows), rows
+
+
+def cuda(name: Name, device: Device) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
+    """launch(a, b, out) of the kernel in CUDA C, on PyTorch's current stream. Raises Unsupported, as `kernel` does."""
+    if name != "triad":
+        return product(name, device.name)
+    launch = plain(name, Dtype.FLOAT32, device)
+    return lambda a, b, out: launch(out, a, b)

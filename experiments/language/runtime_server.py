@@ -1,0 +1,125 @@
+"""A runtime's own server with a GGUF file: started, asked for probabilities, and ended."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import psutil
+
+from experiments.children import Child, ChildError
+from experiments.language.runtimes import Following, Ids, XLlamaCpp
+from experiments.serving import simulated_users
+from experiments.serving.server_processes import start, wait_until
+from experiments.workload import HarnessError
+
+# Seconds that a server has to load its model, of up to 5 GB.
+START_S = 60.0
+
+
+class Server:
+    """A server that runs: its process, its port on loopback, and the number that its vocabulary has for LETTER."""
+
+    def __init__(self, child: Child, log: IO[bytes]) -> None:
+        self.child, self.log, self.port, self.letter = child, log, 0, 0
+
+    def wait(self) -> None:
+        """Wait until it answers. Raises HarnessError, with its last words, if it ends or keeps silent; Unsupported."""
+        try:
+            self.port = int(self.child.answer(START_S)["port"])
+        except ChildError as end:
+            raise HarnessError(f"{end}{self.last_words()}") from None
+        if not wait_until(self._is_ready, START_S):
+            raise HarnessError(f"the server did not answer within {START_S:g} s{self.last_words()}")
+        self.letter = int(
+            self._asked("/tokenize", json.dumps({"content": simulated_users.LETTER}).encode())["tokens"][0]
+        )
+
+    def _is_ready(self) -> bool:
+        self.require_life()
+        self.port = self.port or listening_port(self.child.pid)
+        if not self.port:
+            return False
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)) as line:
+                line.request("GET", "/health")
+                return line.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def require_life(self) -> None:
+        """Raise HarnessError, with its last words, if it has ended."""
+        if not self.child.alive:
+            raise HarnessError(f"the server ended{self.last_words()}")
+
+    def last_words(self) -> str:
+        """': ' and the last line that it has logged; '' if there is none."""
+        self.log.seek(0)
+        lines = [line for line in self.log.read().decode(errors="replace").splitlines() if line.strip()]
+        return f": {lines[-1].strip()[:200]}" if lines else ""
+
+    def following(self, prompts: list[Ids]) -> list[Following]:
+        """Tokens that may follow each prompt, asked for at the same time, and the logarithms of their probabilities.
+
+        Raises HarnessError where it has ended, RuntimeError where it does not answer rightly.
+        """
+        with ThreadPoolExecutor(len(prompts)) as together:
+            return list(together.map(self._likely, prompts))
+
+    def _asked(self, path: str, body: bytes) -> Any:
+        """The server's answer, parsed. Raises as `following`."""
+        try:
+            line, response = simulated_users.opened(self.port, body, START_S, path)
+            with closing(line):
+                return json.load(response)
+        except (OSError, http.client.HTTPException, ValueError) as fault:
+            self.require_life()
+            raise RuntimeError(f"the server does not answer {path} ({type(fault).__name__}: {fault})") from None
+
+    def _likely(self, prompt: Ids) -> Following:
+        told = self._asked(
+            simulated_users.PATH,
+            simulated_users.request(prompt.tolist(), 1, self.letter, stream=False, logprobs=XLlamaCpp.MOST),
+        )
+        try:
+            likely = told["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        except (LookupError, TypeError):
+            raise RuntimeError("the server tells no probabilities: its version is too old") from None
+        return np.array([one["id"] for one in likely]), np.array([one["logprob"] for one in likely])
+
+
+@contextmanager
+def started(orders: Mapping[str, Any]) -> Iterator[Server]:
+    """A server with these orders, see `experiments.serving.language_server`; ended with the block.
+
+    Raises HarnessError, with the server's last words, where it does not start, and Unsupported.
+    """
+    handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
+    with os.fdopen(handle, "rb") as log:
+        try:
+            child = start("language_server", {**orders, "log": name})
+            try:
+                server = Server(child, log)
+                server.wait()
+                yield server
+            finally:
+                child.stop()
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+
+def listening_port(pid: int) -> int:
+    """The port at which a process listens; 0 if there is none yet, or no process."""
+    try:
+        found = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return 0
+    return next((one.laddr.port for one in found if one.status == psutil.CONN_LISTEN), 0)

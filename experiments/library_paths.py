@@ -1,0 +1,89 @@
+"""The places from which a process has loaded NVIDIA's libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+from experiments.devices import Device
+from experiments.workload import Dtype, Unsupported
+
+Observed = dict[str, tuple[float, str]]
+
+DRIVER = re.compile(r"libcuda\.so")
+# The CUDA toolkit's libraries and those beside it, also with the suffixes that wheels append.
+TOOLKIT = re.compile(
+    r"lib(cudart|cublas|cublasLt|cudnn\w*|cufft|cufile|cupti|curand|cusolver\w*|cusparse\w*|nccl|nvJitLink|nvrtc[\w-]*)[.-]"
+)
+
+
+def origins(device: Device) -> Observed:
+    """Where NVIDIA's libraries in this process come from: see `compared`. Raises Unsupported."""
+    if device.kind == "cpu":
+        raise Unsupported("NVIDIA's libraries are not needed on a CPU")
+    use(device)
+    return compared(mapped(), package_folders())
+
+
+def use(device: Device) -> None:
+    """Call cuDNN, cuBLAS and, where CuPy is installed, NVIDIA's compiler: libraries are loaded when first used."""
+    import torch
+
+    from experiments.kernels import naive_products
+
+    a, b = (device.normal((16, 16), Dtype.FLOAT32) for _ in range(2))
+    torch.nn.functional.conv2d(a.reshape(1, 1, 16, 16), b.reshape(1, 1, 16, 16))
+    out = torch.mm(a, b)
+    with contextlib.suppress(Unsupported):
+        naive_products.product("naive", device.name)(a, b, out)
+    device.synchronise()
+
+
+def mapped(maps: Path = Path("/proc/self/maps")) -> set[str]:
+    """Paths of the files that this process has mapped. Raises Unsupported where the system does not tell."""
+    try:
+        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        raise Unsupported("this system does not tell which libraries a process has loaded") from None
+    named = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
+    return {path.removesuffix(" (deleted)") for path in named}
+
+
+def package_folders() -> list[Path]:
+    """Folders that hold this environment's packages: of Python, and all of it where conda manages it."""
+    import torch
+
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
+    folders |= {*site.getsitepackages(), str(Path(torch.__file__).parents[1])}
+    if (Path(sys.prefix) / "conda-meta").is_dir():
+        folders.add(sys.prefix)
+    # The system reports files by their real paths.
+    return [Path(folder).resolve() for folder in folders]
+
+
+def compared(paths: Iterable[str], folders: Iterable[Path]) -> Observed:
+    """Whether the driver, and any library of the toolkit, was loaded from outside these folders; and their number.
+
+    Raises Unsupported if no driver was loaded. No path leaves this function.
+    """
+    inside = list(folders)
+
+    def from_system(path: str) -> bool:
+        return not any(Path(path).is_relative_to(folder) for folder in inside)
+
+    files = {path: Path(path).name for path in paths}
+    driver = [from_system(path) for path, name in files.items() if DRIVER.match(name)]
+    toolkit = [from_system(path) for path, name in files.items() if TOOLKIT.match(name)]
+    if not driver:
+        raise Unsupported("this process has not loaded NVIDIA's driver")
+    return {
+        "system_driver_loaded": (float(any(driver)), "1"),
+        "system_toolkit_loaded": (float(any(toolkit)), "1"),
+        "toolkit_libraries_loaded": (float(len(toolkit)), "1"),
+        "toolkit_libraries_from_system": (float(sum(toolkit)), "1"),
+    }

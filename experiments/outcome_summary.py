@@ -1,0 +1,80 @@
+"""Outcomes of points: of a round in a few words, of a node each status that is not ok, by reason."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.node import missing_rounds, read_node, record_path
+
+# Of a reason, as much as a line holds.
+SHOWN = 110
+
+
+def outcomes(folders: Iterable[Path]) -> str:
+    """A text: by node the points without a result, the most frequent first, and the rounds that are missing.
+
+    folders: of nodes, or of folders of them. A point counts once a round. Raises StudyError where there is no node.
+    """
+    given = list(folders)
+    nodes = [place for folder in given for place in (folder, *sorted(folder.glob("*"))) if record_path(place).is_file()]
+    if not nodes:
+        raise StudyError(f"no node in {', '.join(map(str, given))}: name the folder of one, say results/nodes")
+    return "\n".join(line for node in nodes for line in _lines(node))
+
+
+def _lines(node: Path) -> Iterable[str]:
+    from contract.sample_table import read_samples
+
+    record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))
+    found: Counter[tuple[str, str, bool, str, str]] = Counter()
+    unreadable = []
+    for path in files:
+        try:
+            table, _ = read_samples(path)
+        except StudyError as fault:
+            unreadable.append(str(fault))
+            continue
+        point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
+        table = table.assign(lost=table["status"].ne("ok"))
+        # A point that was timed and lacks another metric, one that takes a profile, say, is ok in part.
+        table["partly"] = table["lost"] & ~table.groupby(point)["lost"].transform("all")
+        worst = table.sort_values("lost").drop_duplicates(point, keep="last")
+        found.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))
+    # Reasons that differ in their numbers alone are one, told by the first.
+    lost: dict[tuple[Any, ...], list[Any]] = {}
+    for (*key, reason), count in found.items():
+        if key[-1] != "ok":
+            alike = lost.setdefault((*key, re.sub(r"[0-9][0-9.,]*", "#", reason)), [0, reason])
+            alike[0] += count
+    bad = sum(count for (_, _, partly, *_), (count, _) in lost.items() if not partly)
+    yield f"{record['id']}: {len(files)} rounds of jobs, {found.total() - bad} points ok, {bad} not"
+    for (experiment, device, partly, status, _), (count, reason) in sorted(lost.items(), key=lambda one: -one[1][0]):
+        short = reason if len(reason) <= SHOWN else f"{reason[:SHOWN]}…"
+        yield f"  {count:4}  {experiment} on {device}: {'in part ' if partly else ''}{status}: {short}"
+    yield from (f"  unreadable: {fault}" for fault in unreadable)
+    if missing := missing_rounds(record, [path.name for path in files]):
+        yield f"  missing: {', '.join(missing)}"
+
+
+def count_statuses(statuses: list[str]) -> str:
+    """'12 ok, 2 skipped'."""
+    return ", ".join(f"{count} {status}" for status, count in Counter(statuses).items())
+
+
+def highest_rate(rows: Iterable[Mapping[str, Any]]) -> str:
+    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
+    points = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok" and row["metric"] == "time" and row["value"]:
+            kind = (row["flop"] or 0, row["bytes"] or 0, row["backend"], row["dtype"], row["threads"], row["params"])
+            points[kind].append(row["value"])
+    for index, unit in enumerate(("GFLOP/s", "GB/s")):
+        if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
+            return f", at most {fastest / 1e9:.3g} {unit}"
+    return ""

@@ -1,0 +1,174 @@
+"""Check torch's profiler: whether steps after a profile are as quick as before, and whether it records every kernel.
+
+Kineto leaves CUPTI attached after a session, so launches get slower (pytorch#144455), unless the environment forbids it
+(`worker_environment.device_variables`). A session after the first may lose its first kernels (pytorch#192021).
+Both make a GPU look idle. `python -m experiments.preflight.profiler_check DEVICE` does the check and writes it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contract.child_processes import end_with_parent
+from contract.errors import StudyError
+from experiments import worker_environment
+from experiments.children import answering
+from experiments.devices import Device, open_device
+from experiments.workload import Unsupported
+
+# The beginning of a reason where there is nothing to check.
+UNSUPPORTED = "unsupported: "
+SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
+# Seconds of steps that are timed at once, after a few untimed ones, and how often before the first session.
+TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
+# A step that takes so much longer after profiles than the slowest time before has been slowed by them.
+SLOWER = 0.05
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Times of one process: seconds of a step before profiles and after each, and records of a session of STEPS steps.
+
+    records: kernels, copies and fills on an accelerator; operators on a CPU.
+    """
+
+    before_s: Sequence[float]
+    after_s: Sequence[float]
+    records: Sequence[int]
+
+    @property
+    def slower(self) -> float:
+        """The share by which the median step after profiles takes longer than the slowest time before; 0 if not."""
+        return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
+
+    @property
+    def lost(self) -> int:
+        """Sessions that recorded less than the fullest one, or a part of a step."""
+        return sum(count < max(self.records) or count % STEPS != 0 for count in self.records)
+
+    @property
+    def in_order(self) -> bool:
+        """True if timings stay as they were and every session recorded all."""
+        return self.slower <= SLOWER and not self.lost and max(self.records) > 0
+
+    @property
+    def words(self) -> str:
+        """The two answers in one line."""
+        times = f"a step takes {statistics.median(self.before_s) * 1e3:.3f} ms before profiles, "
+        times += f"{statistics.median(self.after_s) * 1e3:.3f} ms after them"
+        if self.slower > SLOWER:
+            times += f" ({self.slower:.0%} slower)"
+        if not max(self.records):
+            return f"{times}; no session recorded a kernel"
+        counts = f"{self.lost} of {len(self.records)} sessions lost some" if self.lost else "all sessions whole"
+        return f"{times}; {max(self.records)} records a session, {counts}"
+
+
+def observe(device: Device) -> Seen:
+    """Time steps of a small model before and after sessions of the profiler, and count what each session records.
+
+    Raises Unsupported where torch has no profiler for the device.
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    from experiments.models import profiling
+
+    activity = profiling.activity(device)
+    device.set_threads(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).to(device.name)
+    optimizer, data = torch.optim.Adam(model.parameters()), torch.randn(32, 64, device=device.name)
+
+    def step() -> None:
+        model(data).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def step_s() -> float:
+        for _ in range(UNTIMED):
+            step()
+        device.synchronise()
+        begun, steps = time.perf_counter(), 0
+        while time.perf_counter() - begun < TIMED_S:
+            step()
+            steps += 1
+        device.synchronise()
+        return (time.perf_counter() - begun) / steps
+
+    before, after, records = [step_s() for _ in range(REPEATS)], [], []
+    for _ in range(SESSIONS):
+        with profile(activities=list({ProfilerActivity.CPU, activity})) as seen:
+            for _ in range(STEPS):
+                step()
+            device.synchronise()
+        apart = activity is not ProfilerActivity.CPU
+        counted = (
+            event
+            for event in seen.key_averages()
+            if profiling.is_kernel(event) == apart and not event.is_user_annotation
+        )
+        records.append(sum(int(event.count) for event in counted))
+        after.append(step_s())
+        time.sleep(PAUSE_S)
+    return Seen(before, after, records)
+
+
+def ask_apart(
+    words: Sequence[str], read: Callable[[Any], Any], variables: Mapping[str, str], limit_s: float | None = None
+) -> Any:
+    """The JSON in the last line that a process prints, through `read`. Raises StudyError with the process's complaint.
+
+    words: its command line. variables: of its environment, besides those that pass.
+    """
+    try:
+        ended = subprocess.run(
+            words, env={**worker_environment.clean(), **variables}, capture_output=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise StudyError(f"no answer within {limit_s:.0f} s") from None
+    try:
+        return read(json.loads(ended.stdout.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = said[-1].removeprefix("error: ") if said else f"exit code {ended.returncode}"
+        raise StudyError(reason) from None
+
+
+def check(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[Seen | None, str]:
+    """`observe` in a process like a measuring one, `limit_s` seconds at most: what it saw or None, and a line."""
+    words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
+    try:
+        seen: Seen = ask_apart(
+            words, lambda answer: Seen(**answer), worker_environment.device_variables(device), limit_s
+        )
+    except StudyError as failure:
+        reason = str(failure)
+        return None, reason if reason.startswith(UNSUPPORTED) else f"not checked: {reason}"
+    return seen, seen.words
+
+
+def main() -> int:
+    """Check the device that the command line names."""
+    end_with_parent()
+    answer = answering()
+    try:
+        seen: Any = observe(open_device(sys.argv[1]))
+    except StudyError as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return failure.exit_code
+    except Unsupported as lack:
+        print(f"{UNSUPPORTED}{lack}", file=sys.stderr)
+        return 1
+    answer(vars(seen))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""Random tables, and for each operation on them the result that is right, known from how the table was made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.tabular.table_libraries import Columns
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ROWS_PER_KEY = 100
+FEWEST_KEYS = 10
+ROWS_PER_PARTNER = 10
+# One left row in five finds no partner.
+KEYS_PER_PARTNER = 1.25
+LONGEST_NAME = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operation's inputs, and a judge of its result.
+
+    inputs: tables as NumPy arrays by column, or one text.
+    error: of a result on the host: the share of wrong rows where it is to be exact (inf where
+    it has too many rows or too few), the relative error against float64 where it is computed.
+    """
+
+    inputs: tuple[Any, ...]
+    error: Callable[[Columns], float]
+
+
+def case(op: str, rows: int, random: np.random.Generator) -> Case:
+    """Fresh random inputs of `rows` rows for an operation of `Library`."""
+    if op in ("parse_csv", "parse_json"):
+        return _text(op, rows, random)
+    return {"filter": _filter, "sort": _sort, "group_by": _group_by, "join": _join}[op](rows, random)
+
+
+def _series(rows: int, random: np.random.Generator) -> Columns:
+    import numpy as np
+
+    return {"row": np.arange(rows), "value": random.standard_normal(rows)}
+
+
+def _identifiers(count: int, random: np.random.Generator) -> np.ndarray:
+    """Distinct whole numbers in random order, spread out as identifiers are."""
+    import numpy as np
+
+    identifiers: np.ndarray = np.cumsum(random.integers(1, 1000, count))
+    random.shuffle(identifiers)
+    return identifiers
+
+
+def _filter(rows: int, random: np.random.Generator) -> Case:
+    table = _series(rows, random)
+    kept = table["value"] > 0
+    return Case((table,), lambda result: differing(result, {name: column[kept] for name, column in table.items()}))
+
+
+def _sort(rows: int, random: np.random.Generator) -> Case:
+    table = _series(rows, random)
+
+    def error(result: Columns) -> float:
+        """In order, every row there once, and each with its own value: nothing else is sorted."""
+        import numpy as np
+
+        row, value = result["row"], result["value"]
+        if len(row) != rows or len(value) != rows or (len(row) and not 0 <= row.min() <= row.max() < rows):
+            return math.inf
+        lost = np.count_nonzero(np.bincount(row, minlength=rows) == 0)
+        # Written so that nan counts as out of order.
+        unordered = np.count_nonzero(~(value[:-1] <= value[1:]))
+        return float(lost + unordered + np.count_nonzero(table["value"][row] != value)) / rows
+
+    return Case((table,), error)
+
+
+def _group_by(rows: int, random: np.random.Generator) -> Case:
+    import numpy as np
+
+    keys = _identifiers(max(FEWEST_KEYS, rows // ROWS_PER_KEY), random)
+    group = random.integers(0, len(keys), rows)
+    table = {"key": keys[group], "value": random.standard_normal(rows)}
+
+    def error(result: Columns) -> float:
+        """Totals by the groups' own numbers, which no library gets to see."""
+        total = np.bincount(group, weights=table["value"], minlength=len(keys))
+        count = np.bincount(group, minlength=len(keys))
+        there = np.flatnonzero(count)
+        there = there[np.argsort(keys[there])]
+        order = np.argsort(result["key"])
+        wrong = differing({"key": result["key"][order]}, {"key": keys[there]})
+        if wrong:
+            return wrong
+        totals = relative_error(result["total"][order], total[there])
+        means = relative_error(result["mean"][order], total[there] / count[there])
+        return float(np.max([totals, means]))  # unlike max(), nan if either is
+
+    return Case((table,), error)
+
+
+def _join(rows: int, random: np.random.Generator) -> Case:
+    import numpy as np
+
+    partners = max(1, rows // ROWS_PER_PARTNER)
+    keys = _identifiers(math.ceil(partners * KEYS_PER_PARTNER), random)
+    chosen = random.integers(0, len(keys), rows)
+    left = {"key": keys[chosen], "row": np.arange(rows)}
+    right = {"key": keys[:partners], "weight": random.standard_normal(partners)}
+
+    def error(result: Columns) -> float:
+        """The left rows whose key was drawn from the right table's, put back into their order."""
+        row = np.flatnonzero(chosen < partners)
+        order = np.argsort(result["row"], kind="stable")
+        expected = {"key": left["key"][row], "row": row, "weight": right["weight"][chosen[row]]}
+        return differing({name: column[order] for name, column in result.items()}, expected)
+
+    return Case((left, right), error)
+
+
+def _text(op: str, rows: int, random: np.random.Generator) -> Case:
+    import numpy as np
+
+    # Six decimals, and the very number that they stand for: a division rounds as reading does.
+    value = np.rint(random.standard_normal(rows) * 1e6) / 1e6
+    table = {"id": _identifiers(rows, random), "value": value, "name": _names(rows, random)}
+    lines = zip(*(column.tolist() for column in table.values()), strict=True)
+    if op == "parse_csv":
+        text = "id,value,name\n" + "".join(f"{id_},{value:.6f},{name}\n" for id_, value, name in lines)
+    else:
+        text = "".join(f'{{"id":{id_},"value":{value:.6f},"name":"{name}"}}\n' for id_, value, name in lines)
+
+    def error(result: Columns) -> float:
+        exact = {name: np.asarray(result[name], dtype=table[name].dtype.kind) for name in ("id", "name")}
+        wrong = differing(exact, {name: table[name] for name in exact})
+        return wrong or relative_error(result["value"], table["value"])
+
+    return Case((text.encode(),), error)
+
+
+def _names(count: int, random: np.random.Generator) -> np.ndarray:
+    """Random words of three letters and more, none of which means a missing value: nan, null, …"""
+    import numpy as np
+
+    letters = random.integers(ord("a"), ord("z") + 1, (count, LONGEST_NAME), dtype=np.uint8)
+    letters[:, 0] = random.integers(ord("a"), ord("n"), count)
+    length = random.integers(3, LONGEST_NAME + 1, (count, 1))
+    letters[np.arange(LONGEST_NAME) >= length] = 0
+    words: np.ndarray = letters.view(f"S{LONGEST_NAME}")[:, 0].astype(str)
+    return words
+
+
+def differing(result: Columns, expected: Columns) -> float:
+    """Share of rows that are not as expected in every column; inf where columns or their lengths differ."""
+    import numpy as np
+
+    if set(result) != set(expected) or any(len(result[name]) != len(expected[name]) for name in expected):
+        return math.inf
+    first, *others = expected
+    wrong = np.not_equal(result[first], expected[first])
+    for name in others:
+        wrong |= np.not_equal(result[name], expected[name])
+    return float(wrong.mean()) if len(wrong) else 0.0
+
+
+def relative_error(result: Any, exact: np.ndarray) -> float:
+    """Euclidean norm of the difference over that of the exact column; inf where the lengths differ."""
+    import numpy as np
+
+    if len(result) != len(exact):
+        return math.inf
+    norm = float(np.linalg.norm(exact))
+    return float(np.linalg.norm(result - exact)) / norm if norm else float(np.any(result != exact))

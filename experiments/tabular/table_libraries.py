@@ -1,0 +1,285 @@
+"""Libraries that work on tables, behind one interface. A new one is a subclass of Library, listed in LIBRARIES."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.devices import Device
+from experiments.devices.base import Kind
+from experiments.kernels.cuda_compile import cupy_on
+from experiments.workload import Unsupported
+
+# NumPy arrays of equal length by name: how tables come to a library and go from it.
+Columns = dict[str, Any]
+
+ON_TABLES = ("filter", "sort", "group_by", "join")
+ON_TEXT = ("parse_csv", "parse_json")
+
+
+class Library:
+    """One library. What it calls a table is its own affair (`Any` below); no call changes a table that it is given.
+
+    name: as it stands in the column `backend`. fits: kinds of devices on which it works.
+    without: the operations that it lacks, and why; it defines the others.
+    """
+
+    name: str
+    fits: tuple[Kind, ...] = ("cpu",)
+    without: Mapping[str, str] = {}
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    @property
+    def threads(self) -> int:
+        """CPU threads that it works with, as things are in this process."""
+        return 1
+
+    def load(self, columns: Columns) -> Any:
+        """The table of these NumPy arrays, where the library works."""
+        raise NotImplementedError
+
+    def columns(self, table: Any) -> Columns:
+        """The table as NumPy arrays on the host."""
+        raise NotImplementedError
+
+    def filter(self, table: Any) -> Any:
+        """Of (row, value) the rows whose value is above zero, in their order."""
+        raise NotImplementedError
+
+    def sort(self, table: Any) -> Any:
+        """(row, value) in ascending order of value; ties in any order."""
+        raise NotImplementedError
+
+    def group_by(self, table: Any) -> Any:
+        """From (key, value) one row (key, total, mean) per key, in any order."""
+        raise NotImplementedError
+
+    def join(self, left: Any, right: Any) -> Any:
+        """(key, row, weight) of each pair of (key, row) and (key, weight) with equal keys, in any order.
+
+        Keys of the right table are unique.
+        """
+        raise NotImplementedError
+
+    def parse_csv(self, text: bytes) -> Any:
+        """The table (id, value, name): whole number, number, word; the first line holds the names."""
+        raise NotImplementedError
+
+    def parse_json(self, text: bytes) -> Any:
+        """The same table from JSON lines: one object a line."""
+        raise NotImplementedError
+
+
+class PandasLibrary(Library):
+    """pandas as it comes, on one thread: its CSV reader takes several for files, not for text in memory."""
+
+    name = "pandas"
+
+    def __init__(self, device: Device) -> None:
+        import pandas as pd
+
+        super().__init__(device)
+        self._pd: Any = pd
+        # Where numexpr is installed, pandas hands it large comparisons, and it starts threads of its own.
+        pd.set_option("compute.use_numexpr", False)
+
+    def load(self, columns: Columns) -> Any:
+        return self._pd.DataFrame(columns)
+
+    def columns(self, table: Any) -> Columns:
+        return {name: table[name].to_numpy() for name in table.columns}
+
+    def filter(self, table: Any) -> Any:
+        return table[table["value"] > 0]
+
+    def sort(self, table: Any) -> Any:
+        return table.sort_values("value", ignore_index=True)
+
+    def group_by(self, table: Any) -> Any:
+        # sort=False: no library is asked for an order of the keys.
+        groups = table.groupby("key", sort=False, as_index=False)["value"]
+        return groups.agg(["sum", "mean"]).rename(columns={"sum": "total"})
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left.merge(right, on="key", how="inner")
+
+    def parse_csv(self, text: bytes) -> Any:
+        return self._pd.read_csv(io.BytesIO(text))
+
+    def parse_json(self, text: bytes) -> Any:
+        return self._pd.read_json(io.BytesIO(text), lines=True)
+
+
+class PolarsLibrary(Library):
+    """Polars: eager frames, on a pool of threads that is fixed when the process starts."""
+
+    name = "polars"
+
+    def __init__(self, device: Device) -> None:
+        import polars as pl
+
+        super().__init__(device)
+        self._pl: Any = pl
+
+    @property
+    def threads(self) -> int:
+        return int(self._pl.thread_pool_size())
+
+    def load(self, columns: Columns) -> Any:
+        return self._pl.DataFrame(columns)
+
+    def columns(self, table: Any) -> Columns:
+        return {name: table[name].to_numpy() for name in table.columns}
+
+    def filter(self, table: Any) -> Any:
+        return table.filter(self._pl.col("value") > 0)
+
+    def sort(self, table: Any) -> Any:
+        return table.sort("value")
+
+    def group_by(self, table: Any) -> Any:
+        value = self._pl.col("value")
+        return table.group_by("key").agg(total=value.sum(), mean=value.mean())
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left.join(right, on="key", how="inner")
+
+    def parse_csv(self, text: bytes) -> Any:
+        return self._pl.read_csv(text)
+
+    def parse_json(self, text: bytes) -> Any:
+        return self._pl.read_ndjson(text)
+
+
+class TorchLibrary(Library):
+    """Tensors of PyTorch by name, on the device that is measured: the same code on the CPU and on every GPU."""
+
+    name = "torch"
+    fits = ("cpu", "gpu")
+    without = dict.fromkeys(ON_TEXT, "works on tensors: it reads no text")
+
+    @property
+    def threads(self) -> int:
+        import torch
+
+        return torch.get_num_threads()
+
+    def load(self, columns: Columns) -> Any:
+        import torch
+
+        if not self.device.float64 and any(column.dtype == "float64" for column in columns.values()):
+            raise Unsupported(f"the table has a column of float64: {self.device.name} does not compute with that")
+        return {name: torch.from_numpy(column).to(self.device.name) for name, column in columns.items()}
+
+    def columns(self, table: Any) -> Columns:
+        return {name: column.cpu().numpy() for name, column in table.items()}
+
+    def filter(self, table: Any) -> Any:
+        import torch
+
+        return _selected(table, torch.nonzero(table["value"] > 0).squeeze(1))
+
+    def sort(self, table: Any) -> Any:
+        import torch
+
+        value, order = torch.sort(table["value"])
+        return {"row": table["row"].index_select(0, order), "value": value}
+
+    def group_by(self, table: Any) -> Any:
+        """Sort by key, number the runs of equal keys, add up by that number."""
+        import torch
+
+        ordered, order = torch.sort(table["key"])
+        key, run, count = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
+        value = table["value"].index_select(0, order)
+        total = torch.zeros(len(key), dtype=value.dtype, device=value.device).index_add_(0, run, value)
+        return {"key": key, "total": total, "mean": total / count}
+
+    def join(self, left: Any, right: Any) -> Any:
+        """Look each key up in the right table's sorted keys."""
+        import torch
+
+        keys, order = torch.sort(right["key"])
+        place = torch.searchsorted(keys, left["key"]).clamp_(max=len(keys) - 1)
+        found = torch.nonzero(keys.index_select(0, place) == left["key"]).squeeze(1)
+        there = order.index_select(0, place.index_select(0, found))
+        return {**_selected(left, found), "weight": right["weight"].index_select(0, there)}
+
+
+def _selected(table: Any, positions: Any) -> Any:
+    """The rows of tensors at these positions, in their order: copies."""
+    return {name: column.index_select(0, positions) for name, column in table.items()}
+
+
+class CupyLibrary(Library):
+    """Arrays of CuPy by name, on a GPU."""
+
+    name = "cupy"
+    fits = ("gpu",)
+    without = dict.fromkeys(ON_TEXT, "works on arrays of numbers: it reads no text")
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        # Both CuPy and torch work on the default stream: the device's events see this library's kernels and copies.
+        self.xp: Any = cupy_on(device.name)
+
+    def load(self, columns: Columns) -> Any:
+        return {name: self.xp.asarray(column) for name, column in columns.items()}
+
+    def filter(self, table: Any) -> Any:
+        # Positions first: faster than a mask per column, which is gone over twice for each.
+        return _rows(table, self.xp.flatnonzero(table["value"] > 0))
+
+    def sort(self, table: Any) -> Any:
+        return _rows(table, self.xp.argsort(table["value"]))
+
+    def group_by(self, table: Any) -> Any:
+        """Sort by key, number the runs of equal keys, add up by that number.
+
+        Not `numpy.add.reduceat`, for which CuPy takes differences of running totals that
+        lose digits as the table grows.
+        """
+        xp = self.xp
+        ordered = _rows(table, xp.argsort(table["key"]))
+        key = ordered["key"]
+        first = xp.concatenate([xp.ones(1, dtype=bool), key[1:] != key[:-1]])
+        run = xp.cumsum(first, dtype=xp.int64) - 1
+        total = xp.bincount(run, weights=ordered["value"])
+        return {"key": key[xp.flatnonzero(first)], "total": total, "mean": total / xp.bincount(run)}
+
+    def join(self, left: Any, right: Any) -> Any:
+        """Look each key up in the right table's sorted keys."""
+        xp = self.xp
+        right = _rows(right, xp.argsort(right["key"]))
+        place = xp.minimum(xp.searchsorted(right["key"], left["key"]), len(right["key"]) - 1)
+        found = xp.flatnonzero(right["key"].take(place) == left["key"])
+        return {**_rows(left, found), "weight": right["weight"].take(place.take(found))}
+
+    def columns(self, table: Any) -> Columns:
+        return {name: self.xp.asnumpy(column) for name, column in table.items()}
+
+
+def _rows(table: Any, positions: Any) -> Any:
+    """The rows of arrays at these positions, in their order: copies."""
+    return {name: column.take(positions) for name, column in table.items()}
+
+
+LIBRARIES: dict[str, type[Library]] = {
+    library.name: library for library in (PandasLibrary, PolarsLibrary, TorchLibrary, CupyLibrary)
+}
+
+
+def open_library(name: str, device: Device, op: str) -> Library:
+    """The library `name` on `device`, for an operation of `Library`.
+
+    Raises Unsupported where it does not run, lacks the operation or is not installed.
+    """
+    library = LIBRARIES[name]
+    if device.kind not in library.fits:
+        raise device.unsupported(name)
+    if op in library.without:
+        raise Unsupported(f"{name} {library.without[op]}")
+    return library(device)

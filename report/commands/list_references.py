@@ -1,0 +1,81 @@
+"""The command references: every published figure with its users, and those that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from report import ROOT
+from report.data.dataset import Dataset, MissingSourceError
+from report.data.gathered_files import read_dataset
+from report.data.node_reader import read_nodes
+from report.data.published_records import read_published
+from report.data.reference_figures import read_reference, stated
+from report.formatting import count, first
+from report.judging.claim_files import Claim, read_claims
+from report.judging.contradictions import read_contradictions
+from report.judging.cpus_per_gpu import replaced
+from report.judging.part_evaluation import QuantityCache, of_others
+from report.judging.published_baselines import counterparts
+from report.judging.published_use import of_sources, users
+from report.judging.reference_pairs import DECLARED, read_triangulation
+from report.judging.reference_use import uses
+from report.quantities import quantities
+
+PUBLISHED = ROOT / "data" / "nodes"
+_MOST_NAMED = 6
+
+
+def references(
+    data: Path | None, claims: Path, reference: Path, published: Path, each: bool = False
+) -> tuple[str, list[str]]:
+    """All entries with their users as text, and those without any, on gathered data or the published nodes.
+
+    So of the sources of others' measurements, or with `each` of every record. Raises StudyError for a fault in any of
+    the files.
+    """
+    entries, others = read_reference(reference), read_published(published)
+    nodes = Dataset(read_nodes([PUBLISHED]), entries, published=others) if data is None else None
+    cache = QuantityCache(nodes or read_dataset(Path(str(data)), entries, others))
+    for quantity in quantities().values():
+        with suppress(MissingSourceError):
+            cache.estimates(quantity)
+    wanted = read_claims(claims, entries)
+    contradictions = read_contradictions(claims.parent / "contradictions.yaml", wanted, entries)
+    users = uses(cache, wanted, contradictions, read_triangulation(DECLARED, entries))
+    lines = []
+    for status in ("not verified", "verified"):
+        names = [name for name, entry in entries.items() if entry["status"] == status and users[name]]
+        lines += [f"{count(len(names), 'figure')} {status}:"]
+        lines += [*(f"  {name}: {stated(entries[name])}: {first(users[name], _MOST_NAMED)}" for name in names), ""]
+    unused = [name for name, by in users.items() if not by]
+    told, unnamed = _others(cache, wanted, each)
+    lines += told
+    unused += unnamed
+    lines.append(f"{len(unused)} used by nobody{':' if unused else ''}")
+    lines += [f"  {name}: {stated(entries[name])}, {entries[name]['status']}" for name in unused if name in entries]
+    lines += [f"  {name}: no record of it" for name in unused if name not in entries]
+    return "\n".join(lines), unused
+
+
+def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[list[str], list[str]]:
+    """Sources of others' measurements with the users of their records, or every record with its own; unused sources."""
+    published = cache.data.published
+    named = (
+        (claim.id, key)
+        for claim in claims
+        for part in claim.parts
+        for one in of_others(part, claim, cache)
+        for key in one.records
+    )
+    used = users(published, named, replaced(cache.data), counterparts(cache))
+    lines, sources = [f"{count(len(used), 'record')} of {count(len(published.sources), 'source')} by others:"], []
+    for row in of_sources(published, used):
+        by, records = row["used_by"], count(row["records"], "record")
+        lines.append(f"  {row['id']}: {row['named']} of {records}: {first(by, _MOST_NAMED) or 'nobody'}")
+        sources += [] if by else [row["id"]]
+        if each:
+            known = ((key, by) for key, by in used.items() if key.partition("/")[0] == row["id"])
+            lines += [f"    {key}: {first(by, _MOST_NAMED) or 'shown only in the data'}" for key, by in known]
+    return [*lines, ""], sources

@@ -1,0 +1,98 @@
+"""What `gather` wrote, as the judge and the renderer read it: the summary whole, samples when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.data.dataset import Dataset, categorical
+from report.data.node_reader import Node, Nodes, empty_samples
+from report.data.published_records import Published
+
+# What gather adds to a node's record.
+_ADDED = ("label", "source", "rounds", "contributed")
+
+
+@dataclass
+class GatheredNodes(Nodes):
+    """The nodes of a gathered folder; an experiment's samples are read when a quantity asks for them."""
+
+    folder: Path = Path()
+    # Whether the folder holds others too.
+    some: bool = False
+    # Of the samples of a thousand nodes no more is held than what was asked for last.
+    _held: tuple[Any, pd.DataFrame] | None = None
+
+    def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        asked = experiments, tuple(columns)
+        if self._held is None or self._held[0] != asked:
+            path = self.folder / "samples.parquet"
+            self._held = None
+            ids = [node.id for node in self.nodes] if self.some else []
+            self._held = asked, _read(path, *asked, ids) if path.is_file() else super().samples(columns=columns)
+        return self._held[1]
+
+
+def read_dataset(
+    folder: Path,
+    reference: Mapping[str, Mapping[str, Any]] | None = None,
+    published: Published | None = None,
+    only: Sequence[str] = (),
+) -> Dataset:
+    """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read.
+
+    only: ids of the nodes that are wanted; all, if none are named.
+    """
+    summary = read_summary(folder, nodes=only)
+    records = read_json(folder / "nodes.json")
+    if not isinstance(records, list) or not records:
+        raise StudyError(f"{folder / 'nodes.json'}: names no nodes. Write it with: python -m report gather")
+    nodes = []
+    for record in records:
+        if not only or record["id"] in only:
+            own = {name: value for name, value in record.items() if name not in _ADDED}
+            pack = record.get("contributed", "")
+            nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), pack))
+    gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder, bool(only))
+    return Dataset(gathered, reference or {}, summary, published=published or Published())
+
+
+def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = ()) -> pd.DataFrame:
+    """The summary table (of these nodes, in these columns); a row's index is its number there.
+
+    Raises StudyError if it is not there or unreadable.
+    """
+    path = folder / "summary.parquet"
+    if not nodes:
+        return _read(path, columns=columns)
+    table = _read(path, columns=["row", *columns] if columns else (), nodes=nodes)
+    return table.set_index(table["row"].rename(None))
+
+
+def _read(
+    path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A table, or its rows of these experiments and nodes in these columns; groups of rows without are passed by."""
+    if not path.is_file():
+        raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
+    try:
+        table = pl.scan_parquet(path)
+        if experiments:
+            table = table.filter(pl.col("experiment").is_in(list(experiments)))
+        if nodes:
+            table = table.filter(pl.col("node").is_in(list(nodes)))
+        if columns:
+            table = table.select(columns)
+        found = table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect()
+        # Column by column, each let go of once it is read: both tables as wholes take twice the room.
+        read = {name: found.drop_in_place(name).to_pandas() for name in found.columns}
+        return categorical(pd.DataFrame(read, copy=False))
+    except (OSError, pl.exceptions.PolarsError) as broken:
+        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None

@@ -1,0 +1,338 @@
+"""Claim files: read, checked against the schema, the quantities and each other."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from contract.schema import did_you_mean
+from report import PACKAGE
+from report.findings import unknown
+from report.outcomes import Threshold, Tier
+from report.quantities import Quantity, quantities
+
+SCHEMA = json.loads((PACKAGE / "schemas" / "claim.schema.json").read_text(encoding="utf-8"))
+ARTICLES = {
+    "nuface": "Why AI Training Requires GPUs and CUDA",
+    "gpuserver": "Why AI Models Require GPUs for Faster and Efficient Training",
+    "whygpu": "Why Does AI Need a GPU?",
+}
+_PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
+# A misspelt value would silently leave nothing in scope; these labels have closed lists of values.
+CLOSED = {
+    "device": ["cpu", "gpu"],
+    "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
+    "baseline": ["core", "node", "fleet", "server", "desktop", "laptop"],
+    "precision": ["equal", "best"],
+    "phase": ["forward", "backward", "update", "training", "prefill", "decode"],
+    "kernel": ["chain", "chase", "branches", "states"],
+    "chains": ["one", "full"],
+    "method": ["cell_order", "permuted", "summation", "split_k", "threads", "libraries", "repeat"],
+    "transfers": ["none", "excluded", "included"],
+    "layer": ["convolution", "lstm", "product"],
+    "learning_rate": ["fixed", "linear", "tuned"],
+    "scale": ["small", "large"],
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One quantity, one rule, one threshold.
+
+    cases_why: why these are the cases, where they are a list that was chosen. machine: a kind of machine
+    (`machine_kinds.KINDS`) that alone decides.
+    """
+
+    name: str
+    quantity: str
+    rule: str
+    threshold: Threshold
+    why: str
+    scope: dict[str, Any] = field(default_factory=dict)
+    scale: float = 1.0
+    scale_why: str = ""
+    sensitivity: tuple[Threshold, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    cases_why: str = ""
+    machine: str = ""
+    awaits: dict[str, str] | None = None
+
+    @property
+    def entries(self) -> list[str]:
+        """Entries of the reference that the scope names."""
+        named = self.scope.get("entry", [])
+        return [str(name) for name in (named if isinstance(named, list) else [named])]
+
+    @property
+    def compare(self) -> str:
+        """How one estimate is compared: at_least, at_most or within."""
+        own = self.rule in ("at_least", "at_most", "within")
+        return self.rule if own else str(self.options.get("compare", "at_least"))
+
+    @property
+    def share(self) -> float:
+        """Share of the estimates that has to support the claim, where the rule asks for one."""
+        return float(self.options.get("share", 1.0))
+
+    @property
+    def thresholds(self) -> list[Threshold]:
+        """Those of the declared range in order, the one that decides among them."""
+        return sorted({*self.sensitivity, self.threshold})
+
+
+@dataclass(frozen=True)
+class PublishedEvidence:
+    """Which published records bear on a part, by a quantity and its scope; rule and threshold are the part's own.
+
+    strength: direct, which may decide, or indirect. of: the label of whose values a share is, where it is another than
+    the part's. why: what is alike on both sides, and what is not.
+    """
+
+    part: str
+    quantity: str
+    strength: str
+    why: str
+    scope: dict[str, Any] = field(default_factory=dict)
+    scale: float = 1.0
+    scale_why: str = ""
+    of: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What an article says and how it will be decided; a judgement, and what cannot be tested, has no parts.
+
+    findings: by outcome, the sentences to tell it with, the first whose places can be filled. when_written: the parts
+    as of the time of the article. question: which other claims ask too, in words. untestable: why no rule decides it.
+    published: others' measurements that bear on it; told: the sentences for what they come to, by outcome; unpublished:
+    why none decides it.
+    """
+
+    id: str
+    article: str
+    section: str
+    says: str
+    kind: str
+    version: int
+    path: Path
+    findings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    when_written: tuple[Part, ...] = ()
+    question: str = ""
+    untestable: str = ""
+    published: tuple[PublishedEvidence, ...] = ()
+    told: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unpublished: str = ""
+    same_as: str | None = None
+    see_also: tuple[str, ...] = ()
+    bears_on: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    note: str = ""
+    changes: tuple[dict[str, Any], ...] = ()
+
+
+def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
+    """All claims under `directory` (*.yaml), by article and number.
+
+    reference: the known reference entries, to check `sources`. Raises StudyError
+    with file, line and key for the first fault.
+    """
+    paths = sorted(directory.glob("*.yaml"))
+    if not paths:
+        raise StudyError(f"{directory}: no claim files (*.yaml)")
+    schema = full_schema()
+    claims = [_claim(read_yaml(path, schema), path) for path in paths]
+    known = {claim.id: claim for claim in claims}
+    for claim in claims:
+        _check_links(claim, known, reference)
+    inherited = [_inherit(claim, known) for claim in claims]
+    return sorted(inherited, key=lambda claim: (list(ARTICLES).index(claim.article), claim.id))
+
+
+def full_schema() -> dict[str, Any]:
+    """The published schema, and beside it what depends on the registered quantities: their names and labels."""
+    schema = copy.deepcopy(SCHEMA)
+    present = {"not": {"required": ["awaits"]}}
+    own = [name for name, one in quantities().items() if one.tier != Tier.PUBLISHED]
+    rules: list[dict[str, Any]] = [
+        {"if": present, "then": {"properties": {"quantity": {"enum": own}}}},
+    ]
+    for labels, names in _by_labels(quantities().values()).items():
+        this = {"properties": {"quantity": {"enum": names}}, "required": ["quantity"], **present}
+        values = {label: _values(CLOSED[label]) if label in CLOSED else {} for label in labels}
+        scope = {"properties": values, "additionalProperties": False}
+        sides = {"properties": {key: {"enum": list(labels)} for key in ("over", "along")}}
+        share = {"properties": {"rule": {"const": "for_share_of"}}, "required": ["rule"]}
+        of = {"properties": {"options": {"properties": {"of": {"enum": list(labels)}}}}}
+        then = {"properties": {"scope": scope, "options": sides}, "if": share, "then": of}
+        rules.append({"if": this, "then": then})
+    for label, allowed in CLOSED.items():
+        this = {"properties": {"options": {"properties": {"over": {"const": label}}, "required": ["over"]}}}
+        sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
+        rules.append({"if": {**this, "required": ["options"]}, "then": {"properties": {"options": sides}}})
+    schema["$defs"]["rules"]["allOf"] += rules
+    evidence = schema["$defs"]["published"]["properties"]["evidence"]["items"]
+    others = [one for one in quantities().values() if one.tier == Tier.PUBLISHED]
+    evidence["properties"]["quantity"] = {"enum": [one.name for one in others]}
+    evidence["allOf"] = [
+        {
+            "if": {"properties": {"quantity": {"enum": names}}, "required": ["quantity"]},
+            "then": {
+                "properties": {
+                    "scope": {"properties": {label: {} for label in labels}, "additionalProperties": False},
+                    "of": {"enum": list(labels)},
+                }
+            },
+        }
+        for labels, names in _by_labels(others).items()
+    ]
+    return schema
+
+
+def _by_labels(some: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
+    """Names of the quantities that bear the same labels: a rule for each quantity would take twice as long to check."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for one in some:
+        found.setdefault(tuple(one.labels), []).append(one.name)
+    return found
+
+
+def _values(allowed: list[str]) -> dict[str, Any]:
+    return {"if": {"type": "array"}, "then": {"items": {"enum": allowed}}, "else": {"enum": allowed}}
+
+
+def _claim(raw: dict[str, Any], path: Path) -> Claim:
+    if raw["id"] != path.stem:
+        raise StudyError(
+            f"{place(path, 'id')}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same"
+        )
+    flat = [key for key in _PART if key in raw]
+    if flat and "all_of" in raw:
+        raise StudyError(f"{place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts")
+    if (raw["kind"] == "judgement" or "untestable" in raw) and (flat or "all_of" in raw):
+        key, what = (flat or ["all_of"])[0], "a judgement" if raw["kind"] == "judgement" else "what cannot be tested"
+        raise StudyError(f"{place(path, key)}: {what} is not decided by a rule: remove {key!r}")
+    parts = [_part(part) for part in raw.get("all_of", [raw] if flat else [])]
+    for number, part in enumerate(parts):
+        within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
+        for key, bounds in (("threshold", [part.threshold]), ("sensitivity", part.sensitivity)):
+            for bound in bounds:
+                if bound.high is not None and bound.low > bound.high:
+                    raise StudyError(
+                        f"{place(path, *within, key)}: {key}: the range {bound.json} ends before it begins"
+                    )
+    names = [part.name for part in parts]
+    twice = next((number for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        where = place(path, "all_of", twice, "name")
+        raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
+    said = _sentences(raw.get("findings", {}), names, path, "findings")
+    others = raw.get("published", {})
+    for number, one in enumerate(others.get("evidence", [])):
+        if one.get("part", "") not in names and parts:
+            where = place(path, "published", "evidence", number)
+            raise StudyError(f"{where}: published: there is no part {one.get('part', '')!r}. Parts: {', '.join(names)}")
+    changed = {change["version"] for change in raw.get("changes", [])}
+    for version in range(2, raw["version"] + 1):
+        if version not in changed:
+            where = place(path, "changes" if "changes" in raw else "version")
+            raise StudyError(f"{where}: version {version} has no reason under 'changes'")
+    return Claim(
+        id=raw["id"],
+        article=raw["article"],
+        section=raw["section"],
+        says=raw["says"],
+        kind=raw["kind"],
+        version=raw["version"],
+        path=path,
+        findings=said,
+        parts=tuple(parts),
+        when_written=tuple(map(_part, raw.get("when_written", []))),
+        published=tuple(map(_evidence, others.get("evidence", []))),
+        told=_sentences(others.get("findings", {}), names, path, "published", "findings"),
+        unpublished=others.get("none", ""),
+        question=raw.get("question", ""),
+        untestable=raw.get("untestable", ""),
+        same_as=raw.get("same_as"),
+        note=raw["note"],
+        changes=tuple(raw.get("changes", [])),
+        **{key: tuple(raw.get(key, [])) for key in ("see_also", "bears_on", "sources")},
+    )
+
+
+def _sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
+    """Sentences by outcome. Raises StudyError for a place in one that means nothing."""
+    said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.items()}
+    for outcome, sentences in said.items():
+        for fault in (place_ for sentence in sentences for place_ in unknown(sentence, names)):
+            where = place(path, *steps, outcome)
+            raise StudyError(f"{where}: {'.'.join(steps)}: {{{fault}}} names nothing that could stand there")
+    return said
+
+
+def _scoped(raw: dict[str, Any]) -> dict[str, Any]:
+    """Scope and scale, which a part and what others measured of it declare alike."""
+    scale = raw.get("scale", {"by": 1.0, "why": ""})
+    return {"scope": raw.get("scope", {}), "scale": float(scale["by"]), "scale_why": scale["why"]}
+
+
+def _evidence(raw: dict[str, Any]) -> PublishedEvidence:
+    given = {key: raw[key] for key in ("quantity", "strength", "why")}
+    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **given, **_scoped(raw))
+
+
+def _part(raw: dict[str, Any]) -> Part:
+    return Part(
+        name=raw.get("name", ""),
+        quantity=raw["quantity"],
+        rule=raw["rule"],
+        threshold=Threshold.of(raw["threshold"]["value"]),
+        why=raw["threshold"]["why"],
+        **_scoped(raw),
+        sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
+        options=raw.get("options", {}),
+        cases_why=raw.get("cases", ""),
+        machine=raw.get("machine", ""),
+        awaits=raw.get("awaits"),
+    )
+
+
+def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[str, Any]) -> None:
+    same = [claim.same_as] if claim.same_as else []
+    for key, ids in (("see_also", claim.see_also), ("bears_on", claim.bears_on), ("same_as", same)):
+        _all_known(claim, (key,), ids, known, "claim")
+        if claim.id in ids:
+            raise StudyError(f"{place(claim.path, key)}: {key}: {claim.id} names itself: name other claims")
+    _all_known(claim, ("sources",), claim.sources, reference, "reference entry")
+    for number, part in enumerate(claim.parts):
+        if part.quantity == "reference.value" and not part.awaits:
+            within = ("all_of", number) if part.name else ()
+            steps = (*within, "scope", "entry")
+            if not part.entries:
+                where = place(claim.path, *within, "quantity")
+                raise StudyError(f"{where}: quantity: reference.value needs a scope that names its entry, or several")
+            _all_known(claim, steps, part.entries, reference, "reference entry")
+
+
+def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], known: Iterable[str], what: str) -> None:
+    names = list(known)
+    for number, name in enumerate(ids):
+        if name not in names:
+            where, key = place(claim.path, *steps, number), ".".join(map(str, steps))
+            raise StudyError(f"{where}: {key}: there is no {what} {name!r}.{did_you_mean(str(name), names)}")
+
+
+def _inherit(claim: Claim, known: Mapping[str, Claim]) -> Claim:
+    """A claim without rules of its own takes those of the claim that it is the same as."""
+    if claim.parts or claim.kind == "judgement" or claim.untestable or claim.same_as is None:
+        return claim
+    other = known[claim.same_as]
+    if not other.parts:
+        raise StudyError(f"{place(claim.path, 'same_as')}: same_as: {other.id} has no rule of its own to take over")
+    return Claim(**{**claim.__dict__, "parts": other.parts})

@@ -1,0 +1,374 @@
+"""Evaluates one part of a claim: its estimates in scope, its outcome or what is missing, and others' evidence.
+
+Published records decide a part where nothing of ours can, by its own rule and threshold. Direct evidence is of the same
+work on both sides with the formats told, and decides by the margin of `rules.OthersEnds`; indirect evidence is shown
+beside it. A measurement of ours always takes precedence: then both stand side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from contract.errors import StudyError
+from contract.node import kind_of_node
+from report.data.dataset import Dataset, MissingSourceError, Used
+from report.data.machine_kinds import KINDS, of_kind
+from report.estimates import Estimates, device_kind, merged
+from report.formatting import label_value
+from report.judging.claim_files import Claim, Part
+from report.judging.rules import RuleResult, decide
+from report.outcomes import Verdict
+from report.quantities import Quantity, quantities
+from report.verdicts import Failure, Missing
+
+
+def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
+    """The estimates that a scope names.
+
+    `backend: best` means the best shape too. An aggregate labelled best enters
+    only if the scope asks for it; `threads: all` is the most that a node's
+    device was measured with.
+    """
+    for name, value in _wanted(scope, estimates).items():
+        estimates = _narrow(estimates, name, value)
+    return _decidable(estimates)
+
+
+def _decidable(estimates: Estimates) -> Estimates:
+    """Without those that have no interval where another machine of their kind has one for the same.
+
+    A single round decides nothing yet, and takes nothing from what was decided on that kind before.
+    """
+    sure = estimates["low"].notna().to_numpy(bool)
+    if "node" not in estimates.labels or sure.all():
+        return estimates
+    keys = estimates.frame[estimates.keys].assign(node=estimates["node"].map(kind_of_node, na_action="ignore"))
+    same = keys.groupby(estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
+    return estimates.at(sure | ~np.isin(same, same[sure]))
+
+
+def _wanted(scope: Mapping[str, Any], estimates: Estimates) -> dict[str, Any]:
+    wanted = dict(scope)
+    if wanted.get("backend") == "best" and "shape" in estimates.labels:
+        wanted.setdefault("shape", "best")
+    for name in ("backend", "shape"):
+        if name in estimates.labels and name not in wanted:
+            wanted[name] = [value for value in estimates[name].dropna().unique() if value != "best"]
+    return wanted
+
+
+def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
+    if name not in estimates.labels:
+        return estimates.at([])
+    if name == "threads" and value == "all":
+        threads = estimates.numbers("threads")
+        most = threads.groupby([estimates["node"], estimates["device"].map(device_kind)]).transform("max")
+        return estimates.at(threads == most)
+    return estimates.only(**{name: value})
+
+
+def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
+    """Kinds of devices without which the part cannot be decided."""
+    asked = part.scope.get("device", [])
+    kinds = {*quantity.kinds, *(asked if isinstance(asked, list) else [asked])}
+    if part.options.get("over") == "device":
+        kinds |= {str(part.options["of"]), str(part.options["to"])}
+    return sorted(kind if kind in ("cpu", "gpu") else device_kind(kind) for kind in kinds)
+
+
+def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
+    """The lack that leaves a part nothing to compare. estimates: all of its quantity."""
+    kinds = kinds_needed(part, quantity)
+    wanted = list(quantity.experiments)
+    for kind in kinds:
+        if not data.with_kind(kind):
+            return Missing(Verdict.AWAITING_HARDWARE, wanted, device=kind)
+    machine = part.machine or str(part.scope.get("baseline"))
+    if machine in KINDS and not of_kind(data, machine):
+        return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
+    there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
+    for experiment in wanted:
+        failures = [_failure(experiment, kind, data) for kind in there]
+        failed = [one for one in failures if one is not None]
+        if failed and (kinds or len(failed) == len(there)):
+            return Missing(Verdict.AWAITING_EXPERIMENT, [experiment], failures=failed)
+    return _left_over(part, estimates, wanted[0] if wanted else quantity.name)
+
+
+def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
+    """Why an experiment gave nothing on this kind of devices; None if it gave something."""
+    rows = data.statuses(experiment, kind)
+    if (rows["status"] == "ok").any():
+        return None
+    nodes = list(data.names(data.with_kind(kind)))
+    if not len(rows):
+        return Failure(kind, nodes)
+    commonest = rows.groupby(["status", "reason"]).size().idxmax()
+    return Failure(kind, nodes, *(commonest if isinstance(commonest, tuple) else (commonest,)))
+
+
+def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
+    """The label of the scope that nothing was measured with."""
+    left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
+    for name, value in _wanted(part.scope, estimates).items():
+        narrowed = _narrow(left, name, value)
+        if not len(narrowed):
+            there = sorted(left[name].dropna().unique(), key=str) if name in left.labels else []
+            wanted = value if isinstance(value, list) else [value]
+            words = [[label_value(name, one) for one in values] for values in (wanted, there)]
+            return Missing(none.verdict, none.experiments, label=name, wanted=words[0], measured=words[1])
+        left = narrowed
+    if part.rule in ("ratio", "trend", "crossover") and len(left):
+        return Missing(none.verdict, none.experiments, rule=part.rule, estimates=len(left))
+    return none
+
+
+@dataclass(frozen=True)
+class Others:
+    """Published measurements of one part, judged.
+
+    part: with the quantity and scope of the published records, the rule and threshold its own. estimates: all of the
+    quantity, before scope; chosen: those in scope and scale. result: what the rule says of those in scope; none if
+    there are none. strength: direct or indirect. why: what is alike on both sides and what is not.
+    """
+
+    part: Part
+    strength: str
+    why: str
+    unit: str
+    estimates: Estimates
+    chosen: Estimates
+    result: RuleResult | None
+
+    @property
+    def outcome(self) -> Verdict | None:
+        """The outcome, where there is anything to compare."""
+        return self.result.outcome if self.result else None
+
+    @property
+    def records(self) -> list[str]:
+        """Keys of the published records that were compared, each once."""
+        if self.result is None or "records" not in self.result.estimates.labels:
+            return []
+        return list(dict.fromkeys(" ".join(map(str, self.result.estimates["records"])).split()))
+
+
+@dataclass
+class PartResult:
+    """A part with its outcome.
+
+    missing: what it waits for, where no rule could be applied. estimates: all of its quantity,
+    before scope and scale. result: what its rule says. unchecked: that it says so by a model which was not checked, so
+    that the part is undecided whatever comes out. others: what published measurements say of it. waits: what it would
+    wait for, had they not decided it.
+    """
+
+    part: Part
+    outcome: Verdict
+    missing: Missing | None = None
+    unit: str = ""
+    quantity: Quantity | None = None
+    estimates: Estimates = field(default_factory=Estimates.empty)
+    result: RuleResult | None = None
+    unchecked: bool = False
+    others: tuple[Others, ...] = ()
+    waits: Missing | None = None
+
+
+class QuantityCache:
+    """Quantities over one set of data, each computed once, with what each asked of it."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.data = data
+        self._estimates: dict[str, Estimates] = {}
+        self._used: dict[str, Used] = {}
+        self._read: dict[str, dict[str, tuple[int, ...]]] = {}
+
+    def estimates(self, quantity: Quantity) -> Estimates:
+        """A quantity's estimates. Raises MissingSourceError."""
+        if quantity.name not in self._estimates:
+            with self.data.following() as used:
+                self._used[quantity.name] = used
+                self._estimates[quantity.name] = quantity.estimates(self.data)
+        return self._estimates[quantity.name]
+
+    def entries(self, quantity: Quantity) -> list[str]:
+        """Entries of the reference that a quantity asked for."""
+        return sorted(self._used.get(quantity.name, Used()).entries)
+
+    def undeclared(self, quantity: Quantity) -> list[str]:
+        """Experiments that a quantity read and does not declare."""
+        read = {experiment for experiment, _ in self._used.get(quantity.name, Used()).rows}
+        return sorted(read - {*quantity.experiments, *quantity.reads})
+
+    def from_samples(self, quantity: Quantity) -> bool:
+        """True if a quantity asked for samples in place of the summary's medians."""
+        return any(not metric for _, metric in self._used.get(quantity.name, Used()).rows)
+
+    def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
+        """Numbers of the summary's rows that an estimate is from.
+
+        Those followed through the arithmetic, else all that the quantity read of the estimate's nodes; none of an
+        estimate without one, which published figures make.
+        """
+        if followed or not quantity.experiments or not nodes:
+            return followed
+        if quantity.name not in self._read:
+            self._read[quantity.name] = self.data.rows_read(self._used[quantity.name])
+        return merged(self._read[quantity.name].get(node, ()) for node in nodes)
+
+
+def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
+    """Decide one part, or say what is missing.
+
+    Raises StudyError naming the claim's file if its options do not fit the estimates,
+    or if it awaits what is already there.
+    """
+    quantity = quantities().get(part.quantity)
+    if part.machine:
+        part = replace(part, scope={**part.scope, "node": of_kind(cache.data, part.machine)})
+    if part.awaits is not None:
+        return _awaiting(part, claim, quantity, cache)
+    if quantity is None:
+        raise StudyError(f"{claim.path}: quantity: there is no {part.quantity!r}")
+    data = cache.data
+    try:
+        estimates = cache.estimates(quantity)
+        if quantity.tier == "documented":
+            for name in part.entries:
+                data.entry(name)
+    except MissingSourceError as lacking:
+        need = Missing(Verdict.AWAITING_SOURCE, source=lacking.what)
+        return PartResult(part, need.verdict, need, quantity.unit, quantity)
+    unit = _unit(part, quantity, data)
+    try:
+        result = decide(part, select(estimates, part.scope) * part.scale, unit, data.name)
+    except StudyError as fault:
+        raise StudyError(f"{claim.path}: {fault}") from None
+    if not len(result.estimates):
+        need = missing(part, quantity, estimates, data)
+        return PartResult(part, need.verdict, need, unit, quantity)
+    unchecked = not quantity.decides and result.outcome.decided
+    outcome = Verdict.UNDECIDED if unchecked else result.outcome
+    return PartResult(part, outcome, None, result.unit, quantity, estimates, result, unchecked)
+
+
+def _awaiting(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
+    """A part that says itself what is not there yet."""
+    if quantity is not None and _is_there(part, quantity, cache):
+        raise StudyError(
+            f"{claim.path}: awaits: remove it, for {part.quantity} is implemented and has data in this scope"
+        )
+    awaits = part.awaits or {}
+    if "experiment" in awaits:
+        need = Missing(Verdict.AWAITING_EXPERIMENT, [awaits["experiment"]], why=awaits["why"])
+    else:
+        need = Missing(Verdict.AWAITING_SOURCE, source=awaits["source"], why=awaits["why"])
+    return PartResult(part, need.verdict, need, _unit(part, quantity, cache.data) if quantity else "", quantity)
+
+
+def _is_there(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
+    try:
+        return len(select(cache.estimates(quantity), part.scope)) > 0
+    except MissingSourceError:
+        return False
+
+
+def _unit(part: Part, quantity: Quantity, data: Dataset) -> str:
+    """The unit of what is compared: the quantity's, or for published figures that of the entries.
+
+    None for a ratio, for the power of a trend, and for where sides change places: that is a value of a label.
+    """
+    if part.rule in ("ratio", "trend", "crossover"):
+        return "1"
+    if quantity.tier != "documented" or quantity.unit:
+        return quantity.unit
+    units = {str(data.reference[name]["unit"]) for name in part.entries if name in data.reference}
+    return units.pop() if len(units) == 1 else ""
+
+
+DIRECT = "direct"
+
+
+def of_others(part: Part, claim: Claim, cache: QuantityCache) -> list[Others]:
+    """The evidence that a claim names for one of its parts, each judged for itself.
+
+    Raises StudyError naming the claim's file if a rule does not fit the records.
+    """
+    found = []
+    for declared in claim.published:
+        if declared.part != part.name:
+            continue
+        quantity = quantities()[declared.quantity]
+        estimates = cache.estimates(quantity)
+        own = replace(
+            part,
+            quantity=declared.quantity,
+            rule=_rule(part, quantity.labels),
+            scope=dict(declared.scope),
+            scale=declared.scale,
+            scale_why=declared.scale_why,
+            options={**part.options, **({"of": declared.of} if declared.of else {})},
+            machine="",
+            awaits=None,
+        )
+        chosen = select(estimates, own.scope) * own.scale
+        if declared.strength == DIRECT:
+            chosen = _with_told_formats(chosen)
+        try:
+            result = decide(own, chosen, quantity.unit) if len(chosen) else None
+        except StudyError as fault:
+            raise StudyError(f"{claim.path}: published: {fault}") from None
+        if result is not None and not len(result.estimates):
+            result = None
+        unit = result.unit if result else quantity.unit
+        found.append(Others(own, declared.strength, declared.why, unit, estimates, chosen, result))
+    return found
+
+
+def _rule(part: Part, labels: Sequence[str]) -> str:
+    """A part's rule; where it forms ratios, slopes or crossings and the records are such already, its comparison."""
+    needs = {"ratio": "over", "crossover": "over", "trend": "along"}.get(part.rule)
+    return part.compare if needs and part.options[needs] not in labels else part.rule
+
+
+def _with_told_formats(estimates: Estimates) -> Estimates:
+    """Without those of which a number format is not told, or that are declared as indirect."""
+    for label, unfit in (("precision", ""), ("strength", "indirect")):
+        if label in estimates.labels:
+            estimates = estimates.at((estimates[label] != unfit).to_numpy(bool))
+    return estimates
+
+
+def stand_in(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
+    """A part with what others measured; decided on that where it waits for something and direct evidence decides."""
+    waits = found.missing or _missing_rounds(found)
+    others = of_others(found.part, claim, cache)
+    deciding = next((one for one in others if one.strength == DIRECT and one.outcome and one.outcome.decided), None)
+    if waits is None or deciding is None or deciding.result is None:
+        return replace(found, others=tuple(others))
+    return PartResult(
+        part=deciding.part,
+        outcome=deciding.result.outcome,
+        unit=deciding.unit,
+        quantity=quantities()[deciding.part.quantity],
+        estimates=deciding.estimates,
+        result=deciding.result,
+        others=tuple(others),
+        waits=waits,
+    )
+
+
+def _missing_rounds(found: PartResult) -> Missing | None:
+    """Further rounds, where a part is undecided and most of its estimates are of one round, without an interval."""
+    if found.result is None or found.quantity is None or found.outcome is not Verdict.UNDECIDED:
+        return None
+    single, every = int(found.result.single_round.sum()), len(found.result.estimates)
+    if 2 * single <= every:
+        return None
+    wanted = list(found.quantity.experiments)
+    return Missing(Verdict.AWAITING_EXPERIMENT, wanted, single_rounds=single, estimates=every)

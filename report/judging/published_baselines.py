@@ -1,0 +1,80 @@
+"""This study's own CPU figures beside what others published of the same: whether our baselines are weak ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from contract.node import kind_of_node
+from contract.schema import did_you_mean
+from report import PACKAGE
+from report.compared_estimates import nodes_of, pooled
+from report.data.dataset import MissingSourceError
+from report.judging.part_evaluation import QuantityCache, select
+from report.judging.verdict_records import ends_of
+from report.quantities import quantities
+from report.quantities.published import machine_of
+
+DECLARED = PACKAGE / "counterparts.yaml"
+SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text(encoding="utf-8"))
+
+
+def counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
+    """Each declared pair: what was published, and of each machine here the largest estimate and its ratio to that.
+
+    None of it where there is no such file or no published record at hand. Raises StudyError for an unknown quantity or
+    record.
+    """
+    published = cache.data.published
+    if not path.exists() or not published.by_key:
+        return []
+    found = []
+    for number, one in enumerate(read_yaml(path, SCHEMA)):
+        for kind, key, known in (
+            ("quantity", one["quantity"], quantities()),
+            *(("record", one[side], published.by_key) for side in ("of", "over") if side in one),
+        ):
+            if key not in known:
+                near = did_you_mean(key, list(known))
+                raise StudyError(f"{place(path, number)}: {one['title']}: there is no {kind} {key!r}.{near}")
+        above = published.by_key[one["of"]]
+        below = published.by_key[one["over"]] if "over" in one else None
+        value = float(above["value"]) / (float(below["value"]) if below else 1.0)
+        found.append(
+            {
+                "title": one["title"],
+                "quantity": one["quantity"],
+                "unit": quantities()[one["quantity"]].unit,
+                "published": value,
+                "machine": machine_of(above),
+                "source": above["source"],
+                "records": [one[side] for side in ("of", "over") if side in one],
+                "differs": one["differs"],
+                "here": _here(one, value, cache),
+            }
+        )
+    return found
+
+
+def _here(one: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
+    """Of each kind of node its largest estimate in the scope, with its interval, and how many times the published."""
+    try:
+        estimates = pooled(select(cache.estimates(quantities()[one["quantity"]]), one["scope"]))
+    except MissingSourceError:
+        return []
+    rows = []
+    nodes, values = nodes_of(estimates), estimates.numbers("estimate").to_numpy()
+    kinds = estimates["node"].map(kind_of_node)
+    for at in kinds.groupby(kinds).indices.values():
+        row = int(np.asarray(at)[values[at].argmax()])
+        ends = ends_of(estimates, row)
+        if ends["estimate"] is not None:
+            rows.append({"node": nodes[row][0], "label": cache.data.name(nodes[row]), **ends,
+                         "ratio": ends["estimate"] / published})  # fmt: skip
+    return rows

@@ -1,0 +1,338 @@
+"""Parts, cases and arithmetic of claims as `verdicts.json` has them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from report import verdicts
+from report.compared_estimates import nodes_of, pooled, ranges_of, row_name, worked_labels
+from report.data.row_ranges import format_ranges
+from report.derivations import Formula, Input
+from report.derived_estimates import DerivedEstimates, Work
+from report.estimates import Estimates
+from report.formatting import case_name
+from report.judging.claim_files import Part
+from report.judging.part_evaluation import Others, PartResult, QuantityCache, select
+from report.judging.robustness import Retrial, robustness, threshold_trials
+from report.judging.rules import Boundary, RuleResult, Share, decide
+from report.outcomes import ARITHMETIC, Side, Tier, Verdict
+from report.quantities import Quantity, quantities
+from report.quantities.whole_runs import CHECK, coverage
+
+_ENDS = ("estimate", "low", "high")
+
+
+def known(value: float) -> float | None:
+    """The value; None for what JSON has no number for: nan, and what is without end."""
+    return value if math.isfinite(value) else None
+
+
+def ends_of(estimates: Estimates, row: int) -> dict[str, float | None]:
+    """Estimate, low and high of one row; None where unknown."""
+    return {name: known(float(estimates.value(name, row))) for name in _ENDS}
+
+
+def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> verdicts.Part:
+    """A part. whole: the claim's verdict if this part came out as given."""
+    part, result = found.part, found.result
+    number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
+    tried: verdicts.Robustness | None = None
+    if result is not None and result.representative is not None:
+        number = ends_of(result.estimates, result.representative)
+    if result is not None and result.representative is not None and found.waits is None:
+        tried = robustness(part, found.estimates, result, found.unit, cache.data, whole)
+        tried.fact = tried.exact and _is_fact(found)
+    return verdicts.Part(
+        name=part.name,
+        quantity=part.quantity,
+        unit=found.unit,
+        rule=part.rule,
+        options=part.options,
+        threshold=part.threshold.json,
+        threshold_why=part.why,
+        sensitivity=[one.json for one in part.sensitivity],
+        scope=part.scope,
+        scale=part.scale,
+        scale_why=part.scale_why,
+        how=inspect.getdoc(found.quantity.compute) if found.quantity else None,
+        entries=_entries(found, cache),
+        from_samples=found.quantity is not None and cache.from_samples(found.quantity),
+        followed=result is None or _followed(result.estimates),
+        outcome=found.outcome,
+        tier=Tier(found.quantity.tier) if found.quantity and result is not None else Tier.NONE,
+        waits=found.waits,
+        others=[others_record(one, found, whole) for one in found.others],
+        unchecked=found.unchecked,
+        checked=found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
+        check=check_record(found, cache),
+        cases_why=part.cases_why,
+        n_cases=len(result.sides) if result else 0,
+        share=share_record(result.share) if result and result.share else None,
+        missing=found.missing,
+        boundary=boundary_record(result),
+        **number,
+        robustness=tried,
+        arithmetic=None if found.waits else arithmetic(part, found.quantity, found.estimates, result, whole),
+    )
+
+
+def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
+    """Others' measurements of a part: their strength, outcome and range, and the outcome at other thresholds.
+
+    decides: whether the part is decided on it; its cases are then the part's, and name their records. records: keys of
+    the published records that were compared. beside: how many times what others found is found here, each by its
+    nearest to the threshold; None where only one is known.
+    """
+    decides = found.waits is not None and one.part is found.part
+    known: list[float] = one.result.estimates.numbers("estimate").dropna().tolist() if one.result else []
+    ours: float | None = None
+    if found.waits is None and one.result is not None and found.result is not None:
+        sides = [(result.estimates, result.representative) for result in (found.result, one.result)]
+        values = [None if row is None else ends_of(of, row)["estimate"] for of, row in sides]
+        ours = values[0] / values[1] if values[0] and values[1] and found.unit == one.unit else None
+    return verdicts.Others(
+        quantity=one.part.quantity,
+        scope=one.part.scope,
+        strength=one.strength,
+        why=one.why,
+        unit=one.unit,
+        decides=decides,
+        outcome=one.outcome,
+        least=min(known, default=None),
+        most=max(known, default=None),
+        trials=list(threshold_trials(Retrial(one.part, one.result, whole))) if one.result and decides else [],
+        beside=ours,
+        records=[] if decides else one.records,
+    )
+
+
+def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
+    """The label that tells where a claim holds; of two sides that change places, which is `ahead` from where on."""
+    if result is None or (result.boundary is None and not result.crossover):
+        return None
+    return _without_empty(result.boundary) if result.boundary else {"ahead": result.crossover}
+
+
+def _without_empty(found: Boundary) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "label": found.label,
+        "ranges": [{"side": side, **asdict(one)} for side, one in found.ranges],
+        "values": [{"side": side, "values": list(values)} for side, values in found.values],
+        "inner": [
+            {"value": value, **({"side": one} if isinstance(one, Side) else _without_empty(one))}
+            for value, one in found.inner
+        ],
+        "counts": dict(found.counts),
+        "undecided": found.undecided,
+    }
+    return {name: value for name, value in record.items() if value}
+
+
+def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | None:
+    """How well the model of a derived quantity held against measurements; None where nothing was checked.
+
+    Against whole runs, jobs: that were run; predicted: how many of them, each from the others; shortest, longest: how
+    many times as long they took as was derived; width: factor by which the interval of a prediction spans, either way.
+    Against anything else, cases: their number; least, most: by what share of the measured value it was off.
+    """
+    by = found.quantity.checked if found.quantity else ""
+    if by in ("", ARITHMETIC):
+        return None
+    if by == CHECK:
+        known = coverage(cache.data)
+        return asdict(known) if known else None
+    errors = pooled(cache.estimates(quantities()[by])).numbers("estimate").dropna()
+    return {"cases": len(errors), "least": float(errors.min()), "most": float(errors.max())} if len(errors) else None
+
+
+def _is_fact(found: PartResult) -> bool:
+    """Whether a part rests on published figures and arithmetic on them alone."""
+    quantity = found.quantity
+    return quantity is not None and (quantity.tier == "documented" or quantity.checked == ARITHMETIC)
+
+
+def share_record(share: Share) -> dict[str, Any] | None:
+    """A share of a population: estimate, low, high, units, of; None of an empty one."""
+    return asdict(share) if share.units else None
+
+
+def _followed(estimates: Estimates) -> bool:
+    """Whether the source rows of every estimate are known that has a node: published figures have none."""
+    nodes = estimates["node"] if "node" in estimates.labels else [None] * len(estimates)
+    return all(rows or not isinstance(node, str) for rows, node in zip(estimates["source_rows"], nodes, strict=True))
+
+
+def _entries(found: PartResult, cache: QuantityCache) -> list[str]:
+    """Entries of the reference that a part rests on."""
+    if found.quantity is None:
+        return []
+    named = found.part.entries if found.quantity.tier == "documented" else []
+    return sorted({*named, *cache.entries(found.quantity)})
+
+
+def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
+    """The compared estimates of a part, each with its labels and its side.
+
+    A case of several machines of a kind has besides `instances` (ids), `machines` (in words), `instance_low` and
+    `instance_high`: the range over them. A case made from disturbed rows of the summary has their share (`disturbed`).
+    """
+    result, quantity, disturbed = found.result, found.quantity, cache.data.disturbed
+    if result is None or quantity is None:
+        return []
+    estimates = result.estimates
+    # Whole columns at once: there may be a hundred thousand rows.
+    values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
+    records = []
+    nodes, ranges = nodes_of(estimates), ranges_of(estimates)
+    for at, (labels, side, (*ends, n_rounds, n_samples, detail, rows)) in enumerate(
+        zip(estimates.all_label_values(), result.sides, values, strict=True)
+    ):
+        number: Any = dict(zip(_ENDS, (known(float(end)) for end in ends), strict=True))
+        more: dict[str, Any] = {}
+        if many := sum(row in disturbed for row in rows):
+            more["disturbed"] = many / len(rows)
+        if at in ranges:
+            more |= {
+                "instances": nodes[at],
+                "machines": cache.data.name(nodes[at]),
+                **dict(zip(("instance_low", "instance_high"), map(known, ranges[at]), strict=True)),
+            }
+        records.append(
+            verdicts.Case(
+                part=found.part.name,
+                node=labels.pop("node", None),
+                device=labels.pop("device", None),
+                labels=labels,
+                **number,
+                n_rounds=int(n_rounds),
+                n_samples=int(n_samples),
+                outcome=side,
+                detail=str(detail),
+                behind=format_ranges(cache.source_rows(quantity, rows, nodes[at])),
+                **more,
+            )
+        )
+    return records
+
+
+# Of more compared cases the one that stands for all speaks alone.
+_MOST = 50
+
+
+def arithmetic(
+    part: Part,
+    quantity: Quantity | None,
+    estimates: Estimates,
+    result: RuleResult | None,
+    whole: Callable[[Verdict], Verdict],
+) -> dict[str, Any] | None:
+    """The arithmetic of the estimate that stands for all; without it the formulas alone; None if there are none.
+
+    estimates: those of the quantity, before scope and scale. whole: the claim's verdict if this part came out as
+    given. The record:
+
+    formulas: each with text, unit and symbols (meaning and unit).
+    case, formula, inputs, result: of the case that stands for all.
+    sensitivity: each input that has a range at either end of it, all others as they are: the case's result, the
+    part's outcome and the verdict. What cases share moves in all of them.
+    also: the same of one more case for every other formula that compared cases were worked out by.
+    beside: other results of the same inputs, by what they are and by case.
+    """
+    if quantity is None or not quantity.formulas:
+        return None
+    record: dict[str, Any] = {"formulas": [_formula(one) for one in quantity.formulas]}
+    if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
+        return record
+    row = estimates.find(worked_labels(result.estimates, result.representative))
+    # An estimate without end was not worked out.
+    if row is None or not math.isfinite(estimates.value("estimate", row)):
+        return record
+    found = [
+        _worked(part, quantity, estimates, one, whole)
+        for one in (row, *_rows_by_other_formulas(estimates, result, row))
+    ]
+    beside = [
+        {"name": name, "unit": unit, "formula": work.formula.text, **values}
+        for name, unit, other in estimates.beside
+        for work, values in zip(other.works, _rows(other), strict=True)
+    ]
+    return {**record, **found[0], "also": found[1:], "beside": beside}
+
+
+def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
+    """The first compared estimate of each formula by which the one that stands for all was not worked out."""
+    if len(result.estimates) > _MOST:
+        return []
+    formulas: dict[str, int] = {}
+    for compared in range(len(result.estimates)):
+        at = estimates.find(worked_labels(result.estimates, compared))
+        if at is not None and math.isfinite(estimates.value("estimate", at)):
+            formulas.setdefault(estimates.works[at].formula.text, at)
+    return [at for text, at in formulas.items() if text != estimates.works[row].formula.text]
+
+
+def _worked(
+    part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
+) -> dict[str, Any]:
+    work = estimates.works[row]
+    return {
+        "case": row_name(estimates, row),
+        "formula": work.formula.text,
+        "inputs": [_input(symbol, one, work) for symbol, one in work.inputs.items()],
+        "result": {"symbol": work.formula.result, "unit": work.formula.unit, **_values(estimates, row)},
+        "sensitivity": list(_sensitivity(part, quantity, estimates, row, whole)),
+    }
+
+
+def _formula(formula: Formula) -> dict[str, Any]:
+    symbols = [{"symbol": name, "means": means, "unit": unit} for name, (means, unit) in formula.symbols.items()]
+    return {"text": formula.text, "unit": formula.unit, "rounded_up": formula.rounded_up, "symbols": symbols}
+
+
+def _input(symbol: str, one: Input, work: Work) -> dict[str, Any]:
+    return {
+        "symbol": symbol,
+        "means": work.formula.symbols[symbol][0],
+        "what": one.what,
+        "value": one.value,
+        "low": one.low if one.ranges else None,
+        "high": one.high if one.ranges else None,
+        "unit": one.unit,
+        "kind": one.kind,
+        "entries": list(one.entries),
+        "rows": format_ranges(one.source_rows),
+        "source": one.source,
+        "in_interval": one.spans or one.kind == "measured",
+    }
+
+
+def _values(estimates: Estimates, row: int) -> dict[str, float | None]:
+    ends = ends_of(estimates, row)
+    return {"value": ends["estimate"], "low": ends["low"], "high": ends["high"]}
+
+
+def _rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
+    """Each estimate in words, its labels and its values."""
+    for row, (labels, detail) in enumerate(zip(estimates.all_label_values(), estimates["detail"], strict=True)):
+        yield {"case": case_name(labels, str(detail)), "labels": labels, **_values(estimates, row)}
+
+
+def _sensitivity(
+    part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
+) -> Iterator[Mapping[str, Any]]:
+    """Each input that has a range, at either end of it."""
+    for symbol, one in estimates.works[row].inputs.items():
+        for end in ("low", "high"):
+            at = getattr(one, end)
+            if not math.isfinite(at) or at == one.value:
+                continue
+            moved = estimates.moved(row, symbol, end)
+            outcome = decide(part, select(moved, part.scope) * part.scale, quantity.unit).outcome
+            yield {
+                "symbol": symbol, "end": end, "input": at, "unit": one.unit, **_values(moved, row),
+                "outcome": outcome, "verdict": whole(outcome),
+            }  # fmt: skip

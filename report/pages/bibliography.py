@@ -1,0 +1,92 @@
+"""The bibliography of the pages: documents of the reference data and the sources of others' measurements."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from report import formatting
+from report.formatting import count
+from report.pages.markdown import Markdown, clean, identifier
+from report.pages.site_sources import Page
+
+_CLAIM = re.compile(r"[A-Z]\d\d")
+
+_UNSAFE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+
+
+def key_of(url: str) -> Markdown:
+    """The key of a document in the bibliography, the same in every edition."""
+    return identifier(f"d-{hashlib.sha256(url.encode()).hexdigest()[:8]}")
+
+
+def key_of_published(source: str) -> Markdown:
+    """The key of a source of measurements. Raises StudyError if it is no identifier."""
+    return identifier(f"p-{source.replace('.', '-')}")
+
+
+def bibliography(document: Mapping[str, Any]) -> str:
+    """BibTeX of every source that verdicts.json names."""
+    return "\n".join(_entries(document))
+
+
+def _entries(document: Mapping[str, Any]) -> Iterator[str]:
+    seen = set()
+    for one in document["references"]:
+        source = one["source"]
+        if source["url"] not in seen:
+            seen.add(source["url"])
+            yield _entry(key_of(str(source["url"])), source)
+    for one in document["published"] or []:
+        yield _entry(key_of_published(str(one["id"])), one)
+
+
+def _entry(key: str, source: Mapping[str, Any]) -> str:
+    year = re.match(r"\d{4}", str(source.get("date") or ""))
+    fields = {
+        "title": f"{{{_tex(str(source['title']))}}}",
+        "author": f"{{{_tex(str(source['publisher']))}}}",
+        "year": year[0] if year else "",
+        "url": re.sub(r"[{}\\\s]", "", str(source["url"])),
+        "note": _tex(str(source.get("where") or "")),
+    }
+    body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
+    return f"@misc{{{key},\n{body}\n}}\n"
+
+
+def _tex(text: str) -> str:
+    return re.sub(r"[{}%$#_&\\~^]", lambda sign: _UNSAFE.get(sign[0], "\\" + sign[0]), clean(text))
+
+
+def sources_page(document: Mapping[str, Any]) -> Page:
+    """Every published figure and every run of others, with the claims that rest on each."""
+    documents: dict[str, dict[str, Any]] = {}
+    for one in document["references"]:
+        source = one["source"]
+        row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
+        row["title"], row["plain"] = Markdown(f"[@{key_of(str(source['url']))}]"), str(source["title"])
+        value = "could not be verified" if one["value"] is None else str(one["value"])
+        if isinstance(one["value"], int | float):
+            value = formatting.threshold_text(one["value"], str(one["unit"]))
+        row["what"].append(f"{one['subject']}, {one['what']}: {value}")
+        row["claims"] += [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))]
+    rows = [
+        {**row, "what": "; ".join(row["what"]), "claims": list(dict.fromkeys(sorted(row["claims"])))}
+        for row in documents.values()
+    ]
+    runs = [
+        {
+            "title": Markdown(f"[@{key_of_published(str(one['id']))}]"),
+            "about": f"{one['title']}. {one['note']}",
+            "records": f"{one['records']:,}",
+            "claims": [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))],
+        }
+        for one in document["published"] or []
+    ]
+    records = sum(one["records"] for one in document["published"] or [])
+    counts = f"{records:,} records from {count(len(runs), 'source')}, each read from the place where it was published."
+    # Cited in the tables: nothing is left to be named.
+    return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
+                {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip

@@ -1,0 +1,294 @@
+"""A claim's page: what it says, the verdict, its figure, how sure it is, what would change it, and all behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from contract.node import kind_of_node, number_of_machines
+from report import formatting, verdict_sentences
+from report.findings import number as plain
+from report.formatting import capital, count, few, nodes_of_case, place_of, several
+from report.pages import verdict_words
+from report.pages.arithmetic import awaited, worked_parts
+from report.pages.bibliography import key_of, key_of_published
+from report.pages.claim_figure import claim_chart, one_axis, quantity_name
+from report.pages.machine_selection import on_shown
+from report.pages.markdown import identifier
+from report.pages.threshold_slider import as_json
+
+# More cases than these are in the data alone.
+_MOST_CASES = 120
+# More numbers of rows than these too.
+_MOST_NUMBERS = 12
+_STANDS = {
+    "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
+    "undecided": "is too close to call",
+}  # fmt: skip
+
+
+def claim_context(
+    verdict: Mapping[str, Any],
+    document: Mapping[str, Any],
+    machines: Mapping[str, str],
+    shown: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """What the template of a claim's page prints.
+
+    machines: the nodes' short names by id. shown: ids of those whose cases are listed; all, if not given.
+    """
+    known = {str(one["id"]): one for one in document["verdicts"]}
+    order = list(known)
+    place = order.index(str(verdict["id"]))
+    name = str(verdict["verdict"])
+    parts = verdict["parts"] or []
+    word = verdict_words.verdict(name)
+    return {
+        "id": identifier(str(verdict["id"])),
+        "article": str(verdict["article"]),
+        "article_title": str(verdict["article_title"]),
+        "section": str(verdict["section"] or ""),
+        "says": str(verdict["says"]),
+        "word": word,
+        "basis": verdict_words.basis(verdict),
+        "tier": verdict_words.tier(str(verdict["evidence_tier"])),
+        "finding": str(verdict["finding"]),
+        "figure": claim_chart(verdict, machines),
+        "sure": list(_sure(verdict, machines)),
+        "turns": list(_turns(verdict)),
+        "slider": as_json(verdict),
+        "conflicts": list(_conflicts(verdict, document)),
+        "see": [
+            verdict_words.claim(known[one], "says")
+            for one in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
+            if one in known and one != verdict["id"]
+        ],
+        "parts": [_part(part, several_parts=len(parts) > 1) for part in parts],
+        "note": str(verdict["note"] or ""),
+        "others": [row for part in parts for row in _others(part)],
+        "arithmetic": worked_parts(parts, machines, shown),
+        "formulas": awaited(parts),
+        "tables": list(_case_tables(verdict, machines, shown)),
+        "sources": _sources(verdict, document),
+        "entries": list(dict.fromkeys(str(one) for part in parts for one in part["entries"])),
+        "version": int(verdict["version"]),
+        "changes": [{"version": int(one["version"]), "reason": str(one["reason"])} for one in verdict["changes"]],
+        "previous": identifier(order[place - 1]) if place else None,
+        "next": identifier(order[place + 1]) if place + 1 < len(order) else None,
+        "place": f"{place + 1} of {len(order)}",
+    }
+
+
+def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
+    """How far the verdict can be trusted, in sentences."""
+    cases = [case for case in verdict["cases"] if case.get("estimate") is not None]
+    kinds: dict[str, Mapping[str, Any]] = {}
+    for case in sorted(cases, key=lambda case: -len(case.get("instances", ()))):
+        if case.get("node"):
+            kinds.setdefault(kind_of_node(str(case["node"])), case)
+    rounds = [int(case["n_rounds"]) for case in cases if case.get("n_rounds")]
+    if kinds:
+        where = few([place_of(case, machines) for case in kinds.values()], "machine")
+        spread = "" if not rounds else f", each in {_rounds(rounds)}"
+        yield f"{count(len(cases), 'case')} on {where}{spread}."
+    if node := verdict.get("hangs_on"):
+        yield verdict_sentences.hanging(machines.get(node, node))
+    if alike := [case["instances"] for case in cases if case.get("instances")]:
+        yield "Machines of one kind are one case: the median of them."
+        if any(number_of_machines(nodes) < len(nodes) for nodes in alike):
+            yield "A machine counts once, however often it was measured."
+    sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
+    if sources:
+        named = {one for source in sources for one in source.split(" and ")}
+        yield f"{count(len(cases), 'case')} from {count(len(named), 'published source')}."
+    ways = one_axis(verdict)
+    if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
+        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in ways]
+        yield f"{count(len(numbers), 'independent way')} of working it out agree: {several(numbers)}."
+    if verdict.get("robust") in verdict_words.ROBUST:
+        yield verdict_words.ROBUST[verdict["robust"]]
+    for part in verdict["parts"] or []:
+        for text in (_checked(part), _beside(part)):
+            if text:
+                yield text
+    if verdict["verdict"] == "outdated":
+        for one in verdict.get("when_written") or []:
+            yield f"When it was written: {verdict_sentences.when_written(one)}."
+
+
+def _rounds(values: Sequence[int]) -> str:
+    least, most = min(values), max(values)
+    return count(most, "round") if least == most else f"{least} to {most} rounds"
+
+
+def _checked(part: Mapping[str, Any]) -> str:
+    """How well the model of a derived part held against measurements; '' where it needs none."""
+    known = part.get("check")
+    if part.get("checked") == "":
+        return "It is derived by a model that no measurement has checked, so it decides nothing alone."
+    if not known:
+        return ""
+    if "cases" in known:
+        least, most = (formatting.number(100 * known[name], 2) for name in ("least", "most"))
+        cases = count(known["cases"], "measurement")
+        return f"It is derived by a model that was off by {least}% to {most}% in {cases}."
+    shortest, longest = (formatting.two_digits(known[name]) for name in ("shortest", "longest"))
+    return (
+        f"It is derived by a model that was held against {count(known['jobs'], 'job')} run whole, which took "
+        f"{shortest} to {longest} times as long; times are corrected by that."
+    )
+
+
+def _beside(part: Mapping[str, Any]) -> str:
+    """How what was found here compares with what others published, where they do not decide."""
+    for one in part.get("others") or []:
+        if one.get("beside"):
+            return f"What was found here is {formatting.two_digits(one['beside'])} times what others published."
+    return ""
+
+
+def _turns(verdict: Mapping[str, Any]) -> Any:
+    """What would change the verdict, in sentences."""
+    if text := verdict_sentences.turn(verdict):
+        yield capital(text)
+    for part in verdict["parts"] or []:
+        for one in part.get("others") or []:
+            if one["decides"]:
+                unit = str(one["unit"] or "1")
+                told = [
+                    f"{trial['outcome']} at {formatting.threshold_text(trial['threshold'], unit)}"
+                    for trial in one["trials"]
+                    if "side" not in trial and trial["outcome"] != one["outcome"]
+                ]
+                what = f"{capital(str(part['name']))}: with" if part["name"] else "With"
+                yield (
+                    f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
+                )
+        if part.get("missing"):
+            text = capital(verdict_sentences.missing(part["missing"]))
+            yield f"{capital(str(part['name']))}: {text}." if part["name"] else f"{text}."
+    if verdict.get("decided_on") == "others":
+        yield "A GPU that is measured here takes the place of others' runs."
+
+
+def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
+    """One line for each question on which another article, or another place of this one, says the opposite."""
+    known = {str(one["id"]): one for one in document["verdicts"]}
+    for one in document["contradictions"]:
+        sides = one["sides"]
+        own = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
+        if len(own) != 1 or one["conflict"] != "real":
+            continue
+        against = [
+            verdict_words.claim(known[claim["id"]])
+            for side in sides
+            if side is not own[0]
+            for claim in side["claims"]
+            if claim["id"] in known
+        ]
+        says = several([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
+        others = {_STANDS[side["standing"]] for side in sides if side is not own[0]}
+        answer = f"What this claim says {_STANDS[own[0]['standing']]}; the other {several(sorted(others))}."
+        yield {"question": str(one["question"]), "says": says, "claims": against, "answer": answer}
+
+
+def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
+    unit = str(part["unit"] or "1")
+    scope = formatting.several([f"{name.replace('_', ' ')} {_said(value)}" for name, value in part["scope"].items()])
+    return {
+        "name": capital(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
+        "word": verdict_words.verdict(str(part["outcome"])),
+        "rule": verdict_sentences.rule(part),
+        "why": str(part["threshold_why"] or ""),
+        "what": " ".join(str(part["how"] or "").split()),
+        "quantity": str(part["quantity"]),
+        "scope": scope,
+        "result": formatting.with_unit(part["estimate"], unit) if part.get("estimate") is not None else "",
+        "around": verdict_words.between(part.get("low"), part.get("high"), unit),
+    }
+
+
+def _said(value: Any) -> str:
+    return formatting.several([str(one) for one in value], "or") if isinstance(value, list) else str(value)
+
+
+def _others(part: Mapping[str, Any]) -> Any:
+    """What others measured of a part, one row for each body of evidence."""
+    for one in part.get("others") or []:
+        unit = str(one["unit"] or "1")
+        ends = [formatting.with_unit(end, unit) for end in (one["least"], one["most"]) if end is not None]
+        if not ends:
+            continue
+        yield {
+            "part": capital(str(part["name"] or "")),
+            "why": str(one["why"]),
+            "range": " to ".join(dict.fromkeys(ends)),
+            "word": verdict_words.verdict(str(one["outcome"])),
+            "weight": "decides" if one["decides"] else "stands beside" if one["strength"] == "direct" else "indirect",
+        }
+
+
+def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
+    """Every case on the machines that are shown, with its number, a table for each part."""
+    parts = verdict["parts"] or []
+    nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
+    several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
+    for part in parts:
+        unit = str(part["unit"] or "1")
+        cases = [case for case in verdict["cases"] if str(case.get("part") or "") == str(part["name"] or "")]
+        cases = [case for case in cases if case.get("estimate") is not None]
+        if not cases:
+            continue
+        told = sorted(on_shown(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
+        rows = [
+            {
+                "what": formatting.name_of_case(case) or "the whole",
+                "where": _where(case, machines, unit) if several_nodes else "",
+                "number": formatting.with_unit(case["estimate"], unit) + verdict_words.disturbed(case.get("disturbed")),
+                "around": verdict_words.between(case.get("low"), case.get("high"), unit) or verdict_words.NOTHING,
+                "rounds": f"{case['n_rounds']:,} ({case['n_samples']:,})"
+                if case.get("n_rounds")
+                else verdict_words.NOTHING,
+                "behind": _behind(str(case.get("behind") or verdict_words.NOTHING)),
+                "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "cannot tell"),
+            }
+            for case in told
+        ]
+        yield {
+            "title": capital(str(part["name"])) if len(parts) > 1 else "",
+            "rows": rows,
+            "more": len(cases) - len(told),
+            "where": several_nodes,
+            "behind": any(row["behind"] != verdict_words.NOTHING for row in rows),
+            "disturbed": any(case.get("disturbed") for case in told),
+            "rounds": any(row["rounds"] != verdict_words.NOTHING for row in rows),
+        }
+
+
+def _where(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
+    """The machine of a case; of several of one kind how many they are, and from where to where they range."""
+    spread = verdict_words.between(case.get("instance_low"), case.get("instance_high"), unit)
+    apart = "machine" if number_of_machines(nodes_of_case(case)) > 1 else "run"
+    return place_of(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
+
+
+def _behind(rows: str) -> str:
+    """Numbers of rows as they are told; of a number made from many machines, the first."""
+    numbers = rows.split()
+    return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
+
+
+def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Published sources and documents behind the verdict, by title, each with its key in the bibliography."""
+    used = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
+    named = {one for source in used for one in source.split(" and ")}
+    rows = [
+        {"key": key_of_published(str(one["id"])), "title": str(one["title"])}
+        for one in document["published"] or []
+        if one["id"] in named
+    ]
+    titles: dict[str, str] = {}
+    for one in document["references"]:
+        if verdict["id"] in one["used_by"]:
+            titles.setdefault(str(one["source"]["url"]), str(one["source"]["title"]))
+    return rows + [{"key": key_of(url), "title": title} for url, title in titles.items()]

@@ -1,0 +1,148 @@
+"""The data of the site as tables that a spreadsheet opens: the summary, and the samples by machine and experiment.
+
+A verdict names rows of the summary; each sample bears the number of its row. What is the same for all samples of a
+row (operations, bytes, tolerance) stands there once; a column of which nothing is known in a file is left out of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contract.errors import StudyError
+from contract.files import atomic
+from report.data.dataset import Dataset
+from report.data.gathered_files import read_dataset, read_summary
+from report.data.summary import SERIES
+from report.pages import site_paths
+
+# What the file's name says, and what the summary says once for all samples of a row.
+_ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
+_FIRST = ["row", "round", "backend", "dtype", "threads"]
+# What was read beside the values, in more digits than it has meaning; they make half of a file.
+_COUNTERS = [
+    "error", "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load",
+    "steal",
+]  # fmt: skip
+_DIGITS = 6
+# What a spreadsheet would take for the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
+    """Write the tables of a gathered folder into the site's folder `out`; give their paths relative to it.
+
+    data: what `report gather` wrote. nodes: those whose samples get tables of their own, the others' lie in one file of
+    all; without any, each node's. Raises StudyError if a table is missing or a sample has no row in the summary,
+    OSError.
+    """
+    evidence = read_dataset(data, only=nodes)
+    if not (data / "samples.parquet").is_file():
+        raise StudyError(f"{data / 'samples.parquet'}: no such file: write it with `python -m report gather`")
+    listed = []
+    for (node, experiment, device), samples in _parts(evidence):
+        name = site_paths.samples(node, experiment, device)
+        write_table(samples, out / name)
+        size = (out / name).stat().st_size
+        listed.append((name, node, experiment, device, len(samples), size))
+    names = [name for name, *_ in listed]
+    if len(set(names)) != len(names):
+        raise StudyError(f"{data}: two tables of samples would have one name: rename an experiment or a device")
+    columns = ["path", "node", "experiment", "device", "samples", "bytes"]
+    write_table(pd.DataFrame(sorted(listed), columns=columns), out / site_paths.FILES)
+    write_table(read_summary(data) if nodes else evidence.table, out / site_paths.SUMMARY)
+    whole = [site_paths.DICTIONARY, site_paths.NODES, *([site_paths.SAMPLES] if nodes else [])]
+    for name in whole:
+        _copy(data / Path(name).name, out / name)
+    return [*names, site_paths.FILES, site_paths.SUMMARY, *whole]
+
+
+def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
+    """The samples of every node, experiment and device as they are written; one experiment is held at a time."""
+    for experiment in evidence.table["experiment"].unique():
+        rows = evidence.table[evidence.table["experiment"] == experiment]
+        samples = _numbered(evidence.samples(str(experiment)), rows)
+        for (node, device), part in samples.groupby(["node", "device"], observed=True, sort=True):
+            yield (str(node), str(experiment), str(device)), _wide(part)
+
+
+def _numbered(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The samples in the order of the summary's rows, with the number of each one's own. Raises StudyError."""
+    numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
+    if numbered["row"].isna().any():
+        raise StudyError("samples.parquet: holds samples that summary.parquet has no row for: gather again")
+    return numbered.astype({"row": int}).sort_values(["row", "round", "sample"], kind="stable")
+
+
+def _wide(part: pd.DataFrame) -> pd.DataFrame:
+    """One file's samples: the point's parameters as columns, without columns that are told elsewhere or say nothing."""
+    codes, texts = pd.factorize(part["params"])
+    parameters = _parameters([str(text) for text in texts], list(part.columns)).take(codes)
+    told = part.drop(columns=_ELSEWHERE).assign(**{name: _short(part[name]) for name in _COUNTERS})
+    rest = told.drop(columns=_FIRST)
+    parts = [told[_FIRST], parameters, rest]
+    whole = pd.concat([one.reset_index(drop=True) for one in parts], axis=1)
+    return whole[[name for name in whole if name in _FIRST or _says(whole[name])]]
+
+
+def _parameters(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
+    """A row for each text of parameters (JSON), a column for each name in them.
+
+    taken: names of the samples' own columns; a parameter that is called like one has its name lengthened.
+    """
+    read = [json.loads(text) for text in texts]
+    names = list(dict.fromkeys(name for one in read for name in one))
+    columns = {f"param_{name}" if name in taken else name: _values([one.get(name) for one in read]) for name in names}
+    return pd.DataFrame(columns, index=range(len(texts)))
+
+
+def _values(values: Sequence[Any]) -> Any:
+    """A parameter's values as a column: whole numbers as such, where all that are known are."""
+    if all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in values):
+        return pd.array(list(values), dtype="Int64")
+    return ["" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
+
+
+def _says(column: pd.Series) -> bool:
+    """Whether anything stands in a column."""
+    return bool((column.notna() & (column.astype(str) != "")).any())
+
+
+def _short(column: pd.Series) -> pd.Series:
+    """Numbers in fewer digits."""
+    codes, numbers = pd.factorize(column)
+    short = [float(f"{number:.{_DIGITS}g}") for number in numbers]
+    # What is missing has the code -1: the last one.
+    return pd.Series(np.array([*short, np.nan])[codes], column.index)
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV of which no spreadsheet takes a text for a formula. Raises OSError."""
+    safe = {name: _safe(column) for name, column in table.items()}
+    with atomic(path) as temporary:
+        pd.DataFrame(safe).to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _safe(column: pd.Series) -> pd.Series:
+    """Numbers as they are; texts on lines of CSV, with an apostrophe before what would be a formula."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    codes, words = pd.factorize(column)
+    # A carriage return would begin a row of its own: it is not quoted.
+    safe = [f"'{word}" if word.startswith(_FORMULA) else word for word in map(str, words)]
+    safe = [word.replace("\r", " ") for word in safe]
+    return pd.Series(np.array([*safe, ""], dtype=object)[codes], column.index)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, whole or not at all. Raises StudyError if it is not there, OSError."""
+    if not source.is_file():
+        raise StudyError(f"{source}: no such file: write it with `python -m report gather`")
+    with atomic(target) as temporary:
+        shutil.copyfile(source, temporary)

@@ -1,0 +1,41 @@
+"""Say which results behind a page of measurements are disturbed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from report.data.dataset import Dataset, Used
+from report.formatting import count, first
+from report.pages.exhibit_types import Exhibit, Family
+from report.pages.figure_data import Evidence
+
+# Groups of results that are named.
+_NAMED = 4
+
+
+def exhibits(family: Family, evidence: Evidence) -> list[Exhibit]:
+    """Exhibits of a family; the first one names the results behind all of them that are disturbed."""
+    if evidence.data is None:
+        return []
+    with evidence.data.following() as used:
+        shown = list(family.show(evidence))
+    said = sentence(evidence.data, used)
+    return [replace(shown[0], says=[*shown[0].says, said]), *shown[1:]] if shown and said else shown
+
+
+def sentence(data: Dataset, used: Used) -> str:
+    """How many of the results that were used are disturbed, of which experiments, threads and machines; '' if none."""
+    rows = sorted({row for numbers in data.rows_read(used).values() for row in numbers})
+    bad = data.table.loc[[row for row in rows if row in data.disturbed]]
+    if bad.empty:
+        return ""
+    groups = Counter(zip(bad["experiment"], bad["threads"], bad["node"], strict=True))
+    named = [
+        f"{experiment} with {count(threads, 'thread')} on {data.label(node)} ({number:,})"
+        for (experiment, threads, node), number in sorted(groups.items())
+    ]
+    return (
+        f"Disturbed: {len(bad):,} of the {len(rows):,} results behind this page. In most of their rounds other "
+        f"processes had cores that the work's threads needed: {first(named, _NAMED, '; ')}."
+    )

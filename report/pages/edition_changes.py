@@ -1,0 +1,48 @@
+"""What changed since the last edition, as a page tells it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from report.formatting import capital
+from report.pages import verdict_words
+from report.pages.editions.edition_comparison import compare, day, headline, machines, reasons
+from report.pages.editions.edition_record import before, edition, read_editions
+from report.pages.markdown import identifier
+
+
+def since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:
+    """A comparison with the last edition before this one; None without one.
+
+    document: what the file `verdicts` holds. previous: an earlier verdicts.json, or the editions.json of a site.
+    Raises StudyError if either file cannot be compared.
+    """
+    if previous is None:
+        return None
+    current = edition(document, verdicts)
+    earlier = before(read_editions(previous), current)
+    if not earlier:
+        print(f"note: {previous}: holds no other edition before this one: no changes are told", file=sys.stderr)
+        return None
+    found = compare(earlier[-1], current)
+    return {
+        "since": day(found["old"]),
+        "headline": headline(found),
+        "machines": " ".join(machines(found)),
+        "rows": [_row(one) for one in (*found["changed"], *found["revised"])],
+        "earlier": [f"{day(one)}: version {one['study_version']}" for one in earlier],
+    }
+
+
+def _row(one: Mapping[str, Any]) -> dict[str, Any]:
+    before, now = (verdict_words.verdict(str(one[name])) for name in ("was", "is"))
+    return {
+        "id": identifier(str(one["id"])),
+        "says": str(one["says"]),
+        "before": before,
+        "now": now,
+        "why": " ".join(capital(text).rstrip(".") + "." for text in reasons(one["why"])),
+    }

@@ -1,0 +1,130 @@
+"""Editions: of each file of verdicts what a later one is compared with, and the list that a site keeps of them.
+
+A file of verdicts holds every cell; an edition their numbers, which is a small part of the size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json, write_json
+from contract.schema import check
+from report import verdict_sentences
+from report.data.reference_figures import stated
+from report.formatting import nodes_of_case
+from report.verdicts import with_cases
+
+Record = Mapping[str, Any]
+SCHEMA: dict[str, Any] = read_json(Path(__file__).parents[2] / "schemas" / "editions.schema.json")
+_SAID = ("generated_utc", "commit", "study_version")
+_CLAIM = ("id", "says", "verdict", "version")
+_PART = ("name", "quantity", "unit", "threshold", "outcome", "estimate", "low", "high")
+
+
+def edition(document: Record, path: Path | str) -> dict[str, Any]:
+    """What is kept of a file of verdicts. path: its name, for complaints.
+
+    Raises StudyError if it lacks what editions are compared by.
+    """
+    document = with_cases(document)
+    _check(document, "verdicts", path)
+    claims = [_claim(verdict) for verdict in document["verdicts"]]
+    if len({claim["id"] for claim in claims}) != len(claims):
+        raise StudyError(f"{path}: a claim occurs twice: write it anew with `python -m report judge`")
+    used = {name for claim in claims for part in claim["parts"] for name in part["figures"]}
+    nodes = [{name: node[name] for name in ("id", "label", "started_utc", "ended_utc")} for node in document["nodes"]]
+    return {
+        **{name: document[name] for name in _SAID},
+        "nodes": nodes,
+        "figures": {entry["id"]: _figure(entry) for entry in document["references"] if entry["id"] in used},
+        "claims": claims,
+    }
+
+
+def _check(document: Any, kind: str, path: Path | str) -> None:
+    """Raise StudyError, which says what to do, if a document is not of a kind that the schema knows."""
+    try:
+        check(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
+    except StudyError as fault:
+        raise StudyError(
+            f"{fault}. No edition that can be compared: write its verdicts anew with `python -m report judge`"
+        ) from None
+
+
+def _claim(verdict: Record) -> dict[str, Any]:
+    cells: dict[str, list[Record]] = {}
+    for cell in verdict["cases"]:
+        cells.setdefault(cell["part"], []).append(cell)
+    return {
+        **{name: verdict[name] for name in _CLAIM},
+        "changes": [{name: change[name] for name in ("version", "reason")} for change in verdict["changes"]],
+        "sources": [
+            {name: source[name] for name in ("title", "where", "url", "status")} for source in verdict["sources"]
+        ],
+        "parts": [_part(part, cells.get(part["name"], [])) for part in verdict["parts"]],
+    }
+
+
+def _rule(part: Record) -> str:
+    """The rule in words, which older verdicts hold as a finished sentence."""
+    return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule(part)
+
+
+def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
+    return {
+        **{name: part[name] for name in _PART},
+        "rule": _rule(part),
+        "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
+        "nodes": sorted({node for cell in cells for node in nodes_of_case(cell)}),
+        "figures": sorted(part["entries"]),
+    }
+
+
+def _figure(entry: Record) -> dict[str, str]:
+    return {"what": f"{entry['subject']}, {entry['what']}", "stated": stated(entry), "status": entry["status"]}
+
+
+def read_editions(path: Path) -> list[dict[str, Any]]:
+    """The editions in a file, the oldest first: one in a verdicts.json, all in the editions.json of a site.
+
+    Raises StudyError if it is neither.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or not {"verdicts", "editions"} & set(document):
+        raise StudyError(f"{path}: holds neither verdicts (verdicts.json) nor the editions of a site (editions.json)")
+    if "editions" not in document:
+        return [edition(document, path)]
+    _check(document, "editions", path)
+    return _in_order(document["editions"])
+
+
+def write_editions(path: Path, editions: Iterable[Record]) -> None:
+    """Write what `read_editions` reads. Raises OSError."""
+    write_json(path, {"editions": list(editions)}, in_lines=True)
+
+
+def before(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:
+    """Those of the editions that came before the current one, the oldest first.
+
+    What was judged again and came out the same in everything is the current edition, not one before it.
+    """
+    found = [one for one in _in_order(editions) if one["generated_utc"] < current["generated_utc"]]
+    while found and digest(found[-1]) == digest(current):
+        found.pop()
+    return found
+
+
+def _in_order(editions: Iterable[Record]) -> list[dict[str, Any]]:
+    return sorted(map(dict, editions), key=lambda one: str(one["generated_utc"]))
+
+
+def digest(one: Record) -> str:
+    """A short name of all that an edition says; when and from which commit it was said is no part of it."""
+    text = json.dumps({name: value for name, value in one.items() if name not in _SAID}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,192 @@
+"""Keeps an edition for good: the site as it was built, what it was made from, and the README's words on it.
+
+An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. The samples
+lie in `data/nodes/` and are not kept twice. What the README says of the study is made from the newest one, so that it
+cannot say what no report says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import read_json, write_json, write_text
+from contract.provenance import commit as commit_of
+from contract.provenance import git, short
+from contract.schema import check
+from report.commands.lint import Study, faults
+from report.data.reference_figures import REFERENCE
+from report.formatting import capital
+from report.pages import site_paths
+from report.pages.downloads import RECORD as SITE
+from report.pages.downloads import rendered
+from report.pages.front_page import in_short
+from report.verdicts import read_verdicts, with_cases
+
+ROOT = Path(__file__).parents[3]
+EDITIONS = ROOT / "data" / "editions"
+README = ROOT / "README.md"
+RECORD = "edition.json"
+SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
+BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
+# Sources of the pages, which the commit makes again; the samples, which lie in data/nodes/; files for a host alone.
+_NOT_KEPT = {
+    *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
+    *(site_paths.EDITIONS, site_paths.FILES, site_paths.SAMPLES),
+}
+# What the release itself writes: a tree with changes in these alone is still that of its commit.
+_WRITTEN = ("data/editions", "README.md", "docs/report.png")
+
+
+def release(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
+    """Copy a built site, without its samples, and its record into a folder of its own; give the folder.
+
+    verdicts: the verdicts.json that was rendered. data: what `report gather` wrote. report: the folder that
+    `report render` and `report site` filled. number: of the edition, by default one more than the newest. into: what
+    holds the editions.
+
+    Raises StudyError if there is an edition of that number, if anything in it is not measured, if it was not judged
+    by the commit that is checked out, if the report is of other verdicts, or if the linter finds a fault.
+    """
+    document = read_verdicts(verdicts)
+    number = (newest(into) or 0) + 1 if number is None else number
+    folder = into / str(number)
+    if number < 1 or folder.exists():
+        raise StudyError(f"{folder}: editions are numbered from 1, and none is written over: give another number")
+    if document["origin"] != "measured":
+        raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
+    _of_the_commit(str(document["commit"]), verdicts)
+    _check_site(report, document)
+    found = faults(Study(verdicts, data, REFERENCE))
+    if found:
+        raise StudyError(f"{report}: the linter finds {len(found)} fault(s), first: {found[0]}")
+    into.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
+    try:
+        shutil.copytree(report, scratch, ignore=_left_out(report), dirs_exist_ok=True)
+        kept = {str(path.relative_to(scratch)): digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()}
+        write_json(scratch / RECORD, _record(number, document, kept))
+        scratch.chmod(0o755)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def _check_site(report: Path, document: Mapping[str, Any]) -> None:
+    """Raise StudyError unless the folder holds the site of these verdicts."""
+    rendered(report, document)
+    if not (report / SITE).is_file():
+        raise StudyError(f"{report}: has no {SITE}: build the site first, with `python -m report site`")
+    held = read_json(report / site_paths.VERDICTS)["generated_utc"]
+    if held != document["generated_utc"]:
+        raise StudyError(
+            f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
+        )
+
+
+def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
+    """Names in a folder of the site that an edition does not keep: sources of pages, and samples."""
+
+    def names(folder: str, entries: list[str]) -> set[str]:
+        place = Path(folder).relative_to(report)
+        samples = {name for name in entries if (Path(folder) / name).is_dir()} if place == Path("data") else set()
+        return samples | {name for name in entries if str(place / name) in _NOT_KEPT or name.endswith((".qmd", ".lua"))}
+
+    return names
+
+
+def _of_the_commit(commit: str, verdicts: Path) -> None:
+    """Raise StudyError unless the project is checked out as it was committed, and the verdicts are of that commit."""
+    try:
+        head = git(ROOT, "rev-parse", "--verify", "HEAD").strip()
+        changed = git(ROOT, "status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
+    except StudyError as refusal:
+        raise StudyError(f"an edition names its commit: {refusal}") from None
+    if changed.strip():
+        raise StudyError(
+            f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render"
+        )
+    # A commit with `+` is of other files, unless this command itself has written what differs.
+    if commit not in (head, commit_of(ROOT)):
+        raise StudyError(f"{verdicts}: was judged by commit {short(commit)}, checked out is {short(head)}: judge again")
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    shows = in_short(document)
+    return {
+        "number": number,
+        **{name: document[name] for name in ("study_version", "generated_utc", "origin")},
+        "commit": document["commit"].removesuffix("+"),
+        "nodes": [
+            {name: node[name] for name in ("id", "label", "started_utc", "ended_utc")} for node in document["nodes"]
+        ],
+        "answer": shows["answer"],
+        "tally": shows["tally"],
+        "foot": shows["foot"],
+        "sha256": dict(files),
+    }
+
+
+def newest(into: Path = EDITIONS) -> int | None:
+    """The highest number of an edition that is kept; None if there is none."""
+    return max((int(one.name) for one in into.glob("[0-9]*") if one.name.isdigit() and one.is_dir()), default=None)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of a kept edition. Raises StudyError if it is none, or if a file is not as it was kept."""
+    path = folder / RECORD
+    record = read_json(path)
+    check(record, read_json(SCHEMA), path)
+    for name, expected in record["sha256"].items():
+        if not (folder / name).is_file() or digest(folder / name) != expected:
+            raise StudyError(f"{folder / name}: is not the file that was kept: restore it, editions are not edited")
+    return dict(record)
+
+
+def said_now(folder: Path) -> dict[str, Any]:
+    """The record of a kept edition, its answer in the words that these verdicts have today: kept words are not edited,
+    and may be wrong. Raises StudyError as `read_record`."""
+    record = read_record(folder)
+    return {**record, "answer": in_short(with_cases(read_json(folder / site_paths.VERDICTS)))["answer"]}
+
+
+def in_words(record: Mapping[str, Any]) -> str:
+    """What the README says of an edition, in markdown."""
+    at = f"data/editions/{record['number']}"
+    names, counts = zip(*record["tally"].items(), strict=True)
+    return "\n".join(
+        (
+            BEGIN,
+            f"**The answer of edition {record['number']}.** {record['answer']}",
+            "",
+            "| " + " | ".join(map(capital, names)) + " |",
+            "|" + "---:|" * len(names),
+            "| " + " | ".join(map(str, counts)) + " |",
+            "",
+            f"{record['foot']}. [Pages]({at}/{site_paths.PAGE}), [PDF]({at}/{site_paths.PDF}), "
+            f"[appendix]({at}/{site_paths.APPENDIX}), [verdicts]({at}/{site_paths.VERDICTS_TABLE}), "
+            f"all in [`{at}/`]({at}/).",
+            END,
+        )
+    )
+
+
+def write_readme(record: Mapping[str, Any], readme: Path = README) -> None:
+    """Put `in_words` between the marks in the README. Raises StudyError if they are not there, once and in order."""
+    text = readme.read_text(encoding="utf-8")
+    marked = re.findall(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
+    if len(marked) != 1:
+        raise StudyError(f"{readme}: has to hold {BEGIN!r} and {END!r} once, around what is written by this command")
+    write_text(readme, text.replace(marked[0], in_words(record)))

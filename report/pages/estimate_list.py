@@ -1,0 +1,78 @@
+"""The most usual exhibit: a row for each case, its number with an interval, and the same as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from report.estimates import device_kind
+from report.pages.chart_rows import alt_text, row
+from report.pages.charts import Chart, estimates
+from report.pages.exhibit_types import Exhibit, Table, stated
+from report.pages.heading_numbers import Sentence
+from report.pages.verdict_words import BARS
+
+# A row's label, its case, and what else the table says of it.
+Listed = tuple[str, Mapping[str, Any], Sequence[str]]
+
+
+def listed(
+    name: str,
+    heading: Sentence | str,
+    entries: Sequence[Listed],
+    unit: str,
+    axis: str,
+    note: str,
+    head: Sequence[str],
+    by: float = 1.0,
+    lines: Sequence[float] = (),
+    line: str = "",
+    log: bool | None = None,
+    says: Sequence[str] = (),
+    claims: Sequence[str] = (),
+    tier: str = "measured",
+    groups: Sequence[str] = (),
+) -> Exhibit:
+    """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`.
+
+    groups: the heading of each case; none is drawn where all are alike.
+    """
+    title = str(heading)
+    shown = groups if len(set(groups)) > 1 else [""] * len(entries)
+    rows = [
+        row(label, case, unit, by, tier=tier, group=group)
+        for (label, case, _), group in zip(entries, shown, strict=True)
+    ]
+    bars = f" {BARS}." if tier == "measured" else ""
+    table = [[label, *more, stated(case, unit)] for label, case, more in entries]
+    return Exhibit(
+        Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
+        says, Table(head, table, "l" * (len(head) - 1) + "r", axis), claims,
+        heading if isinstance(heading, Sentence) else None,
+    )  # fmt: skip
+
+
+def span(values: Sequence[float], words: Any) -> str:
+    """'1.1 to 8.9': the smallest and the largest as `words` has them, or one if both look alike."""
+    return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
+
+
+def most_threads(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of each device with the most threads that it was measured with."""
+    most: dict[str, int] = {}
+    for case in cases:
+        most[str(case["device"])] = max(most.get(str(case["device"]), 0), int(case["threads"]))
+    return [case for case in cases if int(case["threads"]) == most[str(case["device"])]]
+
+
+def has_gpu(cases: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether any of them is of a GPU."""
+    return any(device_kind(str(case["device"])) == "gpu" for case in cases)
+
+
+def on_gpu(device: str) -> str:
+    """What follows a row's name where it is not of the processor: ', GPU', or ', GPU 1' for a second one."""
+    if device_kind(device) == "cpu":
+        return ""
+    number = device.partition(":")[2]
+    return f", GPU {number}" if number.isdigit() and int(number) else ", GPU"

@@ -1,0 +1,160 @@
+"""What the figures are drawn from: each node's measurements and quantities, and how the nodes are called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from report.data.dataset import Dataset
+from report.data.gathered_files import read_dataset, read_summary
+from report.data.published_records import PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
+from report.estimates import Estimates, device_kind
+from report.formatting import short_processor
+from report.pages import machine_selection
+from report.quantities import quantities
+
+# The folder of the published nodes, as `source` has it.
+PUBLISHED_NODES = "data/nodes"
+
+
+@dataclass(frozen=True)
+class View:
+    """One node's evidence.
+
+    name: as pages call it. own: whether it is the user's, beside published ones. rows: the summary's rows of this node
+    that are ok, with the points' parameters as columns.
+    """
+
+    node: str
+    name: str
+    record: Mapping[str, Any]
+    rows: pd.DataFrame
+    data: Dataset
+    own: bool = False
+
+    def devices(self) -> list[str]:
+        """Devices that have measured something: the CPU first."""
+        return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
+
+    def of(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
+        """The points of one experiment and metric, on one device or on all."""
+        self.data.used.rows.add((experiment, metric))
+        rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
+        return rows[rows["device"] == device].copy() if device else rows.copy()
+
+    def cases(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
+        """The same as estimates, which carry their intervals through arithmetic; labels as wanted."""
+        return _only(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
+
+    def quantity(self, name: str, **wanted: Any) -> Estimates:
+        """The estimates of a quantity on this node with these labels; none if it was not measured."""
+        return _quantity(self.data, name, {"node": self.node, **wanted})
+
+    def device_name(self, device: str) -> str:
+        """A device as pages call it: the processor by the node's name, a GPU by its own."""
+        if device_kind(device) == "cpu":
+            return self.name
+        told = next((one["name"] for one in self.record.get("devices", ()) if one["id"] == device), device)
+        cards = [one for one in self.record.get("devices", ()) if one["kind"] == "gpu"]
+        return short_processor(str(told)) + (f", {device}" if len(cards) > 1 else "")
+
+
+class Evidence:
+    """The nodes of a document of verdicts, and what others published. data: the folder that `report gather` wrote.
+
+    Of many nodes pages show some one by one, by id `shown`: their measurements alone are `data` here.
+    """
+
+    def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
+        self.own = own_nodes(document["nodes"])
+        self.document, self.folder = {**document, "nodes": self._ordered(document["nodes"])}, data
+        self.names = {str(node["id"]): self._name(node) for node in self.document["nodes"]}
+
+    def _ordered(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The nodes, the user's own first."""
+        return sorted(nodes, key=lambda node: str(node["id"]) not in self.own)
+
+    def _name(self, node: Mapping[str, Any]) -> str:
+        name = str(node.get("label") or node["id"])
+        if str(node["id"]) not in self.own:
+            return name
+        return f"{name[:-1]}, yours)" if name.endswith(")") else f"{name} (yours)"
+
+    @cached_property
+    def shown(self) -> list[str]:
+        """Nodes that pages show one by one. Raises StudyError if the folder is not what `report gather` writes."""
+        nodes = self.document["nodes"]
+        if self.folder is None or len(nodes) <= machine_selection.MOST:
+            return machine_selection.shown(nodes, None)
+        return machine_selection.shown(nodes, read_summary(self.folder, machine_selection.COLUMNS))
+
+    @property
+    def choice(self) -> str:
+        """How they were chosen, as a sentence; '' where they are all."""
+        return machine_selection.told(
+            len(self.shown), [str(one["id"]) for one in self.document["nodes"]], self.folder is not None
+        )
+
+    @cached_property
+    def data(self) -> Dataset | None:
+        """What was gathered of the nodes that are shown. Raises StudyError as `shown`."""
+        if self.folder is None:
+            return None
+        some = self.shown if self.choice else ()
+        return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED), some)
+
+    @cached_property
+    def views(self) -> list[View]:
+        """The evidence of each node that is shown, in the order of the verdicts' nodes. Raises StudyError."""
+        if self.data is None:
+            return []
+        rows = _with_parameters(self.data.table)
+        ok = rows[rows["status"] == "ok"]
+        records = {str(node["id"]): dict(node) for node in self.document["nodes"] if node["id"] in self.shown}
+        order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
+        return [
+            View(
+                node,
+                self.names.get(node, node),
+                records.get(node, {}),
+                ok[ok["node"] == node],
+                self.data,
+                node in self.own,
+            )
+            for node in order
+        ]
+
+    def quantity(self, name: str, **wanted: Any) -> Estimates:
+        """The estimates of a quantity on all nodes that are shown, with these labels."""
+        return _quantity(self.data, name, wanted) if self.data else Estimates.empty()
+
+
+def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Ids of the user's own nodes: those measured or given here, beside published ones; none where all are alike."""
+    published = {str(node["id"]) for node in nodes if str(node.get("source")) == PUBLISHED_NODES}
+    return {str(node["id"]) for node in nodes} - published if published else set()
+
+
+def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
+    """Raises KeyError for a quantity that does not exist, or a label that it does not declare."""
+    quantity = quantities()[name]
+    if undeclared := set(wanted) - {*quantity.labels, "node", "device"}:
+        raise KeyError(f"{name} has no label {', '.join(sorted(undeclared))}")
+    return _only(quantity.estimates(data), wanted)
+
+
+def _only(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
+    """Those with these labels; none where not all of the labels are known."""
+    return cases.only(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
+
+
+def _with_parameters(table: pd.DataFrame) -> pd.DataFrame:
+    params = pd.DataFrame([json.loads(text) for text in table["params"]], index=table.index)
+    return table.join(params[[name for name in params.columns if name not in table.columns]])

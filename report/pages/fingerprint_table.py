@@ -1,0 +1,161 @@
+"""A node's fingerprint as rows of a table, whatever keys it has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from contract.node import job_of, kind_of_node, number_of_machines
+from report.formatting import capital, exactly, machines_and_runs, node_label, several
+from report.pages.verdict_words import NOTHING
+
+_NAMES = {
+    "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
+    "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
+    "kinds": "kinds of core", "quota": "cores granted by a cgroup", "unknown": "not known",
+    "unanswered": "not told:", "mig": "cut into slices (MIG)", "nvml": "NVML", "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe lanes", "max_sm_clock_mhz": "highest clock", "max_memory_clock_mhz": "highest memory clock",
+}  # fmt: skip
+_UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
+_HIDDEN = {"family", "model_number"}
+
+
+def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
+    """The nodes of verdicts.json by their kind: its name, and what `describe` says of those shown, with its `number`.
+
+    Besides, of a kind: how many machines or runs there are in words (`several`; '' of one), and whether a machine was
+    measured more than once (`runs`).
+    """
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        alike.setdefault(kind_of_node(str(node["id"])), []).append(node)
+    found, number = [], count(1)
+    for kind in alike.values():
+        ids = [str(node["id"]) for node in kind]
+        runs = number_of_machines(ids) < len(ids)
+        together = machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
+        told = [{**describe(node), "number": next(number)} for node in kind if node["id"] in shown]
+        if told:
+            found.append({"name": node_label(kind[0]), "nodes": told, "several": together, "runs": runs})
+    return found
+
+
+def describe(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A node of verdicts.json in words: its fingerprint, what became of its points."""
+    statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
+    duty = node.get("duty")
+    return {
+        "id": str(node["id"]),
+        "label": str(node.get("label") or node["id"]),
+        "devices": [
+            {
+                "id": str(one["id"]),
+                "name": str(one.get("name") or ""),
+                "memory": _size(one.get("memory_bytes")),
+                "unwatched": str(one.get("unwatched") or ""),
+            }
+            for one in node.get("devices") or []
+        ],
+        "hardware": _rows(node.get("hardware") or {}),
+        "software": _rows(node.get("software") or {}),
+        "when": _when(str(node.get("started_utc") or ""), str(node.get("ended_utc") or "")) + _hosts(node),
+        "missing": _missing(node),
+        "source": str(node.get("source") or NOTHING),
+        "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
+        "statuses": ", ".join(f"{count:,} {name}" for name, count in statuses.items()),
+        "duty": f"{duty:.0%}" if isinstance(duty, int | float) else NOTHING,
+        "left_out": [str(one) for one in node.get("left_out") or []],
+    }
+
+
+def _when(start: str, end: str) -> str:
+    """'2026-11-22 16:08 to 17:26 UTC'; the day again where it is another."""
+    first, last = (time[:16].replace("T", " ") for time in (start, end))
+    if not first or not last:
+        return first or last or NOTHING
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
+
+
+def _hosts(node: Mapping[str, Any]) -> str:
+    """That its rounds were not all measured on one machine, as where a run went on elsewhere."""
+    return f", on {node['hosts']} machines of this kind one after another" if int(node.get("hosts") or 1) > 1 else ""
+
+
+def _missing(node: Mapping[str, Any]) -> str:
+    """What a node whose measuring was cut off lacks; '' if nothing."""
+    rounds: dict[str, list[str]] = {}
+    for name in node.get("missing") or []:
+        job, _, number = str(name).rpartition(".")
+        rounds.setdefault(job, []).append(number)
+    if not rounds:
+        return ""
+    lost = [f"{' on '.join(job_of(name))} (round {several(numbers)})" for name, numbers in rounds.items()]
+    return f"Measuring was cut off. Missing: {'; '.join(lost)}."
+
+
+def _size(count: Any) -> str:
+    """Bytes in powers of two, as caches and memories are sold: 1.5 MiB."""
+    if not isinstance(count, int | float) or not count:
+        return NOTHING
+    for name in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{exactly(float(f'{count:.3g}'))} {name}"
+        count /= 1024
+    return f"{exactly(float(f'{count:.3g}'))} TiB"
+
+
+def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
+    """Nested keys as 'CPU, model'; lists on one line; bytes and clocks with their units."""
+    rows = []
+    for key, value in record.items():
+        if key in _HIDDEN or value in (None, "", [], {}):
+            continue
+        if key == "caches":
+            value = ", ".join(_cache(level, cache) for level, cache in value.items())
+        if key == "kinds":
+            value = [f"{kind.get('cores', 'some')} {kind['name']}" for kind in value]
+        name = _NAMES.get(key, _plain(key))
+        if not before:
+            name = capital(name)
+        if key == "packages":
+            value = ", ".join(f"{package} {version}" for package, version in value.items())
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{before}{name}, ")
+        else:
+            rows.append({"name": f"{before}{name}", "value": _value(key, value)})
+    return rows
+
+
+def _plain(key: str) -> str:
+    for ending in ("_bytes", *_UNITS):
+        key = key.removesuffix(ending)
+    return key.replace("_", " ")
+
+
+def _cache(level: str, cache: Any) -> str:
+    if not isinstance(cache, Mapping):
+        return f"{level} {_size(cache)}"
+    count = int(cache.get("instances") or 1)
+    each = f" ({count} × {_size(cache['bytes'] / count)})" if count > 1 else ""
+    return f"{level} {_size(cache.get('bytes'))}{each}"
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if key.endswith("_bytes"):
+            return _size(value)
+        unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+        return f"{exactly(float(value))} {unit}".rstrip()
+    if isinstance(value, Mapping):
+        names = {name: _NAMES.get(str(name), _plain(str(name))) for name in value}
+        return ", ".join(f"{names[name]} {_value(str(name), one)}" for name, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return (
+            "; ".join(_value(key, one) for one in value)
+            if any(isinstance(one, Mapping) for one in value)
+            else ", ".join(str(one) for one in value)
+        )
+    return str(value)

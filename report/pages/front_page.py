@@ -1,0 +1,203 @@
+"""The front page: the answer, one picture, the verdicts by article, findings, what to do, how sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from report import formatting
+from report.findings import number
+from report.formatting import count, two_digits
+from report.pages import verdict_words
+from report.pages.chart_rows import alt_text, row
+from report.pages.charts import Chart, estimates
+from report.pages.estimate_list import span
+from report.pages.exhibit_types import records
+from report.pages.families.checks import read as second_measurements
+from report.pages.families.published import replaced_chart
+from report.pages.families.runtimes import known_gains, ladder_chart, single_requests, sure_gains
+from report.pages.families.training import ladders, tuned
+from report.pages.figure_data import Evidence
+from report.pages.front_statements import Fact, Statements, read_front
+from report.pages.heading_numbers import as_number
+from report.pages.markdown import Markdown, identifier
+
+# Cards of one row on a desktop screen.
+FINDINGS = 3
+# Pages of the figures that are no claim's, by the name of a finding's figure.
+_PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
+# Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
+_WEIGHTS = 7e9 / 2
+
+
+def facts(evidence: Evidence) -> dict[str, Fact]:
+    """What sentences tell beside the verdicts, by name; what the evidence does not have is not there."""
+    document = evidence.document
+    found: dict[str, Fact] = {}
+    for training, name in ((True, "replaced training"), (False, "replaced inference")):
+        best = [row["most"]["estimate"] for row in document.get("replaced") or [] if row["training"] is training]
+        if best:
+            found[name] = Fact(span(best, two_digits), "published", "measurements/published")
+    gain = tuned(evidence)
+    if gain:
+        cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
+        found["tuned gain"] = Fact(number(gain["gain"].value, "1", "number"), "measured", "measurements/training")
+        found["tuned model"] = Fact(f"one network ({gain['model']})")
+        found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
+    found.update(_writing(evidence))
+    found.update(_ladder(evidence))
+    sources = document.get("published") or []
+    found["machines"] = Fact(formatting.named_machines(document["nodes"]) or "no machine")
+    found["sources"] = Fact(f"{len(sources):,}")
+    found["records"] = Fact(f"{sum(one['records'] for one in sources):,}", "", "sources")
+    varied = [str(one["robust"]) for one in document["verdicts"] if one.get("robust") not in (None, "not varied")]
+    found["robust"] = Fact(str(sum(one != "sensitive" for one in varied)))
+    found["sensitive"] = Fact(str(varied.count("sensitive")))
+    again = second_measurements("second")
+    if again and again["node"] in evidence.names:
+        found["again"] = Fact(str(len(again["rows"])), "", "measurements/checks")
+        found["again agree"] = Fact(str(sum(one["agrees"] for one in again["rows"])))
+    return found
+
+
+def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+    """How fast a desktop can write with a model of 7 billion parameters, and what a GPU for games was seen to do."""
+    if evidence.data is None or evidence.data.published is None:
+        return
+    table = evidence.data.published.records
+    memory = table[
+        (table["task"] == "triad") & (table["device"] == "cpu") & (table["unit"] == "B/s")
+        & (table["source"] == "anybench-stream")
+    ]  # fmt: skip
+    if len(memory):
+        best = memory.groupby("cpu")["value"].max() / _WEIGHTS
+        for name, value in (("least", best.min()), ("most", best.max())):
+            yield f"writing {name}", Fact(two_digits(float(value)), "derived", "claims/W06")
+    cards = table[
+        (table["task"] == "generate") & (table["measure"] == "rate") & table["model"].str.contains("7B", na=False)
+        & table["gpu"].str.contains("GeForce", na=False)
+    ]  # fmt: skip
+    if len(cards):
+        top = cards.sort_values("value").iloc[-1]
+        yield "writing gpu", Fact(two_digits(float(top["value"])), "published", "claims/W06")
+        yield "writing gpu name", Fact(str(top["gpu"]).removeprefix("NVIDIA GeForce "))
+
+
+def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+    """What the fastest runtime and number format gain for networks that people know, on one machine."""
+    known = known_gains(evidence)
+    if known is None:
+        return
+    view, cases = known
+    sure = sure_gains(cases)
+    models = [str(one["model"]) for one in sure]
+    equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
+    for name, gains in (("gain", sure), ("equal", equal)):
+        if all(as_number(one).narrow for one in gains):
+            told = span([float(one["estimate"]) for one in gains], two_digits)
+            yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
+    yield "ladder sure", Fact(str(len(sure)))
+    yield "ladder networks", Fact(count(len(cases), "network"))
+
+
+def charts(evidence: Evidence) -> list[Chart]:
+    """The pictures that the front page has for itself."""
+    found = []
+    if evidence.document.get("replaced"):
+        found.append(replaced_chart(evidence.document, "front-replaced"))
+    gain = tuned(evidence)
+    if gain:
+        rungs = ladders(gain["view"])[gain["model"], gain["batch"]]
+        rows = [row(name, rung, "1/s", text=f"{two_digits(rung['estimate'])}/s") for name, rung in rungs.items()]
+        told = alt_text(rows)
+        found.append(
+            Chart("front-tuned", f"Training steps of {gain['model']}", estimates(rows, "samples a second", log=False),
+                  f"● measured on {gain['view'].name}.", told)
+        )  # fmt: skip
+    known = known_gains(evidence)
+    ladder = known and ladder_chart(known[0], "cpu", "front-ladder", "Runtimes and number formats", short=True)
+    return [*found, ladder] if ladder else found
+
+
+def front(
+    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
+) -> dict[str, Any]:
+    """What the front page's template prints. drawn: the figures of claims and those of `charts`."""
+    verdicts = document["verdicts"]
+    by_name = {chart.name: chart for chart in drawn}
+    found = []
+    for one in declared["findings"]:
+        text = says.first(one["says"])
+        figure = one.get("figure")
+        chart = by_name.get(f"front-{figure}" if figure else one["claim"])
+        if text and chart:
+            page = Markdown(_PAGES[figure] if figure else f"claims/{one['claim']}")
+            found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
+    rests = [verdict_words.rests(one) for one in verdicts]
+    return {
+        "answer": says.all(declared["answer"]),
+        "chart": by_name.get("front-replaced"),
+        "here": rests.count("here"),
+        "others": rests.count("others"),
+        "open": rests.count("open"),
+        "opinions": rests.count("opinion"),
+        "total": len(verdicts),
+        "articles": [_article(one, says, verdicts) for one in declared["articles"]],
+        "findings": found[:FINDINGS],
+        "jobs": jobs(declared, says),
+        "sure": says.all(declared["sure"]),
+        "limits": says.all(declared["limits"]),
+    }
+
+
+def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
+    """The table of what to do: one row a job of which anything can be told."""
+    rows = []
+    for one in declared["jobs"]:
+        rate = says.first(one["rate"])
+        hardware = says.first(one["hardware"])
+        if rate is None or hardware is None:
+            continue
+        tier = verdict_words.tier(str(says.verdicts.get(one["claims"][0], {}).get("evidence_tier")))
+        rows.append(
+            {
+                "job": one["job"],
+                "hardware": hardware,
+                "rate": rate,
+                "price": says.first(one.get("price", [])) or verdict_words.NOTHING,
+                "sure": f"{tier.sign} {tier.name}" if tier else verdict_words.NOTHING,
+                "claims": [verdict_words.claim(says.verdicts[name]) for name in one["claims"] if name in says.verdicts],
+            }
+        )
+    return rows
+
+
+def _article(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A paragraph for an article, its counts, its best and its worst claim."""
+    own = [verdict for verdict in verdicts if verdict["article"] == one["key"]]
+    best = next((name for name in one["best"] if _is(says, name, "supported")), None)
+    worst = next((name for name in one["worst"] if _is(says, name, "challenged", "depends")), None)
+    return {
+        "key": identifier(str(one["key"])),
+        "title": str(own[0]["article_title"]) if own else str(one["key"]),
+        "says": says.all(one["says"]),
+        "fares": f"Of {count(len(own), 'claim')}, {verdict_words.fares(own)}." if verdict_words.fares(own) else "",
+        "best": identifier(best) if best else None,
+        "worst": identifier(worst) if worst else None,
+    }
+
+
+def _is(says: Statements, name: str, *wanted: str) -> bool:
+    return name in says.verdicts and says.verdicts[name]["verdict"] in wanted
+
+
+def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What is passed on of a file of verdicts: the answer as plain text, the tally, and what it rests on."""
+    says = Statements(document, facts(Evidence(document, None)), marks=False)
+    machines = formatting.named_machines(document["nodes"])
+    evidence = f"Evidence of {machines}" if machines else ""
+    return {
+        "answer": " ".join(says.all(read_front()["answer"])),
+        "tally": {name: int(number) for name, number in document["tally"].items() if number},
+        "foot": ", ".join(filter(None, (evidence, str(document["generated_utc"])[:10]))),
+    }

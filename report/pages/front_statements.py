@@ -1,0 +1,203 @@
+"""Sentences of the front page: declared in front.yaml, each told only where verdicts and measurements carry it.
+
+A place: `{W29 most}` is what claim W29 has for `most` (see `report.findings`); `{replaced training}` and other names
+of FACTS are what the evidence gives beside the verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.errors import StudyError
+from contract.files import place, read_yaml
+from contract.schema import did_you_mean
+from report import findings
+from report.findings import PLACE
+from report.outcomes import Verdict
+from report.pages import verdict_words
+from report.pages.markdown import Markdown, clean, escape, identifier
+
+REPORT = Path(__file__).resolve().parent.parent
+DECLARED = REPORT / "front.yaml"
+SCHEMA = json.loads((REPORT / "schemas" / "front.schema.json").read_text(encoding="utf-8"))
+_OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
+# What the evidence gives beside the verdicts: see `front_page.facts`.
+FACTS = (
+    "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
+    "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
+    "again", "again agree", "ladder gain", "ladder equal", "ladder sure", "ladder networks",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number for a place: its words, whose it is, and the page that shows it."""
+
+    text: str
+    tier: str = ""
+    page: str = ""
+
+
+class Statements:
+    """The evidence as sentences ask for it.
+
+    root: the way from the page to the site's folder. marks: whether numbers bear links and whose they are; without,
+    sentences are plain text.
+    """
+
+    def __init__(
+        self, document: Mapping[str, Any], facts: Mapping[str, Fact], root: str = "", marks: bool = True
+    ) -> None:
+        self.verdicts = {str(one["id"]): one for one in document["verdicts"]}
+        self.gpu = any(device.get("kind") == "gpu" for node in document["nodes"] for device in node["devices"])
+        self.facts, self.root, self.marks = facts, root, marks
+
+    def first(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
+        """The first statement whose conditions hold and whose places can be filled; None if there is none."""
+        for one in statements:
+            text = self.told(str(one["says"])) if self.holds(one.get("when") or {}) else None
+            if text is not None:
+                return text
+        return None
+
+    def all(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Markdown]:
+        """Of each part its first statement that can be told."""
+        return [text for text in map(self.first, parts) if text is not None]
+
+    def holds(self, when: Mapping[str, Any]) -> bool:
+        """Whether all conditions do."""
+        return all(
+            self.gpu == (asked == "measured") if name == "gpu" else self._is_so(name, _asked(asked))
+            for name, asked in when.items()
+        )
+
+    def _is_so(self, claim: str, asked: Mapping[str, Any]) -> bool:
+        verdict = self.verdicts.get(claim)
+        if verdict is None:
+            return False
+        name = str(asked.get("part", ""))
+        part = findings.part_of(verdict, name) if name else None
+        if name and part is None:
+            return False
+        outcome = part["outcome"] if part is not None else verdict["verdict"]
+        sides = {case.get("outcome") for case in findings.cases_of(verdict, name)}
+        return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
+
+    def told(self, says: str) -> Markdown | None:
+        """A sentence with its places filled, each number with its mark and its link; None if one cannot be."""
+        pieces = []
+        split = PLACE.split(says)
+        for at, text in enumerate(split):
+            piece = (
+                self._fill(text, findings.beside(split, at))
+                if at % 2
+                else _escaped(text)
+                if self.marks
+                else Markdown(text)
+            )
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return Markdown("".join(pieces))
+
+    def _fill(self, given: str, around: tuple[str, str]) -> Markdown | None:
+        if given in self.facts:
+            return self._marked(self.facts[given])
+        found = _OF_CLAIM.fullmatch(given)
+        verdict = self.verdicts.get(found[1]) if found else None
+        text = findings.fill(found[2], verdict, around) if found and verdict else None
+        if text is None or found is None or verdict is None:
+            return None
+        return self._marked(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))
+
+    def _marked(self, fact: Fact) -> Markdown:
+        if not self.marks:
+            return Markdown(clean(fact.text))
+        text = escape(fact.text)
+        if fact.page:
+            text = Markdown(f"[{text}]({self.root}{fact.page}.qmd){{.told}}")
+        tier = verdict_words.tier(fact.tier)
+        return Markdown(f'{text}[{tier.sign}]{{.tier title="{tier.means}"}}') if tier else text
+
+
+def _escaped(text: str) -> Markdown:
+    """Text between places: the spaces at its ends stand."""
+    inner = escape(text) if text.strip() else Markdown("")
+    before = " " if text[:1].isspace() else ""
+    after = " " if text[-1:].isspace() and text.strip() else ""
+    return Markdown(f"{before}{inner}{after}")
+
+
+def _asked(given: Any) -> dict[str, Any]:
+    """What is asked of a claim: `part`, `is` and `some`, the latter two as lists."""
+    raw = given if isinstance(given, Mapping) else {"is": given}
+    return {key: [one] if key != "part" and isinstance(one, str) else one for key, one in raw.items()}
+
+
+def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[str, Any]:
+    """The declared front page.
+
+    Raises StudyError with file and line for what the schema does not allow, an unknown claim, part or outcome, and a
+    place that cannot be filled.
+    """
+    raw: dict[str, Any] = read_yaml(path, SCHEMA)
+    declared = {one.stem: read_yaml(one) for one in sorted(claims.glob("*.yaml"))}
+    parts = {name: [str(part["name"]) for part in one.get("all_of", [])] for name, one in declared.items()}
+    for steps, says, when in _statements(raw):
+        for name, asked in when.items():
+            if name != "gpu":
+                at = (*steps[:-1], "when", name)
+                _known(path, at, name, str(_asked(asked).get("part", "")), parts)
+                _outcomes(path, at, _asked(asked))
+        for given in PLACE.findall(says):
+            found = _OF_CLAIM.fullmatch(given)
+            if given in FACTS:
+                continue
+            if found is None:
+                raise StudyError(
+                    f"{place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} or "
+                    f"one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
+                )
+            _known(path, steps, found[1], "", parts)
+            if list(findings.unknown(f"{{{found[2]}}}", parts[found[1]])):
+                raise StudyError(f"{place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
+    return raw
+
+
+def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
+    """Every sentence of the file, with the way to it and its conditions."""
+    if isinstance(raw, Mapping):
+        when = raw.get("when") or {}
+        for key, value in raw.items():
+            if isinstance(value, str) and "{" in value:
+                yield (*steps, key), value, when
+            elif key != "when":
+                yield from _statements(value, (*steps, key))
+        if when and "says" in raw and "{" not in raw["says"]:
+            yield (*steps, "says"), raw["says"], when
+    elif isinstance(raw, list):
+        for at, value in enumerate(raw):
+            yield from _statements(value, (*steps, at))
+
+
+def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]) -> None:
+    """Raise StudyError for a verdict, or a side of a case, that there is not: nothing would ever hold."""
+    for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
+        for one in asked.get(key, ()):
+            if one not in known:
+                raise StudyError(f"{place(path, *steps)}: nothing is ever {one!r}.{did_you_mean(one, known)}")
+
+
+def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]) -> None:
+    """Raise StudyError unless there is such a claim, and such a part of it where one is named."""
+    if claim not in parts:
+        raise StudyError(f"{place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")
+    if part and part not in parts[claim]:
+        raise StudyError(
+            f"{place(path, *steps)}: claim {claim} has no part {part!r}.{did_you_mean(part, parts[claim])}"
+        )

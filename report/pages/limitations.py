@@ -1,0 +1,159 @@
+"""What this study cannot say, as far as its own data show it: what was not measured, not read, not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from contract.errors import StudyError
+from report.data.gathered_files import read_summary
+from report.data.summary import POINT
+from report.formatting import count, few, several
+from report.outcomes import SENSITIVE
+
+# Readings beside each sample, and what cannot be told without them.
+_SENSORS = {
+    "clock_mhz": (
+        "clock",
+        "a rate is given by the second, and by the cycle only where a calibrated loop gives the clock",
+    ),
+    "power_w": ("power", "energy for each sample or request is not told"),
+    "temperature_c": ("temperature", "a slow round cannot be laid to heat"),
+}
+# Fewer rounds have no interval, or one that is wide by the moderation alone.
+_FEWEST_ROUNDS = 3
+
+
+def limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str]]:
+    """Each limit with a name and a sentence or two, the weightiest first.
+
+    data: the folder that `report gather` wrote, or None. Raises StudyError if it cannot be read.
+    """
+    nodes, verdicts = document["nodes"], document["verdicts"]
+    told = [
+        ("Hardware", _hardware(nodes, verdicts)),
+        ("Virtual machines", _virtual(nodes)),
+        ("Counters", _counters(data) if data else ""),
+        ("Rounds", _rounds(data) if data else ""),
+        ("Readings of the articles", _readings(verdicts)),
+        ("Lists of cases", _lists(verdicts)),
+        ("Sources", _sources(document)),
+    ]
+    return [{"name": name, "text": text} for name, text in told if text]
+
+
+def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> str:
+    gpus = sorted({str(one["name"]) for node in nodes for one in node.get("devices") or [] if one["kind"] != "cpu"})
+    cpus = sorted({_processor(node) for node in nodes if node["hardware"].get("cpu")})
+    waiting = sum(one["verdict"] == "awaiting hardware" for one in verdicts)
+    first = f"GPUs measured: {few(gpus, 'kind')}." if gpus else "No GPU has been measured."
+    if waiting:
+        first += (
+            f" {count(waiting, 'claim')} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
+        )
+    if not gpus:
+        first += " What is said of GPUs rests on published figures, and is marked so."
+    if not cpus:
+        return first
+    return (
+        f"{first} Processors measured: {few(cpus, 'kind')}. What is said of larger servers is scaled up from these by "
+        "the core, which no shared memory, network or second socket slows down, so that it flatters the processors."
+    )
+
+
+def _processor(node: Mapping[str, Any]) -> str:
+    cpu = node["hardware"]["cpu"]
+    cores = cpu.get("usable_cores") or cpu.get("cores")
+    name = str(cpu.get("model") or node["id"])
+    return f"{name} ({count(int(cores), 'core')})" if cores else name
+
+
+def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
+    virtual = [
+        str(node.get("label") or node["id"]) for node in nodes if (node["hardware"].get("cpu") or {}).get("virtual")
+    ]
+    if not virtual:
+        return ""
+    return (
+        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: "
+        "what its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the "
+        "cache and the memory that it is told to have may be shared."
+    )
+
+
+def _counters(data: Path) -> str:
+    path = data / "samples.parquet"
+    if not path.is_file():
+        return ""
+    try:
+        table = pl.scan_parquet(path).select(pl.len(), pl.col(*_SENSORS).null_count()).collect()
+    except (OSError, pl.exceptions.PolarsError) as broken:
+        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
+    silent = [column for column in _SENSORS if 0 < table["len"][0] == table[column][0]]
+    if not silent:
+        return ""
+    names = several([_SENSORS[column][0] for column in silent])
+    follows = "; ".join(_SENSORS[column][1] for column in silent)
+    return f"No machine gave a reading of its {names} beside the samples: {follows}."
+
+
+def _rounds(data: Path) -> str:
+    table = read_summary(data, [*POINT, "status", "n_rounds"])
+    ok = table[table["status"] == "ok"]
+    few = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
+    lost = len(table[POINT].drop_duplicates()) - len(ok[POINT].drop_duplicates())
+    told = []
+    if few:
+        told.append(
+            f"{few:,} of {count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts and readings "
+            "that do not vary, runs of many seeds, and what a budget or load cut short."
+        )
+    if lost:
+        told.append(f"{count(lost, 'point')} gave no result; why is listed under the measurements.")
+    return " ".join(told)
+
+
+def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    decided = [one for one in verdicts if one.get("robust")]
+    sensitive = sum(one["robust"] == SENSITIVE for one in decided)
+    opinions = sum(one["verdict"] == "not testable" for one in verdicts)
+    told = (
+        "An article says more than a number: each claim is our paraphrase, and each threshold our reading of its words."
+    )
+    if decided:
+        told += (
+            f" Another fair reading, another number format, baseline or case would turn {sensitive} of the "
+            f"{count(len(decided), 'decided claim')}."
+        )
+    if opinions:
+        told += f" {count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} nothing that a measurement decides."
+    return told
+
+
+def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Which claims hang on how many cases of a list are of one kind."""
+    counted = [
+        str(one["id"]) for one in verdicts if any(part.get("rule") == "for_share_of" for part in one.get("parts") or [])
+    ]
+    if not counted:
+        return ""
+    return (
+        f"Where a claim says most, the cases of a list of ours are counted: {several(counted)}. The lists hold what "
+        "people run as far as we know it, and nobody has counted what all people run; another list may turn them."
+    )
+
+
+def _sources(document: Mapping[str, Any]) -> str:
+    entries = document.get("references") or []
+    lost = sum(one["status"] != "verified" for one in entries)
+    if not lost:
+        return ""
+    waiting = [str(one["id"]) for one in document["verdicts"] if one["verdict"] == "awaiting source"]
+    follows = f"; {several(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for one" if waiting else ""
+    return (
+        f"{lost} of {count(len(entries), 'published figure')} could not be read in their primary source and decide "
+        f"nothing{follows}."
+    )

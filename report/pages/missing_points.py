@@ -1,0 +1,38 @@
+"""Points that lack a result, or one of their results, counted: not started, failed or refused, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from contract.files import read_json
+from contract.node import job_of, status_of
+from report.data.gathered_files import read_summary
+from report.data.summary import POINT
+
+
+def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """By node (all, if none are named), experiment, device, status and reason: points, however many metrics they lack.
+
+    Raises StudyError if the folder cannot be read.
+    """
+    keys = ["node", "experiment", "device", "status", "reason"]
+    columns = [*POINT, "status", "reason"]
+    table = read_summary(data, columns, nodes)
+    lost = table.loc[table["status"] != "ok", columns].drop_duplicates()
+    found = [
+        {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
+        for key, group in lost.groupby(keys, sort=True, observed=True)
+    ]
+    # What a plan leaves out as a whole has no rows: nothing was started for it.
+    for node in read_json(data / "nodes.json"):
+        if nodes and node["id"] not in nodes:
+            continue
+        for name, job in node.get("jobs", {}).items():
+            experiment, device = job_of(name)
+            at = {"node": node["id"], "experiment": experiment, "device": device}
+            for left_out, number in job["left_out"].items() if not job["predicted_s"] else ():
+                status, reason = status_of(left_out)
+                found.append({**at, "status": status, "reason": reason, "count": number})
+    return sorted(found, key=lambda row: [row[key] for key in keys])

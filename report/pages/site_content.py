@@ -1,0 +1,385 @@
+"""All pages of the site and the figures that they show, made from verdicts and data."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from contract.errors import StudyError
+from contract.files import read_json, read_yaml
+from contract.provenance import short
+from report import formatting
+from report.formatting import capital, named_machines
+from report.outcomes import DECIDED
+from report.pages import front_page as front_page
+from report.pages import verdict_words
+from report.pages.articles import article, read_articles
+from report.pages.benchmarking_rules import RULES
+from report.pages.bibliography import sources_page
+from report.pages.charts import Chart
+from report.pages.claim_page import claim_context
+from report.pages.exhibit_types import Exhibit, Family, annotate
+from report.pages.failures import Failures
+from report.pages.families import FAMILIES
+from report.pages.figure_data import Evidence
+from report.pages.fingerprint_table import by_kind
+from report.pages.front_statements import Fact, Statements, read_front
+from report.pages.glossary import anchors, glossary_page, read_glossary
+from report.pages.limitations import limits
+from report.pages.machine_selection import on_shown
+from report.pages.markdown import identifier
+from report.pages.missing_points import left_out_points
+from report.pages.sections import exhibits_of
+from report.pages.site_sources import Page, plain
+from report.publish.claimreview import as_script, claim_reviews
+
+# The page that lists the pages and figures that could not be made.
+CHECKS = "measurements/checks"
+REPORT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Content:
+    """Pages, the figures that they show, the glossary's anchors by term, and the pages that could not be made."""
+
+    pages: list[Page] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    terms: dict[str, str] = field(default_factory=dict)
+    failures: Failures = field(default_factory=Failures)
+
+    def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
+        """Add the page that `make` gives; if it fails, a page in its place that says so."""
+        if not self.failures.find("page", path):
+            with self.failures.caught("page", path):
+                self.pages.append(make())
+                return
+        self.pages.append(stand_in(path, title, self.failures))
+
+    def fail(self, page: Page, reason: str = "") -> Page:
+        """Put the page that says so in the place of one that failed; returns it. reason: unless it is recorded."""
+        if reason:
+            self.failures.add("page", page.path, reason)
+        instead = stand_in(page.path, page.title, self.failures)
+        self.pages[self.pages.index(page)] = instead
+        return instead
+
+
+def stand_in(path: str, title: str, failures: Failures) -> Page:
+    """The page in the place of one that failed: its reason, and where all failures are listed."""
+    failure = failures.find("page", path)
+    reason = failure.reason if failure else "no reason given"
+    return Page(path, "failed", title, "This page could not be made.", {"reason": reason})
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All families of measurements, in the order of their pages; one whose module fails to load fails when shown."""
+    return tuple(map(_loaded_family, FAMILIES))
+
+
+def _loaded_family(name: str) -> Family:
+    try:
+        family: Family = importlib.import_module(f"report.pages.families.{name}").FAMILY
+    except Exception as fault:
+        return Family(name.replace("_", "-"), capital(name.replace("_", " ")), "", partial(_raise, fault))
+    return family
+
+
+def _raise(fault: Exception, _evidence: Evidence) -> NoReturn:
+    raise fault
+
+
+def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Chart]:
+    """The figures of one family, of all (`measurements`), of the claims or of the front page.
+
+    A claim or family that fails has none, and is recorded in `failures`. Raises StudyError for an unknown key.
+    """
+    if key == "claims":
+        return [page["figure"] for page in _claim_contexts(evidence, failures).values() if page["figure"]]
+    if key == "front":
+        return _front_charts(evidence, failures)
+    known = {family.key: family for family in families()}
+    if key not in (*known, "measurements"):
+        every = ", ".join(("claims", "front", "measurements", *known))
+        raise StudyError(f"figures: there is no family {key!r}. Families: {every}")
+    shown = [known[key]] if key in known else known.values()
+    return [exhibit.chart for family in shown for exhibit in _exhibits(family, evidence, failures)]
+
+
+def build(
+    evidence: Evidence,
+    url: str = "",
+    changes: Mapping[str, Any] | None = None,
+    failures: Failures | None = None,
+) -> Content:
+    """Everything of the site. url: its address, '' if unknown. changes: since the last edition.
+
+    failures: those of the figures, to which those of the pages are added. Raises StudyError for unusable data.
+    """
+    document = evidence.document
+    _ = evidence.views
+    made = Content(terms=anchors(read_glossary()), failures=failures or Failures())
+    claims = _claim_contexts(evidence, made.failures)
+    exhibits = (
+        {family.key: _exhibits(family, evidence, made.failures) for family in families()} if evidence.data else {}
+    )
+    fronts = _front_charts(evidence, made.failures)
+    made.charts += [page["figure"] for page in claims.values() if page["figure"]]
+    made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
+    facts: dict[str, Fact] = {}
+    with made.failures.caught("numbers", "index"):
+        facts = front_page.facts(evidence)
+    declared, says = read_front(), Statements(document, facts)
+    made.add("index", "Does AI need a GPU?", lambda: _front(document, says, declared, [*made.charts, *fronts]))
+    made.add("claims", "All claims", lambda: _table(document))
+    for one in document["verdicts"]:
+        path = _claim_path(one)
+        made.add(path, f"{one['id']}: {one['says']}", partial(_claim, one, claims.get(path, {}), document, url))
+    for one in read_articles():
+        made.add(_article_path(one), str(one["title"]), partial(_article, one, document))
+    made.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs(document, says, declared, fronts))
+    made.add("measurements/index", "Measurements", lambda: _measurements(evidence, exhibits))
+    for family in families():
+        path, shown = _family_path(family), exhibits.get(family.key, [])
+        if shown or made.failures.find("page", path):
+            made.add(path, family.title, partial(_family, family, shown, evidence))
+    made.add("machines", "Machines", lambda: _machines(evidence))
+    made.add("method", "Method", lambda: _method(evidence))
+    made.add("sources", "Sources", lambda: sources_page(document))
+    made.add("objections", "Objections and limits", lambda: _objections(evidence))
+    made.add("glossary", "Glossary", glossary_page)
+    made.add("editions", "Editions", lambda: editions_page(document, changes))
+    made.charts += fronts
+    return made
+
+
+def _front(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]) -> Page:
+    told = front_page.front(document, says, declared, drawn)
+    description = "Three popular articles say why AI needs GPUs. Each of their claims, checked by experiment."
+    return Page("index", "index", "Does AI need a GPU?", description,
+                {"f": told}, image="previews/index.png")  # fmt: skip
+
+
+def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each claim: in our words, its verdict, its finding, its evidence."""
+    return [
+        {
+            "id": identifier(str(one["id"])),
+            "article": str(one["article_title"]),
+            "says": str(one["says"]),
+            "word": verdict_words.verdict(str(one["verdict"])),
+            "finding": str(one["finding"]),
+            "rests": verdict_words.rests(one),
+            "evidence": _evidence(one),
+            "robust": str(one.get("robust") or ""),
+        }
+        for one in document["verdicts"]
+    ]
+
+
+def _table(document: Mapping[str, Any]) -> Page:
+    rows = table_rows(document)
+    description = f"All {len(rows)} claims of the three articles with verdict, finding and evidence."
+    return Page("claims", "claims", f"All {len(rows)} claims", description,
+                {"rows": rows, "meaning": _meaning()}, key="claims")  # fmt: skip
+
+
+def _evidence(verdict: Mapping[str, Any]) -> str:
+    tier = verdict_words.tier(str(verdict["evidence_tier"]))
+    return f"{tier.sign} {tier.name}" if tier and verdict_words.rests(verdict) != "opinion" else verdict_words.NOTHING
+
+
+def _meaning() -> list[verdict_words.Word]:
+    """Each verdict once; the three kinds of open ones are one to readers."""
+    found: dict[str, verdict_words.Word] = {}
+    for word in verdict_words.VERDICTS.values():
+        found.setdefault(word.name, word)
+    return list(found.values())
+
+
+def _claim_path(verdict: Mapping[str, Any]) -> str:
+    return f"claims/{identifier(str(verdict['id']))}"
+
+
+def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
+    """Contents of the claims' pages by path, without those that fail."""
+    shown, found = evidence.shown if evidence.choice else None, {}
+    for one in evidence.document["verdicts"]:
+        with failures.caught("page", _claim_path(one)):
+            found[_claim_path(one)] = claim_context(one, evidence.document, evidence.names, shown)
+    return found
+
+
+def _claim(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
+    meaning = {name: word.means for name, word in verdict_words.VERDICTS.items()}
+    # Without an address of the site a review's is relative to its page.
+    review = claim_reviews({**document, "verdicts": [verdict]}, f"{url}claims/" if url else "", meaning)
+    return Page(
+        _claim_path(verdict), "claim", f"{context['id']}: {context['says']}",
+        plain(f"{context['word'].name}: {context['finding']}"),
+        {"c": context, "level": verdict_words.LEVEL, "cited": [source["key"] for source in context["sources"]]},
+        key="claims",
+        script=as_script(review), image=f"previews/{context['id']}.png" if context["figure"] else "",
+    )  # fmt: skip
+
+
+def _article_path(raw: Mapping[str, Any]) -> str:
+    return f"articles/{identifier(str(raw['key']))}"
+
+
+def _article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
+    told = article(raw, document)
+    return Page(_article_path(raw), "article", str(raw["title"]),
+                plain(str(raw["thesis"])), {"a": told}, key="claims", toc=True)  # fmt: skip
+
+
+def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], fronts: Sequence[Chart]) -> Page:
+    rows = [
+        {
+            "job": capital(str(row["job"])), "server": str(row["server"]),
+            **{end: formatting.two_digits(row[end]["estimate"]) for end in ("least", "most")},
+            **{f"{end}_gpu": str(row[end]["gpu"]) for end in ("least", "most")},
+        }
+        for row in document.get("replaced") or []
+    ]  # fmt: skip
+    advice = [
+        verdict_words.claim(one, "finding")
+        for one in document["verdicts"]
+        if one["id"] in _BUYING and one["verdict"] in DECIDED
+    ]
+    chart = next((one for one in fronts if one.name == "front-replaced"), None)
+    return Page("do-i-need-one", "jobs-page", "Do I need a GPU?",
+                "What to use for which job: hardware, time, price, and how sure that is.",
+                {"f": {"jobs": front_page.jobs(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
+                key="jobs")  # fmt: skip
+
+
+# Claims on what to buy or rent.
+_BUYING = ("G22", "G29", "G26", "W36", "G21", "G17", "G24", "W33", "W32")
+
+
+def _measurements(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]]) -> Page:
+    rows = [
+        {"key": family.key, "title": family.title, "asks": family.asks, "count": len(exhibits[family.key])}
+        for family in families()
+        if exhibits.get(family.key)
+    ]
+    nodes = evidence.shown if evidence.choice else ()
+    lost = left_out_points(evidence.folder, nodes) if evidence.folder else []
+    left_out = [{**one, "node": evidence.names.get(str(one["node"]), str(one["node"]))} for one in lost]
+    return Page("measurements/index", "measurements", "Measurements",
+                "What the study measured, one page for each kind, one message for each figure.",
+                {"families": rows, "left_out": left_out, "choice": evidence.choice}, key="measurements")  # fmt: skip
+
+
+def _family_path(family: Family) -> str:
+    return f"measurements/{identifier(family.key)}"
+
+
+def _exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
+    """The exhibits of a family; none where it fails."""
+    with failures.caught("page", _family_path(family)):
+        return exhibits_of(family, evidence)
+    return []
+
+
+def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
+    """The figures of the front page; none where they fail."""
+    with failures.caught("figure", "front"):
+        return front_page.charts(evidence)
+    return []
+
+
+def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
+    known = {str(one["id"]): one for one in evidence.document["verdicts"]}
+    shown = [
+        {
+            "chart": annotate(one.chart),
+            "says": list(one.says),
+            "table": one.table.filled() if one.table and one.table.rows else None,
+            "claims": [verdict_words.claim(known[name]) for name in one.claims if name in known],
+            "section": one.section,
+            "within": one.within,
+        }
+        for one in exhibits
+    ]
+    return Page(_family_path(family), "family", family.title, family.asks,
+                {"family": family, "exhibits": shown, "choice": evidence.choice, "failed": ()}, key="measurements",
+                toc=len(shown) > 2)  # fmt: skip
+
+
+def _machines(evidence: Evidence) -> Page:
+    document = evidence.document
+    kinds = by_kind(document["nodes"], evidence.shown)
+    refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
+    return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
+                {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip
+
+
+def _method(evidence: Evidence) -> Page:
+    return Page(
+        "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
+        {
+            "meaning": _meaning(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
+            "twelve": [{"asks": rule.asks, "met": rule.met} for rule in RULES],
+            "triangulation": list(_triangulation(evidence)),
+            "contradictions": list(_contradictions(evidence.document)),
+        },
+        key="method",
+    )  # fmt: skip
+
+
+def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
+    """Pairs of a published and a measured figure of the same thing."""
+    for pair in evidence.document["triangulation"]:
+        unit = str(pair["unit"])
+        for figure in pair["figures"]:
+            for case in on_shown(figure["cases"], evidence.shown):
+                if figure["value"] is not None:
+                    yield {
+                        "title": f"{pair['title']}: {figure['called']}",
+                        "published": formatting.with_unit(float(figure["value"]), unit),
+                        "here": f"{formatting.with_unit(case['estimate'], unit)} ({case['label']})",
+                        "differs": str(pair["differs"]),
+                    }
+
+
+def _contradictions(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    for one in document["contradictions"]:
+        told = [f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})" for side in one["sides"]]
+        outcome = {"in part": "each holds in part", "open": "still open"}.get(str(one["outcome"]), str(one["outcome"]))
+        yield {"question": str(one["question"]), "one": told[0], "other": " ".join(told[1:]), "outcome": outcome}
+
+
+def _objections(evidence: Evidence) -> Page:
+    document = evidence.document
+    known = {str(one["id"]): one for one in document["verdicts"]}
+    gpu = any(device["kind"] != "cpu" for node in document["nodes"] for device in node.get("devices") or [])
+    schema = read_json(REPORT / "schemas" / "objections.schema.json")
+    rows = [
+        {
+            "says": str(one["says"]),
+            "done": capital(str(one["done"])),
+            "answer": str(one["answer"]),
+            "claims": [verdict_words.claim(known[name]) for name in one.get("claims", []) if name in known],
+        }
+        for one in read_yaml(REPORT / "objections.yaml", schema)
+        if one.get("when", {}).get("gpu", gpu) == gpu
+    ]
+    return Page("objections", "objections", "Objections and limits",
+                "What may be held against the study, what was done about it, and what it cannot say.",
+                {"objections": rows, "limits": limits(document, evidence.folder)}, toc=False)  # fmt: skip
+
+
+def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
+    """What changed from edition to edition. changes: as `since_last` gives it."""
+    day = str(document["generated_utc"])[:10]
+    commit = short(document["commit"]) or "not recorded"
+    machines = named_machines(document["nodes"]) or "no machine"
+    told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
+    return Page("editions", "editions", "Editions", "What changed from edition to edition.",
+                {"edition": told, "changes": changes})  # fmt: skip

@@ -1,0 +1,85 @@
+"""A chart of steps: each row is a case, its marks the gains that it makes from step to step, on a line from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.lines
+import pandas as pd
+from matplotlib.figure import Figure
+
+from report.pages import charts
+from report.pages.control_characters import visible
+from report.pages.estimate_drawing import heads_of
+
+_STYLES = (
+    (charts.AMBER, "s"),
+    (charts.BLUE, "D"),
+    (charts.VERMILION, "^"),
+    (charts.GREEN, "v"),
+    (charts.PURPLE, "P"),
+)
+# Height of each further line of a label, in inches.
+_LINE = 0.16
+
+
+def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, base: str) -> Callable[[float], Figure]:
+    """One row a case with a mark for each of its steps, on a logarithmic axis.
+
+    rows: label, text at its end, short (the same for a phone), group (a heading above the first of its rows) and
+    marks, each with step, estimate, low and high (None where unknown) and one_round. steps: all names of steps, in
+    order, at most five. base: what a gain of 1 is.
+    """
+
+    def draw(width: float) -> Figure:
+        narrow, height = charts.is_narrow(width), charts.ROW
+        labels = [charts.wrapped(visible(str(row["label"])), 17 if narrow else 30) or " " for row in rows]
+        heads = heads_of(rows)
+        lines = sum(label.count("\n") for label in labels)
+        total = height * (len(rows) + len(heads)) + _LINE * lines
+        figure = Figure(figsize=(width, total + 0.85 + (0.22 * len(steps) if narrow else 0.4)))
+        axes = figure.add_subplot()
+        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "color": charts.INK}
+        styles = dict(zip(steps, _STYLES, strict=False))
+        places, top = [], 0.0
+        for at, (row, label) in enumerate(zip(rows, labels, strict=True)):
+            if at in heads:
+                head = charts.first_line(visible(heads[at]), width)
+                axes.text(-0.04, top + height / 2, head, weight="bold", ha="right", **beside)
+                top += height
+            size = height + _LINE * label.count("\n")
+            place = top + size / 2
+            places.append(place)
+            top += size
+            values = [float(mark["estimate"]) for mark in row["marks"]]
+            axes.plot(
+                [min(1.0, *values), max(1.0, *values)], [place, place], color=charts.GREY, linewidth=1.2, zorder=1
+            )
+            for mark in row["marks"]:
+                colour, shape = styles[str(mark["step"])]
+                if mark["low"] is not None and mark["high"] is not None:
+                    axes.plot([mark["low"], mark["high"]], [place, place], color=colour, linewidth=3.4, alpha=0.4,
+                              solid_capstyle="butt", zorder=2)  # fmt: skip
+                fill = charts.PAPER if mark["one_round"] else colour
+                axes.plot([mark["estimate"]], [place], marker=shape, color=colour, markersize=6.5, zorder=3,
+                          markerfacecolor=fill, markeredgewidth=1.3, linestyle="none", clip_on=False)  # fmt: skip
+            axes.text(1.02, place, visible(str(row["short" if narrow else "text"])), **beside)
+        axes.set_ylim(top, 0)
+        axes.set_yticks(places, labels)
+        axes.tick_params(axis="y", length=0, pad=7)
+        axes.grid(visible=False, axis="y")
+        marks = pd.DataFrame([mark for row in rows for mark in row["marks"]])
+        ends = [1.0, *(float(one) for name in ("estimate", "low", "high") for one in marks[name].dropna())]
+        charts.add_threshold(axes, [1.0], base, width)
+        charts.scale(axes, "x", ends, True, width)
+        axes.set_xlabel(charts.axis_name(axis, True, width))
+        axes.spines["left"].set_visible(False)
+        handles = [
+            matplotlib.lines.Line2D([], [], color=styles[step][0], marker=styles[step][1], linestyle="none", label=step)
+            for step in steps
+        ]
+        charts.add_legend(figure, handles, width)
+        return figure
+
+    return draw

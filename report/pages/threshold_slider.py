@@ -1,0 +1,54 @@
+"""What a claim's page looks up when a reader moves a threshold: the outcomes that `judging.robustness` worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from report import formatting
+from report.pages import verdict_words
+from report.pages.markdown import Markdown, clean
+from report.publish.claimreview import in_script
+
+
+def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Sliders and choices as the page's script reads them, in the unit that a reader would use."""
+    found = []
+    for one in verdict.get("by_threshold") or []:
+        unit = str(one["unit"] or "1")
+        of_parts = len(verdict["parts"]) > 1 and len(one["parts"]) == 1
+        name = formatting.capital(str(one["parts"][0])) if of_parts else ""
+        shared: dict[str, Any] = {"name": clean(name), "label": clean(f"{name}: threshold" if name else "Threshold")}
+        if "choices" in one:
+            choices = [
+                [formatting.threshold_text(limit, unit), _word(outcome), _word(whole)]
+                for limit, outcome, whole in one["choices"]
+            ]
+            declared = [limit for limit, _, _ in one["choices"]].index(one["declared"])
+            found.append({**shared, "choices": choices, "declared": declared})
+            continue
+        scale, unit_name = formatting.prefix(float(one["declared"]), unit)
+        found.append(
+            {
+                **shared,
+                "unit": unit_name,
+                "range": [end / scale for end in one["range"]],
+                "log": one["log"],
+                "declared": one["declared"] / scale,
+                "pieces": [
+                    [start / scale, _word(outcome), _word(whole), open_]
+                    for start, outcome, whole, open_ in one["pieces"]
+                ],
+            }
+        )
+    return found
+
+
+def as_json(verdict: Mapping[str, Any]) -> Markdown:
+    """The same as text for a script element; '' where a claim has none."""
+    found = sliders(verdict)
+    return Markdown(in_script(found) if found else "")
+
+
+def _word(verdict: str) -> str:
+    return verdict_words.verdict(str(verdict)).name.lower()

@@ -1,0 +1,288 @@
+"""Sentences on the fields of `verdicts.json`: rules, what is missing, where a claim holds, what would turn it.
+
+Quick to start: no data libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from report.formatting import (
+    SERVER_CORES,
+    YES_NO,
+    capital,
+    count,
+    exactly,
+    few,
+    first,
+    interval,
+    label_value,
+    number,
+    several,
+    side_name,
+    threshold_text,
+    thresholds_text,
+    with_unit,
+)
+from report.outcomes import UNTRIED, Verdict
+
+Record = Mapping[str, Any]
+# Kinds of machines (`data.machine_kinds.KINDS`) in words.
+MACHINES = {
+    "laptop": "laptop",
+    "desktop": "desktop with DDR5 memory",
+    "many-core": f"server with {SERVER_CORES} cores",
+    "server": f"server with {SERVER_CORES} cores beside a GPU",
+}
+_COMPARES = {"at_least": "at least", "at_most": "at most", "within": "within"}
+_HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided"}
+_LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
+# Measured values of a label that are listed.
+_MOST_LISTED = 8
+# A change of a threshold that three digits would not show.
+_HARDLY = 0.005
+_FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
+
+
+def hanging(node: str) -> str:
+    """A verdict that one node alone decides, which was handed in. node: its name."""
+    return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
+
+
+def rule(part: Record) -> str:
+    """The rule of a part with its threshold: 'supported if at most 1,000 MAC/cycle in every case'."""
+    given, kind, unit, bound = part["options"], part["rule"], part["unit"], part["threshold"]
+    own = kind in _COMPARES
+    exact = isinstance(bound, list) and bound[0] == bound[1]
+    compares = "exactly" if exact else _COMPARES[kind if own else given.get("compare", "at_least")]
+    limit = threshold_text(bound, "1" if kind in ("ratio", "trend", "crossover") else unit)
+    if unit == YES_NO:
+        text = f"the answer is {limit}"
+    elif kind == "ratio":
+        text = f"the ratio {side_name(given['of'])} over {side_name(given['to'])} is {compares} {limit} in every case"
+    elif kind == "trend":
+        text = f"it grows as {given['along']} to the power of {compares} {limit} in every series"
+    elif kind == "crossover":
+        pair = f"{side_name(given['of'])} and {side_name(given['to'])}"
+        text = f"{pair} change places along {given['along']}, at a value of {compares} {limit}"
+    elif kind == "exists":
+        text = f"some case is {compares} {limit}"
+    elif kind == "for_share_of":
+        text = f"at least {exactly(100 * float(given.get('share', 1)))}% of the {given['of']}s are {compares} {limit}"
+    else:
+        text = f"{compares} {limit} in every case"
+    scaled = f", after {_scaling(part['scale'])} ({part['scale_why']})" if part["scale"] != 1 else ""
+    return f"supported if {text}{scaled}"
+
+
+def rules(parts: Sequence[Record]) -> str:
+    """The rules of all parts of a claim, each under the name of its part."""
+    heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
+    return "; ".join(head + rule(part) for head, part in zip(heads, parts, strict=True)) or "not decided by a rule"
+
+
+def _scaling(by: float) -> str:
+    """'multiplying by 128', or for a fraction 'dividing by 16,896'."""
+    # A fraction in a claim file is rounded; five digits undo that.
+    return f"multiplying by {exactly(by)}" if by > 1 else f"dividing by {exactly(float(f'{1 / by:.5g}'))}"
+
+
+def missing(need: Record) -> str:
+    """The needs of a part that waits, in words. need: the fields of `verdicts.Missing` that are not empty."""
+    wanted = several(need.get("experiments", []))
+    if need["verdict"] == Verdict.AWAITING_HARDWARE:
+        kind = need.get("machine")
+        machine = MACHINES[kind] if kind else f"node with a {need['device'].upper()}"
+        return f"no {machine} has measured {wanted}"
+    why = need.get("why", "")
+    if need["verdict"] == Verdict.AWAITING_SOURCE:
+        return need["source"] + (f" ({why})" if why else "")
+    return f"{wanted}: {why or _not_there(need)}"
+
+
+def _not_there(need: Record) -> str:
+    cases = count(need.get("estimates", 0), "case")
+    if need.get("failures"):
+        return "; ".join(map(_failure, need["failures"]))
+    if need.get("measured"):
+        there = first(need["measured"], _MOST_LISTED)
+        wanted = several(need.get("wanted", []), "or") or "this scope"
+        return f"measured, but not with {wanted} (measured: {there})"
+    if need.get("rule"):
+        return f"{cases} measured, but none that the rule {need['rule']} can compare"
+    if need.get("single_rounds"):
+        return f"{need['single_rounds']:,} of {cases} measured in one round, which gives no interval"
+    return "the points that ran do not give this quantity on any node"
+
+
+def _failure(one: Record) -> str:
+    where = f"on the {one['device'].upper()} of {few(one['nodes'], 'node')}"
+    return f"{one['status']} {where}: {one['reason']}" if one["status"] else f"not run {where}"
+
+
+def boundary(found: Record) -> str:
+    """Where a claim holds and where not; of two sides that change places, which is ahead from where on."""
+    if "ahead" in found:
+        return str(found["ahead"])
+    if "label" in found:
+        undecided = found.get("undecided", 0)
+        return _separated(found) + (f" ({count(undecided, 'case')} undecided)" if undecided else "")
+    parts = [f"{_HOLDS[side]} in {n}" for side, n in found["counts"].items()]
+    every = count(sum(found["counts"].values()), "case")
+    return f"{several(parts)} of {every}, which no one or two labels tell apart"
+
+
+def _separated(found: Record) -> str:
+    """'holds from batch 256 on, fails up to batch 64'; 'holds for cnn, fails for mlp'; each for values of a label."""
+    label = found["label"]
+    if "ranges" in found:
+        lower, upper = found["ranges"]
+        texts = {lower["side"]: _range(lower, "up to {}"), upper["side"]: _range(upper, "from {} on")}
+        return ", ".join(texts[side] for side in _HOLDS if side in texts)
+    if "values" in found:
+        at = "on" if label == "node" else "for"
+        return ", ".join(
+            f"{_HOLDS[one['side']]} {at} {several([label_value(label, value) for value in one['values']])}"
+            for one in found["values"]
+        )
+    return "; ".join(
+        f"{label_value(label, one['value'])}: "
+        + (f"{_HOLDS[one['side']]} throughout" if "side" in one else _separated(one))
+        for one in found["inner"]
+    )
+
+
+def _range(found: Record, where: str) -> str:
+    place = (("at {}") if found["single"] else where).format(label_value(found["label"], found["value"]))
+    return f"{_HOLDS[found['side']]} {place}"
+
+
+def when_written(then: Record) -> str:
+    """A part as of the time of the article: 'supported by 3.2 TB/s (AMD Instinct MI250), against 3.35 TB/s'."""
+    if then.get("estimate") is None:
+        return str(then["outcome"])
+    value = interval(then["estimate"], then["low"], then["high"], then["unit"])
+    case = f" ({then['case']})" if then["case"] else ""
+    return f"{then['outcome']} by {value}{case}, against {threshold_text(then['threshold'], then['unit'])}"
+
+
+def turn(verdict: Record) -> str | None:
+    """The nearest change that turns the verdict on a claim; None for a claim that was not judged here."""
+    found = verdict.get("turn")
+    if not found:
+        return _FACT if verdict.get("robust") == UNTRIED else None
+    part = next((one for one in verdict["parts"] if one["name"] == found.get("part")), None)
+    if part is None and found["kind"] == "nothing":
+        return "Nothing that was tried on any part turns it."
+    if part is None:
+        return f"{changed(found)}{'' if found['kind'] == 'input' else ' in every part that has it'}, {_whole(found)}."
+    if found["kind"] == "nothing":
+        text = _in_vain(part)
+    elif found["kind"] == "margin":
+        text = f"Nothing that was tried turns it, but it is close. {_margin(part)}".strip()
+    else:
+        text = f"{changed(found, part)}, {effect(found, part)}."
+    return f"{capital(part['name'])}: {text}" if len(verdict["parts"]) > 1 else text
+
+
+def changed(trial: Record, part: Record | None = None) -> str:
+    """What a trial changed: 'With float64 in place of float32', 'Without the machine AMD EPYC'."""
+    if trial["kind"] == "threshold" and part is not None:
+        now = threshold_text(part["threshold"], part["unit"])
+        return f"With {_threshold(trial, part['unit'])} in place of {now}{_times(trial, part)}"
+    if trial["kind"] == "scope":
+        return f"With {swap(trial)}"
+    if trial["kind"] == "input":
+        value, now = (with_unit(trial[key], trial["unit"]) for key in ("value", "now"))
+        return f"With {trial['means']} ({trial['symbol']}) at {value} in place of {now}"
+    if trial.get("number", 1) > 1:
+        return f"Without any one of {count(trial['number'], trial['of'])}"
+    what = f"({trial['what']})" if trial["of"] == "case" else trial["what"]
+    return f"Without the {trial['of']} {what}"
+
+
+def swap(trial: Record) -> str:
+    """'float64 in place of float32'."""
+    now = "all threads" if trial["now"] == "all" else label_value(trial["label"], trial["now"])
+    return f"{label_value(trial['label'], trial['value'])} in place of {now}"
+
+
+def effect(trial: Record, part: Record) -> str:
+    """'the verdict would be supported'; for a part of several, its outcome and what that does to the whole."""
+    stays = trial["verdict"] == part["robustness"]["verdict"]
+    if not stays and trial["verdict"] == trial["outcome"]:
+        return _whole(trial)
+    outcome, verdict = _quoted(trial["outcome"]), _quoted(trial["verdict"])
+    return f"this part would be {outcome} and the verdict would {'stay' if stays else 'be'} {verdict}"
+
+
+def _whole(trial: Record) -> str:
+    return f"the verdict would be {_quoted(trial['verdict'])}"
+
+
+def _quoted(verdict: str) -> str:
+    return "'depends'" if verdict == Verdict.DEPENDS else verdict
+
+
+def _threshold(trial: Record, unit: str) -> str:
+    """'a threshold above about 4,137 MAC/cycle', 'a threshold of 12 or more', 'a range of 2 to 4'."""
+    at, side = trial["threshold"], trial.get("side")
+    if isinstance(at, list):
+        return f"a range of {threshold_text(at, unit)}"
+    if side is None:
+        return f"a threshold of {threshold_text(at, unit)}"
+    value = ("" if float(f"{at:.5g}") == at else "about ") + interval(at, at, at, unit)
+    if side in ("above", "below"):
+        return f"a threshold {side} {value}"
+    return f"a threshold of {value} or {'more' if side == 'from' else 'less'}"
+
+
+def _times(trial: Record, part: Record) -> str:
+    """' (1.25 times as much)'; '' where the factor says nothing."""
+    at, now = trial["threshold"], part["threshold"]
+    if trial.get("factor") is None or isinstance(at, list) or at == now:
+        return ""
+    if abs(at / now - 1) < _HARDLY:
+        return f" (hardly {'more' if at > now else 'less'})"
+    return f" ({number(at / now)} times as much)"
+
+
+def _margin(part: Record) -> str:
+    """How far what decides is from the threshold, in widths of its interval; '' where there is none."""
+    widths = part["robustness"]["margin_widths"]
+    if widths is None:
+        return ""
+    many = f"{number(widths, 2)} interval {'widths' if round(widths, 1) != 1 else 'width'} from the threshold"
+    if part["outcome"] == Verdict.DEPENDS:
+        return f"Of the sides that the results fall on, the less clear one lies {many}."
+    return f"The nearest result lies {many}."
+
+
+def _in_vain(part: Record) -> str:
+    """What was tried without turning a part."""
+    trials, unit = part["robustness"]["trials"], part["unit"]
+    tried = []
+    others = [one["threshold"] for one in trials if one["kind"] == "threshold" and "side" not in one]
+    if others and isinstance(part["threshold"], list):
+        tried.append(f"no other declared range ({thresholds_text(others, unit)})")
+    elif others:
+        every = sorted([*others, part["threshold"]])
+        tried.append(f"no threshold from {thresholds_text([every[0], every[-1]], unit, 'to')}")
+    labels = dict.fromkeys(one["label"] for one in trials if one["kind"] == "scope" and not one.get("plain_loop"))
+    if labels:
+        tried.append(f"no other {several([_LABELS.get(label, label) for label in labels], 'or')} that was measured")
+    if part["n_cases"] > 1:
+        tried.append("no single case left out")
+    if not tried:
+        return "Nothing was there to vary: no range of thresholds is declared, and it rests on one case."
+    return f"Nothing that was tried turns it: {several(tried)}."
+
+
+def trial_lines(part: Record) -> Iterator[tuple[str, str]]:
+    """Every trial of a part as a table: what was changed, and what it came to."""
+    for trial in part["robustness"]["trials"]:
+        same = trial["outcome"] == trial["verdict"]
+        came_to = trial["outcome"] if same else f"{trial['outcome']}, the claim {trial['verdict']}"
+        loop = " (plain code, which does not count)" if trial.get("plain_loop") else ""
+        yield changed(trial, part), f"{came_to}{loop}"

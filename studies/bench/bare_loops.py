@@ -1,0 +1,152 @@
+"""Bare loops with a clock of their own around a compiled triad and library calls: the peers of the measuring core.
+
+`studies.bench.core_over_bare` runs it as a child, with the protocol of `experiments.worker`: one JSON object a line.
+Operands use the project's allocators, because pages and alignment decide rates, and products take several operands in
+turn. The code that times and calls is separate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from experiments.children import answering
+
+SCALAR = 3.0
+WARM_SHARE = 1 / 3
+LEAST_TIMED = 3
+# A triad this long hides the time that starting threads and reading the clock take.
+LEAST_LOOP_S = 5e-3
+
+# Returns the seconds of one pass.
+Timed = Callable[[], float]
+
+
+def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
+    """(shared library, compiler and options) of stream.c; ("", reason) without a C compiler with OpenMP."""
+    compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
+    # As wide vectors as the project's kernel: gcc halves them on some cores.
+    wide = ["-mprefer-vector-width=512"] if vector_bytes == 64 else []
+    order = [compiler, "-O3", "-march=native", "-fopenmp", *wide]
+    library, source = folder / "stream.so", Path(__file__).with_name("stream.c")
+    try:
+        made = subprocess.run(
+            [*order, "-shared", "-fPIC", "-o", str(library), str(source)], capture_output=True, check=False
+        )
+        version = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return "", "no C compiler was found"
+    if made.returncode:
+        return "", f"{compiler} has no OpenMP"
+    return str(library), " ".join([Path(compiler).name, version.strip(), *order[1:]])
+
+
+def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
+    """(timed pass, bytes of a pass)."""
+    from experiments.kernels.llvm_compile import aligned
+    from experiments.workload import Dtype
+
+    elements = footprint // 3 // 8 // threads * threads
+    c, a, b = (aligned(elements, Dtype.FLOAT64) for _ in range(3))
+    for array in (c, a, b):
+        array[:] = np.resize(np.random.default_rng().standard_normal(1_000_003), elements)
+    function = ctypes.CDLL(library).triad
+    function.restype = ctypes.c_double
+    function.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_double, ctypes.c_long, ctypes.c_long, ctypes.c_int]
+
+    def once(passes: int) -> float:
+        return float(function(c.ctypes.data, a.ctypes.data, b.ctypes.data, SCALAR, elements, passes, threads))
+
+    first = once(1)
+    if not np.allclose(c, a + SCALAR * b, rtol=1e-12, atol=1e-12):
+        raise RuntimeError("the peer's triad is wrong")
+    passes = max(1, round(LEAST_LOOP_S / min(first, once(1))))
+    return (lambda: once(passes)), 3.0 * 8 * elements
+
+
+def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
+    """(timed product, FLOP of a product)."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    from experiments import hardware
+    from experiments.suite.gemm import MOST_COPIES
+
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")
+    kind = getattr(torch, dtype)
+    copies = min(MOST_COPIES, 1 + 2 * hardware.last_level_cache_bytes() // (3 * n * n * kind.itemsize))
+
+    def call() -> Callable[[], Any]:
+        left, right, out = a.clone(), b.clone(), torch.empty_like(a)
+        if library == "numpy":
+            x, y, z = left.numpy(), right.numpy(), out.numpy()
+            return lambda: torch.from_numpy(np.matmul(x, y, out=z))
+        if library == "torch":
+            return lambda: torch.mm(left, right, out=out)
+        linear, weight = torch.ops.mkldnn._linear_pointwise, right.t().contiguous()
+        return lambda: linear(left, weight, None, "none", [], "")
+
+    a, b = torch.randn(n, n, dtype=kind), torch.randn(n, n, dtype=kind)
+    calls = [call() for _ in range(copies)]
+    rows = a[:8].double() @ b.double()
+    # Each call once: the pages of results exist before anything is timed.
+    first, *_others = [one() for one in calls]
+    error = torch.linalg.norm(first[:8].double() - rows) / torch.linalg.norm(rows)
+    if not error < 1e-4:
+        raise RuntimeError(f"the peer's product is wrong: relative error {error:.2g}")
+    turn = cycle(calls)
+
+    def once() -> float:
+        product = next(turn)
+        begun = time.monotonic_ns()
+        product()
+        return (time.monotonic_ns() - begun) * 1e-9
+
+    return once, 2.0 * n**3
+
+
+def timed(once: Timed, seconds: float) -> list[float]:
+    """Times of `once` over `seconds`, after a third of them to warm up; at least LEAST_TIMED."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds * WARM_SHARE:
+        once()
+    times: list[float] = []
+    while len(times) < LEAST_TIMED or time.monotonic() - begun < seconds:
+        times.append(once())
+    return times
+
+
+def answer(order: dict[str, Any]) -> dict[str, Any]:
+    """{rate: per second} of an order {experiment, params, library, seconds}; {reason} where the peer is missing."""
+    params = order["params"]
+    try:
+        if order["experiment"] == "bandwidth":
+            once, amount = triad(order["library"], params["footprint"], params["threads"])
+        else:
+            once, amount = gemm(params["backend"], params["n"], params["dtype"], params["threads"])
+        return {"rate": amount / median(timed(once, order["seconds"]))}
+    except (RuntimeError, OSError, AttributeError) as lack:
+        return {"reason": (str(lack).splitlines() or [type(lack).__name__])[0]}
+
+
+def serve() -> None:
+    """Read orders from standard input until it closes; answer each on standard output."""
+    tell = answering()
+    for line in sys.stdin:
+        tell(answer(json.loads(line)))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,109 @@
+"""Rates of the measuring core over those of a bare loop with its own clock, point by point.
+
+A repetition is a fresh pair of processes; at each point they measure one after the other. The first one alternates from
+point to point and from repetition to repetition (A B, B A).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.children import Child
+from experiments.kernels.llvm_compile import vector_bytes
+from report import statistics
+from studies.bench import bare_loops
+from studies.bench.bench_points import Case
+
+BAND = (0.98, 1.02)
+LEVEL = 0.95
+PRODUCTS = {"gemm OpenBLAS": "numpy.matmul", "gemm MKL": "torch.mm", "gemm oneDNN": "_linear_pointwise of torch"}
+
+
+def child(module: str) -> Child:
+    """A process that runs a module and answers orders."""
+    return Child(module, [sys.executable, "-u", "-m", module])
+
+
+def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> dict[str, Any]:
+    """{peers, points: [{group, label, unit, project, peer}], left_out}: rates per second, one per repetition.
+
+    policy: {target, budget_s, max_samples} of a point. Raises ChildError.
+    """
+    rates: dict[str, list[list[float]]] = {case.label: [] for case in cases}
+    left_out: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        library, how = bare_loops.compiled(Path(folder), vector_bytes())
+        for repetition in range(repetitions):
+            tell(f"truth, repetition {repetition + 1} of {repetitions}")
+            both = [child("experiments.worker"), child("studies.bench.bare_loops")]
+            for index, case in enumerate(cases):
+                order = {"experiment": case.experiment, "device": "cpu", "params": case.params, "policy": policy}
+                answers: list[dict[str, Any]] = [{}, {}]
+                first = (index + repetition) % 2
+                for turn in (first, 1 - first):
+                    both[turn].send({**order, "library": library, "seconds": policy["budget_s"]} if turn else order)
+                    answers[turn] = both[turn].answer(None)
+                answers[0] = _rate(answers[0])
+                if refused := [answer["reason"] for answer in answers if "reason" in answer]:
+                    left_out[case.label] = refused[0]
+                else:
+                    rates[case.label].append([answer["rate"] for answer in answers])
+            for process in both:
+                process.stop()
+    # One repetition has no spread.
+    left_out |= {label: "measured once" for label in rates.keys() - left_out.keys() if len(rates[label]) < 2}
+    points = [
+        {
+            "group": case.group,
+            "label": case.label,
+            "unit": "B/s" if case.group == "triad" else "FLOP/s",
+            **dict(zip(("project", "peer"), map(list, zip(*rates[case.label], strict=True)), strict=True)),
+        }
+        for case in cases
+        if case.label not in left_out
+    ]
+    return {"peers": {"triad": how, **PRODUCTS}, "points": points, "left_out": left_out}
+
+
+def _rate(answer: dict[str, Any]) -> dict[str, Any]:
+    """{rate: FLOP or bytes per second} of the core's answer; {reason} where it measured nothing."""
+    if answer["status"] != "ok":
+        return {"reason": answer["reason"]}
+    values = next(series["values"] for series in answer["parts"][0]["series"] if series["metric"] == "time")
+    return {"rate": float(answer["flop"] or answer["bytes"]) / median(values)}
+
+
+def verdicts(raw: dict[str, Any]) -> pd.DataFrame:
+    """Per point its label, unit, the median `rate` of its peer, the `ratio` of the project's rate, `low` and `high`.
+
+    Ratios are over the repetitions, on the log scale, moderated within a group as in the report; groups one by one.
+    """
+    table = pd.DataFrame(raw["points"])
+    group, _ = pd.factorize(table["group"])
+    ratios = table["project"].map(np.array) / table["peer"].map(np.array)
+    told = statistics.on_log_scale(ratios.tolist(), group)
+    half = statistics.half_width(told.se, told.df, LEVEL)
+    ends = {"ratio": told.estimate, "low": told.estimate * np.exp(-half), "high": told.estimate * np.exp(half)}
+    return table.assign(rate=table["peer"].map(median), **ends).iloc[np.argsort(group, kind="stable")]
+
+
+def against_band(low: float, high: float, band: tuple[float, float] = BAND) -> str:
+    """An interval against a target band: "met" (all inside), "missed: …" (all outside) or "undecided: …"."""
+    if band[0] <= low and high <= band[1]:
+        return "met"
+    if high < band[0] or low > band[1]:
+        return f"missed: {'below' if high < band[0] else 'above'} {band[0]:g}–{band[1]:g}"
+    return f"undecided: the interval reaches out of {band[0]:g}–{band[1]:g}"
+
+
+def tell(line: str) -> None:
+    """Print progress to standard error."""
+    print(f"bench: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,121 @@
+"""Machines that do not exist: samples of points whose true times are known, disturbed as real machines are.
+
+A sample's time is the truth, times what befell its round, times what befell the sample itself. What befalls is
+symmetric on the log scale, save outliers and disturbed rounds, which only ever take longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contract.sample_table import SAMPLES
+from report.statistics import Floats
+
+EXPERIMENT = "synthetic"
+SAMPLES_PER_ROUND = 5
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What disturbs a machine's times. Spreads are standard deviations of logarithms: 0.02 is 2%.
+
+    between: spread of the rounds of one point. within: spread of the samples of one round. unequal: the points'
+    own `between` lie log-uniformly over this factor. heavy: round effects follow Student's t with 4 df, scaled to
+    the same variance. shared: the share of the variance between rounds that all points of a device have in common,
+    for a round is one process at one time. outliers: share of samples that are 1.5 to 10 times too long. disturbed:
+    share of a point's rounds that are 20% too slow. drift: how much slower the last round is than the first, in all
+    points alike. The truth is the undisturbed machine, in the middle of its drift.
+    """
+
+    between: float = 0.02
+    within: float = 0.01
+    unequal: float = 1.0
+    heavy: bool = False
+    shared: float = 0.0
+    outliers: float = 0.0
+    disturbed: float = 0.0
+    drift: float = 0.0
+
+    def describe(self) -> str:
+        """The noise in words: '2% between rounds (heavy tails); 5% outliers'."""
+        more = [f"unequal over a factor of {self.unequal:g}"] if self.unequal != 1 else []
+        more += ["heavy tails"] if self.heavy else []
+        more += [f"{self.shared:.0%} of the variance shared by all points"] if self.shared else []
+        parts = [f"{100 * self.between:g}% between rounds" + (f" ({', '.join(more)})" if more else "")]
+        parts += [f"{self.outliers:.0%} of samples outliers"] if self.outliers else []
+        parts += [f"{self.disturbed:.0%} of rounds 20% too slow"] if self.disturbed else []
+        parts += [f"drift of {self.drift:.0%}"] if self.drift else []
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Many independent nodes alike: their devices, the points of each, the rounds of each point."""
+
+    nodes: int
+    points: int
+    rounds: int
+    devices: tuple[str, ...] = ("cpu",)
+
+
+def disturbance(noise: Noise, machines: Machines, random: np.random.Generator) -> Floats:
+    """What samples are multiplied by: shape (nodes, devices, points, rounds, samples)."""
+    points = (machines.nodes, len(machines.devices), machines.points)
+
+    def effects(*shape: int) -> Floats:
+        return random.standard_t(4, shape) / np.sqrt(2) if noise.heavy else random.normal(size=shape)
+
+    between = noise.between * np.exp(random.uniform(-0.5, 0.5, (*points, 1)) * np.log(noise.unequal))
+    own, common = effects(*points, machines.rounds), effects(*points[:2], 1, machines.rounds)
+    log = between * (np.sqrt(1 - noise.shared) * own + np.sqrt(noise.shared) * common)
+    log += np.where(random.random(log.shape) < noise.disturbed, np.log(1.2), 0.0)
+    log += np.log1p(noise.drift) * (np.arange(machines.rounds) / max(1, machines.rounds - 1) - 0.5)
+    samples: Floats = log[..., None] + noise.within * random.normal(size=(*log.shape, SAMPLES_PER_ROUND))
+    hit = random.random(samples.shape) < noise.outliers
+    samples[hit] += np.log(random.uniform(1.5, 10, np.count_nonzero(hit)))
+    return np.exp(samples)
+
+
+def sizes(machines: Machines) -> Floats:
+    """The parameter `size` along which the points of a device lie: powers of two, shape (points,)."""
+    return np.exp2(np.arange(machines.points, dtype=float))
+
+
+def samples(values: Floats, machines: Machines) -> pd.DataFrame:
+    """The table of samples that such machines would hand in, by `contract.sample_table.SAMPLES`; origin synthetic.
+
+    values: times in s, shape (nodes, devices, points, rounds, samples).
+    """
+    node, device, point, number, sample = (index.ravel() for index in np.indices(values.shape))
+
+    def text(words: list[str]) -> NDArray[np.object_]:
+        return np.array(words, dtype=object)
+
+    given = {
+        "node": text([f"synthetic-{i:06d}" for i in range(machines.nodes)])[node],
+        "run": text([f"run{i + 1}" for i in range(machines.rounds)])[number],
+        "round": number + 1,
+        "experiment": EXPERIMENT,
+        "device": text(list(machines.devices))[device],
+        "backend": "none",
+        "dtype": "float32",
+        "threads": np.array([int(name == "cpu") for name in machines.devices])[device],
+        "params": text([f'{{"size": {size:.0f}}}' for size in sizes(machines)])[point],
+        "metric": "time",
+        "sample": sample,
+        "value": values.ravel(),
+        "unit": "s",
+        "calls": 1,
+        "status": "ok",
+        "reason": "",
+        "stop_reason": "samples",
+        "flags": "",
+        "origin": "synthetic",
+    }
+    return pd.DataFrame({**{name: np.nan for name in SAMPLES.columns if name not in given}, **given})[
+        [*SAMPLES.columns]
+    ]

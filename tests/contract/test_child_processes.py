@@ -1,0 +1,128 @@
+"""No process outlives the one that it works for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from multiprocessing import synchronize
+from pathlib import Path
+
+import psutil
+import pytest
+
+from contract import child_processes
+
+ROOT = Path(__file__).parents[2]
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
+# A command that starts what it is told to, says the number of each process, and waits.
+WAITS = "print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True); time.sleep(60)"
+POOL = f"""
+import multiprocessing, psutil, time
+from contract import ending
+with ending.pool(2, multiprocessing.get_context({{how!r}})) as pool:
+    for at in [pool.submit(abs, 1) for _ in range(4)]: at.result()
+    {WAITS}
+"""
+PROGRAM = f"""
+import psutil, sys, threading, time
+from contract import ending
+threading.Thread(target=ending.run, args=({SLEEPS!r},)).start()
+while len(psutil.Process().children(recursive=True)) < 2: time.sleep(0.01)
+{WAITS}
+"""
+COMMAND = f"""
+import psutil, subprocess, sys, time
+from contract.child_processes import end_when_told
+from contract.errors import run_command
+def main(_):
+    end_when_told()
+    subprocess.Popen({SLEEPS!r})
+    {WAITS}
+sys.exit(run_command(main))
+"""
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EROFS, errno.ENOSPC, errno.EACCES])
+def test_without_shared_memory_one_process_does_the_work(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(synchronize._multiprocessing, "SemLock", refuse)
+    assert list(child_processes.mapped(abs, [-1, 2, -3], processes=2)) == [1, 2, 3]
+    assert capsys.readouterr().err == f"note: one process works in place of 2 (/dev/shm: {os.strerror(number)})\n"
+
+
+def test_an_error_of_the_work_itself_is_raised() -> None:
+    with pytest.raises(FileNotFoundError, match="no such file here"):
+        list(child_processes.mapped(os.stat, [ROOT, ROOT / "no such file here"], processes=2))
+
+
+def _heed_signals() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def start(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """A script at work, and the processes that it has started."""
+    head = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # `nohup` and a shell's background ignore signals, and so would what they start.
+        preexec_fn=_heed_signals,
+    )
+    assert head.stdout is not None
+    return head, [psutil.Process(int(number)) for number in head.stdout.readline().split()]
+
+
+@pytest.mark.parametrize("script", [POOL.format(how="forkserver"), POOL.format(how="spawn"), PROGRAM])
+def test_what_a_killed_process_started_ends(script: str) -> None:
+    head, started = start(script)
+    assert len(started) >= 2
+    head.kill()
+    head.communicate(timeout=20)
+    assert psutil.wait_procs(started, 10)[1] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_says_so_in_a_line_and_leaves_nobody(number: signal.Signals) -> None:
+    head, started = start(COMMAND)
+    # More than once, as where a workflow and its group are told.
+    head.send_signal(number)
+    head.send_signal(number)
+    _, said = head.communicate(timeout=20)
+    assert said.count("\n") == 1 and said.startswith("interrupted: ")
+    assert head.returncode == 130
+    assert psutil.wait_procs(started, 10)[1] == []
+
+
+def test_a_command_ends_with_the_process_that_it_works_for() -> None:
+    coordinator = subprocess.Popen(SLEEPS)
+    head, started = start(COMMAND, **{child_processes.COORDINATOR: str(coordinator.pid)})
+    assert head.poll() is None
+    coordinator.kill()
+    coordinator.wait()
+    _, said = head.communicate(timeout=20)
+    assert said.startswith("interrupted: ")
+    assert psutil.wait_procs(started, 10)[1] == []
+
+
+def test_another_program_is_run_as_it_is(tmp_path: Path) -> None:
+    script = "import os, sys; print(os.getcwd()); print('told', file=sys.stderr); sys.exit(3)"
+    ran = child_processes.run([sys.executable, "-c", script], cwd=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, f"{tmp_path}\n", "told\n")
+
+
+def test_a_command_that_hangs_is_killed_after_its_grace() -> None:
+    head, started = start(COMMAND.replace("sys.exit(", "import atexit; atexit.register(time.sleep, 60); sys.exit("))
+    head.terminate()
+    head.communicate(timeout=30)
+    assert psutil.wait_procs(started, 10)[1] == []

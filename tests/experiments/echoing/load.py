@@ -1,5 +1,0 @@
-"""The load, as it is."""
-
-from experiments.serving.load import main
-
-main()

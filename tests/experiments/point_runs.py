@@ -1,0 +1,118 @@
+"""A small point of every experiment, and what tests ask of the work that comes of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments import worker
+from experiments.devices.base import Device
+from experiments.devices.cpu import CpuDevice
+from experiments.machine_state import Watch
+from experiments.registry import get, typed
+from experiments.workload import Workload
+from tests.experiments.second_device import SecondCpu
+
+CPU, GPU = CpuDevice(), SecondCpu()
+
+_PLAIN: dict[str, Any] = {"dtype": "float32", "backend": "torch", "threads": 1}
+_SHAPE = {"m": 48, "n": 80, "k": 96}
+# A point on a CPU of those that ask about one, of the others one on a GPU.
+SMALL: dict[str, dict[str, Any]] = {
+    "bandwidth": {"op": "triad", "footprint": 100_000, "dtype": "float64", "backend": "llvm", "threads": 1},
+    "boosting": {"phase": "fit", "rows": 2000, "trees": 100, "backend": "lightgbm", "threads": 1},
+    "clock": {"backend": "llvm", "threads": 1, "chain": 1000},
+    "content": {**_PLAIN, **_SHAPE, "content": "normal"},
+    "convergence": {**_PLAIN, "data": "digits", "model": "mlp", "batch": 64, "rate": 1.0, "epochs": 3, "seeds": 2},
+    "equivalence": {**_PLAIN, "model": "mlp", "batch": 8, "steps": 8},
+    "gemm": {**_PLAIN, **_SHAPE},
+    "inference": {**_PLAIN, "model": "mlp", "batch": 2},
+    "language-models": {
+        "model": "llama-tiny", "format": "BF16", "phase": "decode", "tokens": 16, "backend": "transformers",
+        "threads": 1,
+    },
+    "language-serving": {
+        "model": "llama-tiny", "format": "Q8_0", "users": 2, "prompt_tokens": 8, "new_tokens": 6, "seconds": 1,
+        "cores": 1, "backend": "xllamacpp", "threads": 1,
+    },
+    "libraries": {
+        "layer": "convolution", "shape": "conv5-3x3", "batch": 2, "passes": "forward", "variant": "library",
+        "dtype": "float32", "threads": 1,
+    },
+    "models": {"model": "mlp", "threads": 1},
+    "numerics": {**_PLAIN, "method": "repeat", "m": 12, "n": 20, "k": 40},
+    "offload": {**_PLAIN, "op": "gemm", "m": 40, "n": 24, "k": 56, "uses": 2, "host_memory": "none", "launch": "eager"},
+    "orchestration": {**_PLAIN, "model": "mlp", "batch": 6, "source": "photographs", "workers": 0},
+    "parallelism": {"kernel": "paths", "in_flight": 0, "paths": 32, "backend": "llvm", "threads": 1},
+    "peak": {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 1, "loops": 1000},
+    "roofline": {**_PLAIN, "model": "mlp", "batch": 4, "phase": "training"},
+    "sequential": {
+        "kernel": "chase", "chains": "one", "footprint": 1 << 14, "data": "random", "backend": "numba", "threads": 1,
+    },
+    "serving": {**_PLAIN, "service": "text-classifier", "requests_per_s": 60, "cores": 1, "seconds": 1},
+    "several-devices": {**_PLAIN, "model": "mlp", "batch": 4, "ranks": 1, "interconnect": "gloo"},
+    "sustained": {**_PLAIN, "load": "products", "extent": 64},
+    "tabular": {"op": "sort", "rows": 3000, "transfers": "none", "backend": "pandas", "threads": 1},
+    "time-to-train": {**_PLAIN, "job": "digits-mlp"},
+    "training": {**_PLAIN, "model": "mlp", "batch": 4},
+    "transfer": {
+        "direction": "host_to_device", "size": 5000, "host_memory": "pinned", "backend": "torch", "threads": 0,
+    },
+    "without-cuda": {"kernel": "triad", "n": 1000, "dtype": "float32", "backend": "cuda", "threads": 0},
+}  # fmt: skip
+
+
+def params(name: str, device: Device = CPU, **changed: Any) -> dict[str, Any]:
+    """The small point with some parameters changed; a GPU's have no threads."""
+    return {**SMALL.get(name, {}), **({} if device.kind == "cpu" else {"threads": 0}), **changed}
+
+
+def work(name: str, device: Device = CPU, **changed: Any) -> Workload:
+    """The work of such a point."""
+    experiment = get(name)
+    made = experiment.function(device, **typed(experiment, params(name, device, **changed)))
+    assert isinstance(made, Workload)
+    return made
+
+
+def run(made: Workload) -> None:
+    """All of its calls once."""
+    for call in [*made.calls, *(phase for _, phase in made.phases)]:
+        call()
+
+
+def error(made: Workload) -> float:
+    """What its check finds."""
+    assert made.check is not None
+    return made.check()
+
+
+def right(made: Workload) -> bool:
+    """Whether its check passes."""
+    assert made.tolerance is not None
+    return error(made) <= made.tolerance
+
+
+def observed(made: Workload) -> dict[str, Any]:
+    """What it observes, without units."""
+    assert made.observe is not None
+    return {metric: value for metric, (value, _) in made.observe().items()}
+
+
+def answer(
+    name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
+) -> dict[str, Any]:
+    """The answer of a measuring process to such a point. order: further keys of its order."""
+    whole = {
+        **(order or {}),
+        "experiment": name,
+        "params": params(name, device, **changed),
+        "policy": {"target": 0.5, "budget_s": budget_s, "max_samples": 6},
+        # Small enough for any budget: on a busy machine a probe may find otherwise.
+        "known": {"call_s": 1e-9},
+    }
+    return worker.answer_to(whole, device, Watch("cpu"))
+
+
+def metrics(reply: dict[str, Any]) -> set[str]:
+    """The metrics of its samples."""
+    return {series["metric"] for part in reply["parts"] for series in part.get("series", [])}

@@ -1,0 +1,403 @@
+"""Processors of real machines as public reports have them (tests/experiments/machines), and what a process may use.
+
+Reports are shortened to the fields that are read. kernel: files below /sys; `cores` in place of a list of CPUs stands
+for the lists of `kernel.cores`. usable: physical cores by the CPUs that a process may use. caches: KiB in all, and how
+many there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contract import child_processes
+from contract.node import NODE_SCHEMA
+from contract.schema import check
+from experiments import counters, hardware, lscpu, memory_limit, processor
+from experiments.doctor.machine_checks import kinds_of_cores
+from experiments.topology import CPUS, cpu_list, kinds_of_core, physical_cores, written_list
+from tests.experiments.conftest import Tree
+
+MACHINES = {
+    path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (Path(__file__).parent / "machines").iterdir()
+}
+CPU = NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"]
+Ask = Callable[..., bytes]
+
+
+def files_of_kernel(machine: dict[str, Any]) -> dict[str, str]:
+    """The files of the kernel that a report tells of."""
+    kernel, files = machine.get("kernel", {}), {}
+    if "online" in kernel:
+        files[f"{CPUS}/online"] = kernel["online"]
+    for cpus in kernel.get("cores", "").split():
+        files |= {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": cpus for cpu in cpu_list(cpus)}
+    for package, cpus in kernel.get("packages", {}).items():
+        files |= {f"{CPUS}/cpu{cpu}/topology/physical_package_id": f"{package}" for cpu in cpu_list(str(cpus))}
+    for index, (name, lists) in enumerate(kernel.get("caches", {}).items()):
+        level, size = name.split()
+        for cpus in str(kernel["cores"] if lists == "cores" else lists).split():
+            for cpu in cpu_list(cpus):
+                folder = f"{CPUS}/cpu{cpu}/cache/index{index}"
+                files[f"{folder}/level"], files[f"{folder}/size"] = level[1], size
+                files[f"{folder}/type"] = {"d": "Data", "i": "Instruction"}.get(level[2:], "Unified")
+                files[f"{folder}/shared_cpu_list"] = cpus
+    for name, cpus in kernel.get("counters", {}).items():
+        files[f"sys/devices/{name}/cpus"] = cpus
+    if "cpuinfo" in machine:
+        files["proc/cpuinfo"] = "\n\n".join(
+            "\n".join([f"processor\t: {cpu}", *(f"{key}\t: {value}" for key, value in one.items() if key != "cpus")])
+            for one in machine["cpuinfo"]
+            for cpu in sorted(cpu_list(str(one["cpus"])))
+        )
+    return files
+
+
+def answers(machine: dict[str, Any], in_json: bool) -> Ask:
+    """The machine's lscpu, new enough for JSON or not, and its sysctl."""
+    text = machine.get("lscpu", "")
+    fields = lscpu.lscpu_fields(text.encode())
+    form = json.dumps({"lscpu": [{"field": f"{name}:", "data": value} for name, value in fields]})
+
+    def ask(*command: str) -> bytes:
+        if command == ("lscpu", "-J"):
+            return form.encode() if in_json and fields else b""
+        return str({"lscpu": text, "sysctl": machine.get("sysctl", "")}[command[0]]).encode()
+
+    return ask
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, expected = MACHINES[name], MACHINES[name]["expect"]
+    root = tree(files_of_kernel(machine))
+    if "sysctl" in machine:
+        monkeypatch.setattr("platform.system", lambda: "Darwin")
+        monkeypatch.setattr(psutil, "cpu_count", lambda logical: max(expected["usable"].values()))
+    for place, (allowed, usable) in enumerate(expected["usable"].items()):
+        cpus = cpu_list(str(allowed))
+        record = processor.describe(cpus, None, root, answers(machine, in_json=True))
+        assert record == processor.describe(cpus, None, root, answers(machine, in_json=False)), "an older lscpu"
+        check(record, CPU, name)
+        assert record["usable_cores"] == usable
+        if place == 0:
+            whole = record
+    assert (whole.get("sockets"), whole.get("cores")) == (expected["sockets"], expected["cores"])
+    assert whole.get("threads_per_core") == expected["threads"]
+    assert {kind["name"]: kind["cores"] for kind in whole.get("kinds", [])} == expected.get("kinds", {})
+    assert whole.get("virtual", False) == expected.get("virtual", False)
+    caches = {level: [cache["bytes"] / 1024, cache["instances"]] for level, cache in whole.get("caches", {}).items()}
+    assert caches == expected.get("caches", {})
+    assert set(whole.get("unknown", [])) >= set(expected.get("unknown", []))
+    assert not whole.keys() & set(whole.get("unknown", [])) - {"model"}
+    monkeypatch.setattr(hardware, "cpu", lambda: whole)
+    monkeypatch.setattr("experiments.gpus.list_gpus", list)
+    kind = hardware.kind()
+    check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
+    assert kind.startswith(expected["kind"] or "")
+    assert kind.isascii()
+
+
+def test_extensions_of_a_mac_are_those_that_its_sysctl_says_it_has(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    arm = {"hw.optional.arm.FEAT_BF16": 1, "hw.optional.arm.FEAT_SME": 0, "hw.optional.AdvSIMD": 1}
+    intel = {"machdep.cpu.features": "SSE4.2 AVX1.0", "machdep.cpu.leaf7_features": "AVX2"}
+    for said, expected in ((arm, ["asimd", "bf16"]), (intel, ["avx", "avx2", "sse4_2"])):
+        printed = {"sysctl": "".join(f"{name}: {value}\n" for name, value in said.items())}
+        assert processor.describe([0], None, tree({}), answers(printed, in_json=False))["simd"] == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "cores", "sockets", "threads"),
+    [
+        ({}, 4, 2, 2),
+        ({"CPU(s)": "64"}, 4, 2, 2),
+        ({"CPU(s)": "8", "Core(s) per socket": "99", "Socket(s)": "0", "Thread(s) per core": "7"}, 4, 2, 2),
+        ({"CPU(s)": "64", "Core(s) per socket": "1", "Socket(s)": "1", "Thread(s) per core": "(null)"}, 4, 1, 2),
+        ({"CPU(s)": "64", "Core(s) per socket": "16", "Socket(s)": "2", "Thread(s) per core": "2"}, 32, 2, 2),
+    ],
+    ids=["nothing", "CPUs alone", "more cores than CPUs", "fewer than the kernel", "a machine that is partly hidden"],
+)
+def test_lscpu_is_believed_where_it_sees_more_than_the_kernel_and_fits_it(
+    told: dict[str, str], cores: int, sockets: int, threads: int, tree: Tree
+) -> None:
+    kernel = {"online": "0-7", "cores": "0,4 1,5 2,6 3,7", "packages": {0: "0-1,4-5", 1: "2-3,6-7"}}
+    text = "\n".join(f"{name}: {value}" for name, value in told.items())
+    record = processor.describe(
+        range(8), None, tree(files_of_kernel({"kernel": kernel})), answers({"lscpu": text}, in_json=True)
+    )
+    assert (record["cores"], record["sockets"], record["threads_per_core"]) == (cores, sockets, threads)
+
+
+NAMES = [
+    "Architecture", "CPU(s)", "On-line CPU(s) list", "Vendor ID", "Model name", "CPU family", "Model", "Flags",
+    "Thread(s) per core", "Core(s) per socket", "Core(s) per cluster", "Socket(s)", "Cluster(s)", "Socket(s) per book",
+    "Book(s) per drawer", "Drawer(s)", "Hypervisor vendor", "L1d cache", "L1i cache", "L2 cache", "L3 cache", "L3",
+]  # fmt: skip
+ODD = st.one_of(
+    st.sampled_from(["-", "(null)", "", "0", "-1", "1", "2", "99999999999", "0x10", "1e9", "4,5", "0-99999999", "½",
+                     "256K", "2 MiB (2 instances)", "0 KiB (0 instances)", "9 PiB (1 instance)", "1.2.3 MiB", "nan",
+                     "sse2 avx512_" + "x" * 60, "\ud800", "A\x1b[31m\x00B", "unknown"]),
+    st.text(max_size=300),
+    st.none(), st.booleans(), st.integers(), st.floats(), st.lists(st.text(), max_size=2),
+)  # fmt: skip
+FIELD = st.fixed_dictionaries(
+    {"field": st.sampled_from(NAMES).map(lambda name: f"{name}:") | st.text(max_size=20), "data": ODD}
+)
+NESTED = st.recursive(
+    FIELD,
+    lambda inner: st.builds(lambda one, several: {**one, "children": several}, FIELD, st.lists(inner)),
+    max_leaves=20,
+)
+OTHERS = [
+    "processor", "vendor_id", "cpu family", "model", "model name", "physical id", "core id", "flags", "Features",
+    "CPU implementer", "CPU part", "uarch", "machdep.cpu.brand_string", "machdep.cpu.features", "hw.packages",
+    "hw.physicalcpu", "hw.logicalcpu", "hw.perflevel0.physicalcpu", "hw.perflevel1.physicalcpu", "hw.perflevel1.name",
+    "hw.perflevel0.l2cachesize", "hw.perflevel0.cpusperl2", "hw.optional.arm.FEAT_BF16",
+]  # fmt: skip
+
+
+def lines(names: list[str]) -> st.SearchStrategy[bytes]:
+    """Lines `name: value` of these names and odd values."""
+    pairs = st.lists(st.tuples(st.sampled_from(names), ODD), max_size=30)
+    return pairs.map(lambda told: "\n".join(f"{name}: {value}" for name, value in told).encode("utf-8", "replace"))
+
+
+OTHER = st.one_of(st.just(b""), lines(OTHERS), st.binary(max_size=100))
+PRINTED = st.one_of(
+    st.just(b""),
+    st.lists(NESTED, max_size=30).map(lambda fields: json.dumps({"lscpu": fields}).encode()),
+    lines(NAMES),
+    ODD.map(lambda value: json.dumps(value).encode()),
+    st.binary(max_size=200),
+    st.just(b'{"lscpu":' * 100_000),
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(printed=PRINTED, info=OTHER, mac=OTHER)
+def test_no_answer_of_another_program_ends_the_record(
+    printed: bytes, info: bytes, mac: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_bytes(info)
+    told = {"lscpu": printed, "sysctl": mac}
+    with pytest.MonkeyPatch.context() as patch:
+        record = processor.describe({0, 1}, None, root, lambda command, *_: told[command])
+        check(record, CPU, "cpu")
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+        assert record["usable_cores"] == 2
+        patch.setattr(hardware, "cpu", lambda: record)
+        patch.setattr("experiments.gpus.list_gpus", list)
+        check(hardware.kind(), NODE_SCHEMA["properties"]["kind"], "kind")
+
+
+@pytest.mark.parametrize(
+    "printed", ["yes lscpu", "printf '\\377\\376 Model name: x'", "exit 3", "printf '{\"lscpu\": 1}'"]
+)
+def test_the_program_itself_may_do_what_it_likes(printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "lscpu"
+    program.write_text(f"#!/bin/sh\n{printed}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(lscpu, "_LONGEST_S", 0.5)
+    record = processor.describe({0}, None, tmp_path)
+    check(record, CPU, "cpu")
+    assert "sockets" in record["unknown"]
+
+
+GIB = 2**30
+
+
+def siblings(cores: list[str]) -> dict[str, str]:
+    """The kernel's files for cores with these logical CPUs."""
+    return {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": core for core in cores for cpu in cpu_list(core)}
+
+
+def ids(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """The kernel's files for CPUs with these numbers of their socket and core."""
+    names = ("physical_package_id", "core_id")
+    return {
+        f"{CPUS}/cpu{cpu}/topology/{name}": number
+        for cpu, pair in enumerate(pairs)
+        for name, number in zip(names, pair, strict=True)
+    }
+
+
+def x86(pairs: list[tuple[int, int]]) -> str:
+    """/proc/cpuinfo of CPUs with these numbers of their socket and core."""
+    return "\n\n".join(
+        f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\nphysical id\t: {socket}\ncore id\t\t: {core}"
+        for cpu, (socket, core) in enumerate(pairs)
+    )
+
+
+SMT_64 = siblings([f"{core},{core + 32}" for core in range(32)])
+HYBRID = siblings([f"{2 * core}-{2 * core + 1}" for core in range(8)] + [str(cpu) for cpu in range(16, 20)])
+NOTHING: list[tuple[str, str]] = [("-1", "-1")] * 8
+
+
+@pytest.mark.parametrize(
+    ("files", "allowed", "cores", "known"),
+    [
+        (SMT_64, "0-7,32-39", 8, True),
+        (SMT_64, "5,37", 1, True),
+        (HYBRID, "1,3,16-19", 6, True),
+        (ids([("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]), "0-3", 4, True),
+        (ids([("0", "0"), ("0", "1")]) | {f"{CPUS}/cpu0/topology/core_cpus_list": "garbage"}, "0-1", 2, True),
+        ({"proc/cpuinfo": x86([(0, 0), (0, 1), (1, 0), (1, 1)])}, "1-3", 3, True),
+        ({"proc/cpuinfo": "processor\t: 0\nCPU part\t: 0xd03\n\nprocessor\t: 1\nCPU part\t: 0xd03"}, "0-1", 2, False),
+        (ids(NOTHING), "0-7", 8, False),
+        ({}, "0-95", 96, False),
+        (siblings(["2-3"]), "0-3", 3, False),
+    ],
+    ids=[
+        "both threads", "two threads of a core", "some of each kind", "core numbers again in each socket",
+        "an unreadable list", "/proc/cpuinfo", "an Arm board", "numbers below 0", "no files", "of some CPUs",
+    ],
+)  # fmt: skip
+def test_cores_are_counted_for_the_cpus_that_a_process_may_use(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], allowed: str, cores: int, known: bool
+) -> None:
+    found = physical_cores(frozenset(cpu_list(allowed)), tree(files))
+    assert (len(found.groups), found.known) == (cores, known)
+    assert sorted(cpu for group in found.groups for cpu in group) == sorted(cpu_list(allowed))
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    assert processor.usable_cores(cpu_list(allowed), None, tree({})) == cores
+    record = processor.describe(cpu_list(allowed), None, tree({}), lambda *_: b"")
+    assert ("CPUs that share a core" in record["unknown"]) is not known
+    check(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
+
+
+@pytest.mark.parametrize(("physical", "cores"), [(4, 4), (None, 8), (16, 8)])
+def test_other_systems_say_how_many_cores_they_have(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, physical: int | None, cores: int
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 8 if logical else physical)
+    assert processor.usable_cores(range(8), None, tree({})) == cores
+
+
+@pytest.mark.parametrize(
+    ("words", "cpus"),
+    [("0-2,5", {0, 1, 2, 5}), ("", set()), ("7", {7}), ("3-1", set()), ("0-99999999", set()), ("a-b", set()),
+     ("-1", set()), ("0,\x00", set())],
+)  # fmt: skip
+def test_lists_of_cpus_are_read_or_empty(words: str, cpus: set[int]) -> None:
+    assert cpu_list(words) == cpus
+    assert cpu_list(written_list(cpus)) == cpus
+
+
+def test_intels_kinds_of_core_are_told_by_their_counters(tree: Tree) -> None:
+    root = tree({**HYBRID, "sys/devices/cpu_core/cpus": "0-15", "sys/devices/cpu_atom/cpus": "16-19"})
+    every = frozenset(range(20))
+    assert kinds_of_core(every, root) == {"performance": frozenset(range(16)), "efficiency": frozenset(range(16, 20))}
+    assert kinds_of_core(frozenset(range(16)), root) == {}
+    told = kinds_of_cores(root, every)
+    assert told and told.seen == "performance: CPUs 0-15; efficiency: CPUs 16-19"
+    assert kinds_of_cores(root, range(16)) is None
+    kinds = processor.describe(range(16), None, tree({f"{CPUS}/online": "0-19"}), lambda *_: b"")["kinds"]
+    assert kinds == [
+        {"name": "performance", "cores": 8, "usable_cores": 8},
+        {"name": "efficiency", "cores": 4, "usable_cores": 0},
+    ]
+
+
+def kind_of(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4) -> str:
+    """The kind of a machine of `cores` cores, four of them by default, with a quota."""
+    record = processor.describe(
+        range(cores), quota, Path("nowhere"), lambda *_: b'{"field":"Model name","data":"Chip"}'
+    )
+    check(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
+    assert record.get("quota") == (quota if quota is not None and quota < cores else None)
+    monkeypatch.setattr(hardware, "cpu", lambda: record)
+    monkeypatch.setattr("experiments.gpus.list_gpus", list)
+    return hardware.kind()
+
+
+def test_a_quota_below_the_cores_is_part_of_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = kind_of(monkeypatch, None)
+    limits = {quota: kind_of(monkeypatch, quota) for quota in (0.5, 1.5, 1.99, 2.0, 3.999)}
+    assert len({free, *limits.values()}) == 6
+    assert kind_of(monkeypatch, 4.0) == kind_of(monkeypatch, 64.0) == free
+    assert limits[0.5].startswith("chip-1c-quota-0-5-")
+    assert limits[2.0].startswith("chip-2c-quota-2-")
+    assert limits[2.0] != kind_of(monkeypatch, None, cores=2)
+    for kind in limits.values():
+        check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "50000 100000"}, 0.5),
+        ({"cpu.max": "150000"}, 1.5),
+        ({"cpu.max": "max 100000", "a/cpu.max": "199000 100000", "a/b/cpu.max": "max"}, 1.99),
+        ({"cpu.max": "50000 100000", "a/b/cpu.max": "400000 100000"}, 0.5),
+        ({"cpu.max": "nonsense", "a/cpu.max": "-1 100000"}, None),
+        ({"cpu.max": "50000 0"}, None),
+    ],
+)
+def test_the_smallest_quota_on_the_way_counts(tree: Tree, files: dict[str, str], quota: float | None) -> None:
+    root = tree({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.stat": "", "sys/fs/cgroup/cpu.stat": ""})
+    tree({f"sys/fs/cgroup/{name}": content for name, content in files.items()})
+    assert counters.quota(root) == quota
+
+
+@pytest.mark.parametrize("group", [f"0::/{'a' * 300}", "0::/a\0b", "0::/../..", "::", "x"])
+def test_a_cgroup_that_cannot_be_looked_up_sets_no_limit(tree: Tree, group: str) -> None:
+    root = tree({"proc/self/cgroup": group, "sys/fs/cgroup/cpu.max": "150000 100000"})
+    assert counters.quota(root) in (None, 1.5)
+
+
+def test_pools_are_no_larger_than_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for granted, workers in ((None, 8), (0.5, 1), (1.5, 2), (64.0, 8)):
+        monkeypatch.setattr("contract.cgroups.quota", lambda granted=granted: granted)
+        assert child_processes.available_cpus() == workers
+
+
+STAT_2 = f"anon 1\ninactive_file {GIB // 2}\nactive_file {GIB // 4}\nslab_reclaimable 0"
+STAT_1 = f"cache 5\ninactive_file 7\nhierarchical_memory_limit {3 * GIB}\ntotal_inactive_file {GIB // 2}"
+UNLIMITED = f"{2**63 - 4096}"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "total", "available"),
+    [
+        ("0::/a/b", {"a/memory.max": f"{2 * GIB}", "a/b/memory.max": "max"}, 2, 2),
+        ("0::/a/b", {"a/memory.max": f"{2 * GIB}", "a/b/memory.max": f"{6 * GIB}", "a/memory.current": f"{GIB}"}, 2, 1),
+        ("0::/a", {"a/memory.max": f"{2 * GIB}", "a/memory.current": f"{GIB}", "a/memory.stat": STAT_2}, 2, 1.75),
+        ("0::/a/b", {"a/b/memory.high": f"{GIB}", "a/b/memory.max": f"{2 * GIB}"}, 1, 1),
+        ("0::/host/a", {"memory.max": f"{2 * GIB}", "memory.current": f"{3 * GIB}"}, 2, 0),
+        ("4:memory:/a", {"memory/a/memory.limit_in_bytes": f"{2 * GIB}", "memory/a/memory.usage_in_bytes": f"{GIB}",
+                         "memory/a/memory.stat": STAT_1}, 2, 1.5),
+        ("4:memory:/a", {"memory/a/memory.limit_in_bytes": UNLIMITED, "memory/a/memory.stat": STAT_1}, 3, 3),
+        ("4:hugetlb,memory:/docker/x/in", {"memory/in/memory.limit_in_bytes": f"{GIB}",
+                                           "memory/memory.limit_in_bytes": f"{2 * GIB}"}, 1, 1),
+        ("4:memory:/a", {"memory/a/memory.limit_in_bytes": "(null)", "memory/a/memory.stat": "odd"}, 8, 6),
+        ("0::/a", {"a/memory.max": "max"}, 8, 6),
+        ("rubbish", {}, 8, 6),
+    ],
+    ids=[
+        "of an outer one", "the smaller of two", "cache is free", "throttled from there on", "as the host sees it",
+        "version 1", "version 1, an outer one unseen", "version 1, inside a container", "unreadable", "no limit",
+        "no group",
+    ],
+)  # fmt: skip
+def test_memory_is_the_smallest_of_the_machine_and_its_cgroups(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, cgroup: str, files: dict[str, str], total: float, available: float
+) -> None:
+    root = tree({"proc/self/cgroup": cgroup} | {f"sys/fs/cgroup/{name}": content for name, content in files.items()})
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=8 * GIB, available=6 * GIB))
+    assert (memory_limit.total_bytes(root), memory_limit.available_bytes(root)) == (total * GIB, available * GIB)

@@ -1,0 +1,444 @@
+"""What the machine does before and during a sample ends up beside it, in words; a GPU is looked at while it works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pynvml
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.sample_flags import FLAGS, Flag, parse, text, worst
+from experiments import counters, machine_state
+from experiments.counters import Totals, Values
+from experiments.machine_state import GPU_WINDOW_S, WINDOW_S, Reading, Watch, between, crowded, slowed
+from tests.experiments.conftest import Tree
+from tests.experiments.nvml_standin import Library
+
+CALM = Totals(at=0.0, stalled=0.0)
+
+
+def words(**rises: float) -> list[str]:
+    """The flags of one second on four cores in which the totals rose so much."""
+    return [str(flag) for flag in between(CALM, replace(CALM, at=1.0, **rises), cores=4)[1]]
+
+
+@pytest.mark.parametrize(
+    ("rises", "flags"),
+    [
+        ({"busy": 3.24, "own": 2.0}, ["busy: 31% other load"]),
+        ({"busy": 2.3, "own": 2.0}, []),
+        ({"stolen": 1.24}, ["steal: 31%"]),
+        ({"stolen": 0.04}, []),
+        ({"queued": 0.12}, ["queued: waited for a core 12% of the time"]),
+        ({"periods": 3.0, "quota_hits": 2.0}, ["throttled: cgroup quota in 67% of its periods"]),
+        ({"periods": 3.0}, []),
+        ({"hot": 1.0}, ["throttled: heat"]),
+        ({"stops": 1.0}, ["stopped: by a signal, and went on"]),
+        ({"stalled": 0.12}, ["memory: stalled 12% of the time"]),
+        ({"stalled": 0.01}, []),
+        ({"paged": 1200.0}, ["memory: 1,200 pages a second from or to the disk"]),
+        ({"paged": 100.0}, []),
+        ({"busy": 4.0, "stolen": 1.0}, ["busy: 100% other load", "steal: 25%"]),
+    ],
+)
+def test_what_a_window_saw_is_told_with_its_figure(rises: dict[str, float], flags: list[str]) -> None:
+    assert words(**rises) == flags
+
+
+@given(st.builds(Totals, *[st.floats(0, 1e6)] * 5, st.none() | st.floats(0, 1e6), *[st.floats(0, 1e6)] * 4))
+def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -> None:
+    now = Totals(**{**asdict(later), "at": CALM.at + 0.25 + later.at})
+    values, flags = between(CALM, now, cores=4)
+    assert all(value is not None and value >= 0 for value in values.values())
+    assert parse(text(flags)) == flags
+
+
+class Machine:
+    """A machine whose clock and counters stand still until a test moves them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.totals, self.megahertz = CALM, 0.0
+        self.watts: float | None = None
+        self.counted: float | None = None
+        monkeypatch.setattr(machine_state, "time", SimpleNamespace(perf_counter=lambda: self.totals.at))
+        monkeypatch.setattr(machine_state.os, "cpu_count", lambda: 4)
+        monkeypatch.setattr(counters, "read_totals", lambda _: self.totals)
+        monkeypatch.setattr(
+            counters, "cpu_counters", lambda _: counters.Counters(self._values, joules=lambda: self.counted)
+        )
+
+    def _values(self) -> Values:
+        return {"clock_mhz": self.megahertz or None, "power_w": self.watts}
+
+    def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
+        busy = self.totals.busy + other_cores * seconds
+        self.totals = replace(self.totals, at=self.totals.at + seconds, busy=busy, here=busy)
+        self.megahertz = megahertz
+
+    def draws(self, watch: Watch, seconds: float, watts: float) -> None:
+        """Draw so much power while samples are read, one a window."""
+        self.watts = watts
+        for _ in range(round(seconds / WINDOW_S)):
+            self.passes(WINDOW_S)
+            self.counted = None if self.counted is None else self.counted + watts * WINDOW_S
+            watch.read()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machine: Machine) -> None:
+    watch = Watch("cpu")
+    watch.begin()
+    readings = []
+    for _ in range(3):
+        machine.passes(WINDOW_S / 2, other_cores=2)
+        readings.append(watch.read())
+    machine.passes(WINDOW_S, other_cores=0)
+    calm = watch.read()
+    assert [reading.flags for reading in readings[:2]] == ["busy: 50% other load"] * 2
+    assert readings[0].other_load == pytest.approx(0.5)
+    # The third began a window that was quiet for most of its time.
+    assert readings[2].other_load == calm.other_load == pytest.approx(0.5 / 3)
+
+
+def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
+    watch, flags = Watch("cpu"), []
+    assert slowed(0, 3000) == []
+    for point in ((3000, 2900, 2400), (2400, 2400)):
+        watch.begin()
+        for megahertz in point:
+            machine.passes(WINDOW_S, megahertz=megahertz)
+            flags.append(watch.read().flags)
+    assert flags == ["", "", "clock: 20% below the highest seen", "", ""]
+
+
+def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
+    watch, flags = Watch("cpu"), []
+    machine.passes(2.0, other_cores=2)
+    watch.begin()
+    machine.passes(WINDOW_S / 10)
+    assert watch.read().other_load == pytest.approx(0.5), "a point of one window has the state before it"
+    for other_cores in (0, 0, 2):
+        if other_cores:
+            machine.passes(2.0, other_cores)
+            watch.begin()
+        machine.passes(WINDOW_S)
+        flags.append(watch.read().flags)
+    assert flags == ["", "", "busy: 50% other load"]
+
+
+def used(machine: Machine, counted: float | None, *draws: tuple[float, float], after: float | None = None) -> Any:
+    """Joules and how they are known of a device that draws so many watts for so many seconds, and a moment more."""
+    machine.counted = counted
+    watch = Watch("cpu")
+    machine.draws(watch, 1.0, watts=40)
+    begun = watch.energy()
+    for seconds, watts in draws:
+        machine.draws(watch, seconds, watts)
+    machine.passes(WINDOW_S / 2)
+    machine.counted = machine.counted if after is None else None if after < 0 else after
+    found = watch.energy_since(begun)
+    return found and (round(found.joules, 6), found.method)
+
+
+def test_energy_is_what_the_device_counts_or_else_its_power_over_time(machine: Machine) -> None:
+    assert used(machine, 1e6, (2.0, 100)) == (200, "energy")
+    # A window that is not over counts at the last one's power.
+    summed = 2 * 100 + 200 + WINDOW_S / 2 * 200
+    assert used(machine, None, (2.0, 100), (1.0, 200)) == (summed, "energy_from_power")
+    assert used(machine, 0.0, (1.0, 100), after=-1) == (100 + WINDOW_S / 2 * 100, "energy_from_power")
+    assert used(machine, 1e6, (1.0, 100), after=3.0) is None, "a counter that began anew"
+    machine.watts = None
+    watch = Watch("cpu")
+    begun = watch.energy()
+    machine.passes(5.0)
+    watch.read()
+    assert watch.energy_since(begun) is None, "nothing tells it"
+
+
+def test_flags_merge_to_the_worst_of_each_name() -> None:
+    told = [("steal", "3%"), ("busy", "9% other load"), ("steal", "12%"), ("throttled", "heat")]
+    seen = [Flag(*one) for one in (*told, ("throttled", "power limit"), ("throttled", "heat"))]
+    assert text(worst(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
+
+
+WORDS = st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
+
+
+@given(st.lists(st.builds(Flag, st.sampled_from(sorted(FLAGS)), WORDS), max_size=6))
+def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
+    assert parse(text(flags)) == flags
+    assert parse("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
+    with pytest.raises(ValueError, match="no flag 'buzy'"):
+        parse("buzy: 3%")
+
+
+def psi(microseconds: int) -> str:
+    return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7"
+
+
+@pytest.mark.parametrize(
+    ("files", "quota", "periods"),
+    [
+        ({"proc/self/cgroup": "0::/user/study", "sys/fs/cgroup/cpu.stat": "usage_usec 1",
+          "sys/fs/cgroup/user/cpu.stat": "nr_periods 10\nnr_throttled 3",
+          "sys/fs/cgroup/user/study/cpu.stat": "nr_periods 4\nnr_throttled 1"}, None, (14, 4)),
+        ({"proc/self/cgroup": "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/",
+          "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "nr_periods 8\nnr_throttled 2\nthrottled_time 5",
+          "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000",
+          "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000"}, 0.5, (8, 2)),
+    ],
+    ids=["every level", "an older one inside a container"],
+)  # fmt: skip
+def test_quotas_are_those_of_the_cgroups(
+    tree: Tree, files: dict[str, str], quota: float | None, periods: tuple[int, int]
+) -> None:
+    root = tree(files)
+    assert (counters.quota(root), counters.quota_periods(root)) == (quota, periods)
+
+
+def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: Path) -> None:
+    assert counters.pressure("memory", tmp_path / "nothing") is None
+    root = tree({"proc/pressure/memory": psi(3_000_000)})
+    assert counters.pressure("memory", root) == 3.0
+    files = {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.stat": "", "sys/fs/cgroup/a/memory.pressure": psi(50)}
+    counters.cgroups.cache_clear()
+    assert counters.pressure("memory", tree(files)) == pytest.approx(50e-6)
+
+
+def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
+    root = tree(
+        {
+            **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
+            "sys/class/hwmon/hwmon0/name": "nvme\n",
+            "sys/class/hwmon/hwmon1/name": "k10temp\n",
+            "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
+        }
+    )
+    seen = counters.cpu_counters(SimpleNamespace(cpu_num=lambda: 1), root).values()  # type: ignore[arg-type]
+    assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
+
+
+def test_energy_is_that_of_all_sockets_and_of_nothing_twice(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zones = {"0": ("package-0", 5), "0:0": ("core", 3), "1": ("package-1", 2), "2": ("psys", 9)}
+    files, process = {}, SimpleNamespace(cpu_num=lambda: 0)
+    for zone, (name, energy) in zones.items():
+        files[f"sys/class/powercap/intel-rapl:{zone}/name"] = f"{name}\n"
+        files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}000000\n"
+    assert counters.cpu_counters(process, tmp_path).joules() is None  # type: ignore[arg-type]
+    two = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
+    assert two.joules() == pytest.approx(7.0)
+    clock = iter([0.0, 2.0])
+    monkeypatch.setattr(counters, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert two.values()["power_w"] is None
+    (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").write_text("5000000\n")
+    assert two.values()["power_w"] == pytest.approx(1.5), "3 J in 2 s"
+    # Ordinary users may not read some of them.
+    (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
+    assert two.joules() is None
+
+
+def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
+    answers = {
+        "CurrentClocksThrottleReasons": (
+            pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+        ),
+        "ComputeRunningProcesses": [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)],
+        "TotalEnergyConsumption": 2500,
+        "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
+    }
+    seen = counters.gpu_counters("cuda:0", Library(answers))
+    assert seen.values() == {
+        "clock_mhz": 1980.0,
+        "memory_clock_mhz": 1980.0,
+        "temperature_c": 41.0,
+        "power_w": 80.0,
+        "utilisation": 0.97,
+    }
+    said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
+    assert [str(flag) for flag in seen.flags()] == said
+    assert seen.joules() == 2.5
+    # In a container the one process that is seen is taken to be this one.
+    calm = counters.gpu_counters("cuda:0", Library({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
+    assert (list(calm.flags()), calm.joules()) == ([], None)
+    silent = counters.gpu_counters("cuda:0", Library(broken=True))
+    assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, library: Library, **about: Any) -> counters.Counters:
+    """The counters of torch's first GPU, of which torch tells this."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    properties = SimpleNamespace(**about)
+    for name, told in (("is_available", True), ("device_count", 1), ("get_device_properties", properties)):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
+    return counters.gpu_counters("cuda:0", library)
+
+
+PLACE = {"pci_domain_id": 0, "pci_bus_id": 0x4F, "pci_device_id": 0}
+
+
+@pytest.mark.parametrize(
+    ("about", "watts"),
+    [
+        pytest.param({"uuid": "b"}, 300.0, id="by UUID"),
+        pytest.param({"uuid": "GPU-b"}, 300.0, id="by UUID with its prefix"),
+        pytest.param(PLACE, 300.0, id="by its place on the bus"),
+        pytest.param({"uuid": "unknown"}, None, id="unknown"),
+        pytest.param({"uuid": ""}, None, id="no UUID"),
+        pytest.param({}, None, id="torch tells none"),
+        pytest.param({**PLACE, "pci_bus_id": 0x50}, None, id="another place"),
+    ],
+)
+def test_a_gpu_is_watched_by_its_identity_and_never_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, about: dict[str, Any], watts: float | None
+) -> None:
+    other = {"UUID": "GPU-a", "TotalEnergyConsumption": 7, "CurrentClocksThrottleReasons": 4}
+    card = {"UUID": "GPU-b", "BusId": "00000000:4f:00.0", "PowerUsage": 300_000}
+    seen = watched(monkeypatch, Library(other, card), **about)
+    assert seen.values().get("power_w") == watts
+    assert (seen.joules(), list(seen.flags())) == (None, [])
+    assert watts or seen.values() == {}
+
+
+@pytest.mark.parametrize("uuid", ["s", "a"])
+def test_a_slice_of_a_gpu_is_not_given_the_energy_of_the_whole_card(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
+    """By the slice's own identity or by its card's; what all slices share is known of either."""
+    counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
+    card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
+    del part["TotalEnergyConsumption"]
+    seen = watched(monkeypatch, Library({"UUID": "GPU-other"}, card, slices=[part]), uuid=uuid)
+    values = seen.values()
+    assert (values["power_w"], values["utilisation"], seen.joules(), list(seen.flags())) == (None, None, None, [])
+    assert (values["clock_mhz"], values["temperature_c"]) == (1980.0, 41.0)
+
+
+BOOSTED, AT_REST = 1980.0, 345.0
+
+
+class Working:
+    """A host and a GPU on a clock that moves when they work, are waited for, or their counters are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at, self.free_at = 0.0, 0.0
+        self.flags: list[Flag] = []
+        monkeypatch.setattr(machine_state, "time", SimpleNamespace(perf_counter=lambda: self.at))
+        monkeypatch.setattr(counters, "read_totals", lambda _: self._totals())
+        seen = counters.Counters(self._values, lambda: self.flags, lambda: None)
+        monkeypatch.setattr(counters, "gpu_counters", lambda device: seen)
+
+    def _totals(self) -> Totals:
+        self.at += 0.5e-3
+        return Totals(at=self.at, stalled=0.0)
+
+    def _values(self) -> Values:
+        """As NVML, whose calls take milliseconds."""
+        clock = BOOSTED if self.at < self.free_at else AT_REST
+        self.at += 8e-3
+        return {"clock_mhz": clock}
+
+    def sample(self, watch: Watch, seconds: float) -> Reading:
+        """Work for so long, be looked at meanwhile, and be read when it is done."""
+        self.free_at = self.at + seconds
+        watch.look()
+        self.at = max(self.at, self.free_at)
+        return watch.read()
+
+
+@pytest.fixture
+def working(monkeypatch: pytest.MonkeyPatch) -> Working:
+    return Working(monkeypatch)
+
+
+def test_samples_have_the_state_of_the_window_that_they_lie_in_seen_while_the_gpu_works(working: Working) -> None:
+    watch = Watch("cuda:0")
+    watch.begin()  # at rest
+    early = [working.sample(watch, WINDOW_S / 3) for _ in range(3)]
+    assert {reading.clock_mhz for reading in early} == {BOOSTED}
+    working.flags = [Flag("throttled", "power limit")]
+    late = [working.sample(watch, WINDOW_S) for _ in range(2)]
+    # The window was over when the first of the later ones began: it is the last in it.
+    assert [reading.flags for reading in (*early, *late)] == ["throttled: power limit"] * 5
+    working.flags = []
+    after = [working.sample(watch, GPU_WINDOW_S / 2) for _ in range(3)]
+    assert [reading.flags for reading in (late[0], *late[1:], *after)] == ["throttled: power limit", "", "", "", ""]
+
+
+def power_field(milliwatts: int, status: int) -> Any:
+    """What the driver answers of a field: whether it has it stands beside the value."""
+    fields = (pynvml.c_nvmlFieldValue_t * 1)()
+    fields[0].fieldId, fields[0].nvmlReturn = pynvml.NVML_FI_DEV_POWER_INSTANT, status
+    fields[0].valueType, fields[0].value.uiVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, milliwatts
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("library", "watts"),
+    [
+        pytest.param(Library({"FieldValues": power_field(650_000, 0)}), 650.0, id="as it is now"),
+        pytest.param(Library({"FieldValues": power_field(0, 3)}), 80.0, id="the driver has no such field"),
+        pytest.param(Library({}), 80.0, id="the driver has no fields"),
+    ],
+)
+def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_tells(
+    library: Library, watts: float
+) -> None:
+    assert counters.gpu_counters("cuda:0", library).values()["power_w"] == watts
+
+
+@pytest.mark.parametrize(
+    ("cpus", "cores", "threads", "others", "flag"),
+    [
+        (2, 2, 2, 1.0, "crowded: others had 1.0 cores, so that 2 threads shared 1.0 free cores"),
+        (2, 2, 2, 0.2, ""),
+        (2, 2, 1, 1.0, ""),
+        (2, 2, 1, 1.9, "crowded: others had 1.9 cores, so that 1 thread had 0.1 free cores"),
+        # One neighbour is less than 1% of these cores, and takes half of one from a thread.
+        (64, 64, 64, 0.5, "crowded: others had 0.5 cores, so that 64 threads shared 63.5 free cores"),
+        (64, 64, 63, 0.5, ""),
+        # A neighbour on the other hardware thread of a core takes of it as well.
+        (16, 8, 8, 1.0, "crowded: others had 1.0 cores, so that 8 threads shared 7.0 free cores"),
+        (16, 8, 7, 1.0, ""),
+        (4, 4, 0, 4.0, ""),
+    ],
+)
+def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
+    cpus: int, cores: int, threads: int, others: float, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_state.topology, "allowed_cpus", lambda: frozenset(range(cpus)))
+    monkeypatch.setattr(machine_state.processor, "usable_cores", lambda allowed: cores)
+    now = replace(CALM, at=0.5, here=(others + threads) / 2, own=threads / 2)
+    assert text(crowded(CALM, now, threads)) == flag
+    assert [str(one) for one in parse(flag)] == [flag][: len(flag)]
+
+
+def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = SimpleNamespace(user=3.0, system=1.0, idle=90.0, iowait=5.0, steal=2.0)
+    each = [counters.psutil._ntuples.scputimes(*([float(cpu + 1), 0.0, 0.0, 50.0] + [0.0] * 6)) for cpu in range(4)]
+    monkeypatch.setattr(counters.psutil, "cpu_times", lambda percpu=False: each if percpu else times)
+    monkeypatch.setattr(counters.topology, "online_cpus", lambda: frozenset({0, 1, 4, 5}))
+    monkeypatch.setattr(counters.topology, "allowed_cpus", lambda: frozenset({1, 5}))
+    assert counters._busy_here(99.0) == 2.0 + 4.0
+    monkeypatch.setattr(counters.topology, "allowed_cpus", lambda: frozenset({0, 1, 4, 5}))
+    assert counters._busy_here(99.0) == 99.0
+
+
+def test_a_processs_own_time_is_its_childrens_too() -> None:
+    own = psutil.Process()
+    before = counters._own(own)
+    subprocess.run([sys.executable, "-c", "end = __import__('time').process_time\nwhile end() < 0.3: pass"], check=True)
+    assert counters._own(own) - before >= 0.25

@@ -1,0 +1,81 @@
+"""A new experiment works as it is written: measured, checked, read by the report, tested, and clean."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contract.errors import StudyError
+from experiments import scaffold as scaffold
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("contract", "experiments", "report", "tests", "workflow", "data/reference", "pyproject.toml", "CITATION.cff")
+# The longest name that is taken.
+NAME = "name_of_18_letters"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the study without its data, in a place where they may be written."""
+    folder = tmp_path_factory.mktemp("copy")
+    for name in NEEDED:
+        place, skip = folder / name, shutil.ignore_patterns("__pycache__", "golden")
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, place, ignore=skip)
+        else:
+            shutil.copyfile(ROOT / name, place)
+    return folder
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name", ["gemm", "memory", "checks", "rounds", "Foo", "1a", "class", "a b", "../a", "", f"{NAME}s"]
+)
+def test_a_name_that_is_none_or_is_taken_writes_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(scaffold, "ROOT", copy)
+    before = state(copy)
+    with pytest.raises(StudyError, match=r"is taken: there is|is no name: use"):
+        scaffold.new(name)
+    assert state(copy) == before
+
+
+def test_all_files_are_written_or_none(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaffold, "ROOT", copy)
+    before, write = state(copy), scaffold.write_text
+
+    def full(path: Path, text: str) -> None:
+        if "full.yaml" in path.name:
+            raise OSError(28, "No space left on device")
+        write(path, text)
+
+    monkeypatch.setattr(scaffold, "write_text", full)
+    with pytest.raises(OSError):
+        scaffold.new(NAME)
+    assert state(copy) == before
+
+
+def test_it_is_measured_and_tested_and_clean_as_it_is(copy: Path) -> None:
+    def run(*words: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    *paths, _, test, measure = run("experiments", "new", NAME).splitlines()
+    files = [path for path in paths if path.endswith(".py")]
+    assert all((copy / path).is_file() for path in paths) and len(files) == 4
+    assert "2 ok" in run(*measure.split()[2:-1], str(copy / "new.cpu.1.parquet"))
+    assert "2 passed" in run(*test.split(), "-q", "-p", "no:cacheprovider")
+    assert f"{NAME}.rate" in run("report", "quantities", NAME)
+    run("ruff", "check", "--no-cache", *files)
+    run("ruff", "format", "--no-cache", "--check", *files)

@@ -1,0 +1,77 @@
+"""Rules on estimates that are made up, without a claim around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from report import verdicts
+from report.data.dataset import Dataset
+from report.data.node_reader import Nodes
+from report.estimates import Estimates, exact
+from report.judging import rules
+from report.judging.claim_files import Part
+from report.judging.rules import RuleResult
+from report.outcomes import Threshold
+
+# Nothing was measured: what judging asks for names of nodes.
+NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
+
+
+def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
+    """Estimates in the middle of intervals that stand as given; labels: one value for each."""
+    rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
+    return exact([{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)])
+
+
+def log_cases(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
+    """Measured estimates on the log scale with this standard error."""
+    frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
+    return Estimates.from_estimates(frame)
+
+
+def part(
+    rule: str,
+    threshold: float | Sequence[float],
+    options: Mapping[str, Any] | None = None,
+    sensitivity: Sequence[float | Sequence[float]] = (),
+    **more: Any,
+) -> Part:
+    """A part of a claim with this rule."""
+    tried = tuple(map(Threshold.of, sensitivity))
+    given = {"name": "", "quantity": "gemm.rate", "why": "it is made up", **more}
+    return Part(rule=rule, threshold=Threshold.of(threshold), options=dict(options or {}), sensitivity=tried, **given)
+
+
+def decide(
+    rule: str,
+    estimates: Estimates,
+    threshold: float | Sequence[float],
+    unit: str = "1",
+    options: Mapping[str, Any] | None = None,
+    node_labels: Mapping[str, str] | None = None,
+) -> RuleResult:
+    """What a rule says of estimates."""
+    names = node_labels or {}
+
+    def named(nodes: Sequence[str]) -> str:
+        return " and ".join(names.get(node, node) for node in nodes)
+
+    return rules.decide(part(rule, threshold, options), estimates, unit, named)
+
+
+def part_record(**given: Any) -> verdicts.Part:
+    """A part as `verdicts.json` has it, with what is given."""
+    empty: dict[str, Any] = {
+        "name": "", "quantity": "gemm.rate", "unit": "1", "rule": "at_least", "options": {}, "threshold": 1.0,
+        "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [],
+        "from_samples": False, "followed": True, "outcome": "supported", "tier": "measured",
+        "missing": None, "waits": None, "others": [],
+        "unchecked": False, "checked": None, "check": None, "cases_why": "", "n_cases": 1,
+        "share": None, "boundary": None,
+        "estimate": None, "low": None, "high": None, "robustness": None, "arithmetic": None,
+    }  # fmt: skip
+    return verdicts.Part(**{**empty, **given})

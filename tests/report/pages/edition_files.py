@@ -1,0 +1,72 @@
+"""Judged synthetic nodes, as two editions of the study."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from report.data.gather import gather
+from report.data.gathered_files import read_dataset
+from report.data.reference_figures import REFERENCE, read_reference
+from report.judging.judge import judge
+from report.pages import site_paths
+from tests.report.conftest import Factory
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A folder with data/, what gather wrote, and verdicts.json; the document that this holds."""
+
+    folder: Path
+    document: dict[str, Any]
+
+    @property
+    def verdicts(self) -> Path:
+        return self.folder / "verdicts.json"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+
+def judged(folder: Path, rates: dict[str, float], when: str) -> None:
+    """Verdicts on nodes by name, each with the multiply-adds per cycle that it retires; judged `when`.
+
+    They say that they were measured: an edition holds nothing else.
+    """
+    factory = Factory(folder / "nodes")
+    for name, rate in rates.items():
+        node = factory(name).gemm(rate).gemm(rate / 2, n=256).clock()
+        node.point("gemm", 1.0, dtype="int8", status="unsupported", reason="=HYPERLINK(1) is no dtype")
+        node.write()
+    gather([factory.root], folder / "data", allow_synthetic=True)
+    data = read_dataset(folder / "data", read_reference(REFERENCE))
+    document = judge(data, folder / "verdicts.json", allow_synthetic=True)
+    document = {**document, "generated_utc": when, "origin": "measured"}
+    (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def kept(folder: Path) -> Judged:
+    """What `judged` wrote."""
+    return Judged(folder, json.loads((folder / "verdicts.json").read_text(encoding="utf-8")))
+
+
+def stand_in_report(folder: Path, of: Judged) -> Path:
+    """What rendering leaves of these verdicts, without anything on its pages."""
+    for name in (
+        site_paths.PAGE,
+        site_paths.PDF,
+        site_paths.APPENDIX,
+        "figures/none.svg",
+        "previews/none.png",
+        "site/script.html",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"synthetic: {name}", encoding="utf-8")
+    (folder / "index.qmd").write_text("synthetic", encoding="utf-8")
+    files = [site_paths.PAGE, site_paths.PDF, site_paths.APPENDIX, "index.qmd", "site/script.html"]
+    told = {"generated_utc": of.document["generated_utc"], "pages": ["index"], "files": files}
+    (folder / site_paths.RENDERED).write_text(json.dumps(told), encoding="utf-8")
+    return folder

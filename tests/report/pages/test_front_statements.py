@@ -1,0 +1,153 @@
+"""The sentences of the front page: each is told only where verdicts and measurements carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pypandoc
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.errors import StudyError
+from contract.files import read_json
+from report.outcomes import DECIDED
+from report.pages import front_page
+from report.pages.figure_data import Evidence
+from report.pages.front_statements import Fact, Statements, read_front
+from tests.report.claim_mistakes import dump, pointed_at
+
+CONVERSATION = "a conversation, 100 ms"
+NOTHING = [[{"says": "Nothing."}]]
+GOOD: dict[str, Any] = {
+    "answer": [[{"says": "It depends."}]], "articles": [], "findings": [], "jobs": [], "sure": NOTHING,
+    "limits": NOTHING,
+}  # fmt: skip
+
+
+def case(estimate: float, outcome: str, part: str = "", **labels: Any) -> dict[str, Any]:
+    ends = {"estimate": estimate, "low": estimate / 1.1, "high": estimate * 1.1}
+    return {"part": part, "node": "synthetic", "outcome": outcome, "labels": labels, **ends}
+
+
+def claim(name: str, verdict: str, *cases: Mapping[str, Any], parts: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A made-up verdict, told with its first case. parts: outcomes by name."""
+    first = {key: cases[0][key] if cases else None for key in ("estimate", "low", "high")}
+    shared = {"unit": "1", "threshold": 10.0, **first}
+    parts_ = [{**shared, "name": part, "outcome": outcome} for part, outcome in (parts or {"": verdict}).items()]
+    told = {"id": name, "verdict": verdict, "evidence_tier": "measured", **shared}
+    return {**told, "cases": list(cases), "parts": parts_}
+
+
+def says(
+    *verdicts: Mapping[str, Any], gpu: bool = False, facts: Mapping[str, Fact] | None = None, marks: bool = False
+) -> Statements:
+    devices = [{"id": "cpu", "kind": "cpu"}, *([{"id": "cuda:0", "kind": "gpu"}] if gpu else [])]
+    return Statements({"verdicts": list(verdicts), "nodes": [{"devices": devices}]}, facts or {}, marks=marks)
+
+
+def one(statement: Mapping[str, Any]) -> dict[str, Any]:
+    return {**GOOD, "answer": [[statement]]}
+
+
+@pytest.mark.parametrize(
+    ("declared", "line", "told"),
+    [
+        (one({"says": "{W99 least} times"}), "- - says:", "there is no claim 'W99'"),
+        (one({"when": {"W99": "supported"}, "says": "So."}), "W99:", "there is no claim 'W99'"),
+        (one({"when": {"W29": "suported"}, "says": "So."}), "W29:", "Did you mean 'supported'"),
+        (one({"when": {"W29": {"some": "supported"}}, "says": "So."}), "W29:", "Did you mean 'supports'"),
+        (one({"when": {"G15": {"part": "a chat", "is": "depends"}}, "says": "So."}), "G15:", "no part 'a chat'"),
+        (one({"says": "{G15 [a chat] most} seconds"}), "- - says:", "is no number of claim G15"),
+        (one({"says": "{W29 biggest} seconds"}), "- - says:", "{W29 biggest} is no number of claim W29"),
+        (one({"says": "{replaced trainings} processors"}), "- - says:", "Did you mean 'replaced training'"),
+        (one({"says": "So.", "wen": {}}), "wen:", "unknown key"),
+        ({**GOOD, "jobs": [{"job": "A job", "claims": ["W29"], "rate": NOTHING[0]}]}, "- job:", "missing: hardware"),
+    ],
+)
+def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, declared: dict[str, Any], line: str, told: str) -> None:
+    path = dump(tmp_path / "front.yaml", declared)
+    with pytest.raises(StudyError) as fault:
+        read_front(path)
+    assert told in str(fault.value) and pointed_at(fault.value, path).startswith(line)
+
+
+@given(st.sampled_from(DECIDED), st.lists(st.sets(st.sampled_from(DECIDED), min_size=1)))
+def test_the_first_statement_is_told_whose_conditions_hold(verdict: str, asked: list[set[str]]) -> None:
+    told = says(claim("W29", verdict)).first(
+        [{"when": {"W29": sorted(some)}, "says": f"Statement {at}."} for at, some in enumerate(asked)]
+    )
+    fit = [at for at, some in enumerate(asked) if verdict in some]
+    assert told == (f"Statement {fit[0]}." if fit else None)
+
+
+@pytest.mark.parametrize(
+    ("when", "holds"),
+    [
+        ({}, True),
+        ({"W29": "supported", "G15": "depends"}, True),
+        ({"W29": "supported", "G15": "supported"}, False),
+        ({"W29": {"some": "challenges"}}, False),
+        ({"G15": {"some": ["challenges", "supports"]}}, True),
+        ({"G15": {"part": CONVERSATION, "is": "challenged"}}, True),
+        ({"G15": {"part": CONVERSATION, "some": "supports"}}, False),
+        ({"G15": {"part": "no such part", "is": "depends"}}, False),
+        ({"N01": "supported"}, False),
+        ({"gpu": "none"}, True),
+        ({"gpu": "measured"}, False),
+    ],
+)
+def test_all_conditions_have_to_hold(when: dict[str, Any], holds: bool) -> None:
+    parts = {"the rest": "supported", CONVERSATION: "challenged"}
+    cases = [case(20, "supports", "the rest"), case(5, "challenges", CONVERSATION)]
+    made = says(claim("W29", "supported", case(12, "supports")), claim("G15", "depends", *cases, parts=parts))
+    assert made.holds(when) is holds
+
+
+@given(st.sampled_from(["W29 least", "W29 [other] most", "N01 least", "W29 estimate", "machines", "replaced training"]))
+def test_a_statement_whose_place_cannot_be_filled_is_not_told(place: str) -> None:
+    made = says(claim("W29", "supported"))
+    assert made.told(f"It takes {{{place}}}.") is None
+    assert made.first([{"says": f"It takes {{{place}}}."}, {"says": "It takes long."}]) == "It takes long."
+    assert made.all([[{"says": f"It takes {{{place}}}."}], [{"says": "Second."}]]) == ["Second."]
+
+
+@given(st.sampled_from(["<b>a</b>", "*a*", "$a$ $b$", "@a", "[a](b)", "a]{.b}"]))
+def test_a_label_in_a_place_stays_text(hostile: str) -> None:
+    told = says(claim("W29", "supported", case(12, "supports", model=hostile)), marks=True).told("{W29 model of most}.")
+    page = BeautifulSoup(pypandoc.convert_text(told, "html5", format="markdown"), "html.parser")
+    assert page.a is not None and page.a.get_text() == hostile
+
+
+def test_a_job_of_which_nothing_can_be_told_is_left_out() -> None:
+    made = says(claim("W29", "supported", case(12, "supports")))
+    jobs: Sequence[Mapping[str, Any]] = [
+        {"job": "told", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W29 most}"}]},
+        {"job": "no rate", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W33 most}"}]},
+        {"job": "no machine", "claims": ["W29"], "hardware": [{"when": {"gpu": "measured"}, "says": "A GPU"}],
+         "rate": [{"says": "12"}]},
+    ]  # fmt: skip
+    (row,) = front_page.jobs({"jobs": jobs}, made)
+    assert (row["job"], row["rate"]) == ("told", "12")
+    assert "measured here" in row["sure"]
+
+
+@pytest.fixture(scope="module")
+def evidence(published: Path) -> Evidence:
+    return Evidence(read_json(published / "verdicts.json"), published / "data")
+
+
+def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) -> None:
+    declared = read_front()
+    told = front_page.front(
+        evidence.document,
+        Statements(evidence.document, front_page.facts(evidence)),
+        declared,
+        [*front_page.charts(evidence)],
+    )
+    for part in ("answer", "sure", "limits", "jobs"):
+        assert told[part], part
+    assert all(article["says"] and article["best"] and article["worst"] for article in told["articles"])

@@ -1,0 +1,47 @@
+"""Published measurements of others for tests: records that nobody measured, marked so."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from report.data.published_records import COLUMNS, MEANING, Published, read_published
+
+URL = "https://github.com/nobody/nothing/blob/0123456789abcdef0123456789abcdef01234567/made-up.txt"
+GPU: dict[str, Any] = {
+    "measured_by": "synthetic", "where": "row 1", "url": URL, "date": "2024-05", "device": "gpu", "cpu": "",
+    "gpu": "NVIDIA H100 SXM", "gpus": 1, "nodes": 1, "task": "train", "model": "bert", "setting": "wikipedia",
+    "batch": 8, "dtype": "bfloat16", "measure": "rate", "unit": "1/s", "value": 100.0,
+}  # fmt: skip
+CPU: dict[str, Any] = {
+    **GPU, "device": "cpu", "cpu": "Xeon 8480+", "cpus": 2, "cores": 112, "gpu": "", "gpus": "", "value": 10.0,
+}  # fmt: skip
+
+
+def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], family: str = "") -> Path:
+    """Add a source with its records to a folder of published measurements; its CSV file. Every record gets an id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listing = folder / "sources.yaml"
+    about = {
+        "id": name, "title": f"Made up: {name}", "publisher": "nobody", "kind": "user", "url": URL, "date": "2024",
+        "terms": "synthetic", "how": "read", "family": family or name, "note": "Synthetic, for tests.",
+    }  # fmt: skip
+    lines = [f"{'- ' if not at else '  '}{key}: '{value}'" for at, (key, value) in enumerate(about.items())]
+    with listing.open("a", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    path = folder / f"{name}.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        told = set(COLUMNS).union(*records)
+        table = csv.DictWriter(file, [name for name in MEANING if name in told], restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows({"id": f"r{at}", **record} for at, record in enumerate(records, 1))
+    return path
+
+
+def published(folder: Path, **sources: Sequence[Mapping[str, Any]]) -> Published:
+    """Published measurements from these sources, by name with hyphens for underscores; each a family of its own."""
+    for name, records in sources.items():
+        write_source(folder, name.replace("_", "-"), records)
+    return read_published(folder)

@@ -1,0 +1,156 @@
+"""A GPU is held against the machine that an article names; machines of one kind stand beside each other by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.node import read_node, write_node
+from contract.sample_table import read_samples, write_samples
+from report.data.dataset import Dataset
+from report.data.machine_kinds import DESKTOP, LAPTOP, SERVER_CORES
+from report.data.node_reader import read_nodes
+from report.data.reference_figures import REFERENCE as ENTRIES
+from report.data.reference_figures import read_reference
+from report.formatting import name_of_case, node_label
+from report.judging.claim_files import read_claims
+from report.judging.judge import CLAIMS, judge
+from report.judging.part_evaluation import QuantityCache, evaluate
+
+from .conftest import Factory, SyntheticNode
+from .figure_evidence import data
+from .lying_nodes import EXPERIMENTS, PUBLISHED, few_claims
+from .priced_nodes import REFERENCE
+from .quantities.builders import passes
+
+
+def server(synthetic: Factory, cores: int) -> SyntheticNode:
+    """A GPU and its host, which trains a tenth as fast and whose memory is an eighth as fast."""
+    node = synthetic("node-a", gpus=1, cores=cores)
+    for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
+        about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
+        passes(node, 2**32, memory, **about)
+        node.point("training", 4 / rate, params={"model": "bert-base-classifier", "batch": 4}, flop=1e9, **about)
+    return node
+
+
+def weighed(name: str, found: Dataset) -> list[str]:
+    """What each part of a claim comes to."""
+    claim, cache = next(one for one in read_claims(CLAIMS, REFERENCE) if one.id == name), QuantityCache(found)
+    return [str(evaluate(part, claim, cache).outcome) for part in claim.parts]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("desktop", name) for name in (
+            "AMD Ryzen 9 7950X 16-Core Processor", "AMD Ryzen 5 8600G w/ Radeon 760M Graphics",
+            "AMD Ryzen 7 PRO 7745 8-Core Processor", "Intel(R) Core(TM) Ultra 9 285K",
+        )),
+        *(("laptop", name) for name in (
+            "AMD Ryzen 9 7945HX with Radeon Graphics", "AMD Ryzen 7 7840U w/ Radeon 780M Graphics", "Apple M2 Pro",
+            "Intel(R) Core(TM) Ultra 9 275HX", "Intel(R) Core(TM) i9-13980HX",
+            "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz",
+        )),
+        # With DDR4 or DDR5; four and more channels; servers.
+        *(("", name) for name in (
+            "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
+            "AMD Ryzen Threadripper 7970X 32-Cores", "Intel(R) Xeon(R) Platinum 8480CL",
+        )),
+    ],
+)  # fmt: skip
+def test_a_machine_is_known_by_its_processor(kind: str, name: str) -> None:
+    assert (bool(DESKTOP.search(name)), bool(LAPTOP.search(name))) == (kind == "desktop", kind == "laptop")
+
+
+@pytest.mark.parametrize(
+    ("cores", "elsewhere", "outcomes"),
+    [
+        (SERVER_CORES - 1, False, ["awaiting hardware"] * 3),
+        # A server elsewhere is not the GPU's host.
+        (2, True, ["awaiting hardware"] * 3),
+        (SERVER_CORES, False, ["awaiting hardware", "awaiting hardware", "supported"]),
+    ],
+)
+def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(
+    synthetic: Factory, cores: int, elsewhere: bool, outcomes: list[str]
+) -> None:
+    nodes = [server(synthetic, cores)]
+    if elsewhere:
+        params = {"model": "bert-base-classifier", "batch": 4}
+        nodes.append(synthetic("node-d", cores=96).point("training", 0.04, params=params, flop=1e9, threads=96))
+    found = data(synthetic, *nodes)
+    assert [*weighed("W07", found), *weighed("W01", found)] == outcomes
+
+
+# ------------------------------------------------------------------ several of one kind
+
+NAME = PUBLISHED.name
+
+
+def taken(to: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) -> Path:
+    """Some rounds of the published node, marked as made up: as it is, or as another run of such a machine."""
+    record = read_node(PUBLISHED / "node.json")
+    identity = {"id": name, "kind": name.partition(".")[0], "instance": name.partition(".")[2]}
+    write_node(to / "node.json", {**record, **identity, "origin": "synthetic"})
+    for path in sorted(PUBLISHED.glob("*.parquet")):
+        experiment, _, number, _ = path.name.split(".")
+        if experiment in EXPERIMENTS and int(number) <= rounds:
+            table, about = read_samples(path)
+            value = table["value"].where(table["unit"] != "s", table["value"] * factor)
+            more = {"node": name, "run": table["run"] + run, "value": value, "origin": "synthetic"}
+            write_samples(to / path.name, table.assign(**more), about)
+    return to
+
+
+def judged(out: Path, *folders: Path) -> dict[str, Any]:
+    found, claims = Dataset(read_nodes(folders, True), read_reference(ENTRIES)), few_claims(out / "claims")
+    return judge(found, out / "verdicts.json", claims, allow_synthetic=True)
+
+
+def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away(tmp_path: Path) -> None:
+    """Beside the published rounds one round of the same machine, and a friend's machine."""
+    alone, mine = taken(tmp_path / "published", NAME, 5), taken(tmp_path / "mine", NAME, 1, "again", 1.04)
+    friend = taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
+    before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
+    verdicts = [{one["id"]: one["verdict"] for one in document["verdicts"]} for document in (before, after)]
+    decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
+    assert {*decided.values()} == {"challenged", "supported"} and decided.items() <= verdicts[1].items()
+
+    def cases(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+        every = [(verdict["id"], case) for verdict in document["verdicts"] for case in verdict["cases"]]
+        return {(claim, case["part"], name_of_case(case)): case for claim, case in every if case["node"]}
+
+    marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
+    told = [(node["id"], node["label"]) for node in after["nodes"]]
+    assert told == [(name, f"AMD EPYC, 2 cores ({mark})") for name, mark in marks]
+    assert cases(before).keys() == cases(after).keys()
+    for own, joined in ((own, cases(after)[key]) for key, own in cases(before).items()):
+        assert (joined["node"], "instances" in own) == (NAME, False)
+        # One round has no interval: it decides nothing where another of its kind does.
+        assert {NAME, f"{NAME}.0a1b2c"} <= {*joined["instances"]}
+        assert joined["low"] <= own["low"] <= own["high"] <= joined["high"]
+        assert joined["instance_low"] <= own["estimate"] <= joined["instance_high"]
+
+
+def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:
+    nodes = [synthetic("node-a"), synthetic("node-b.0a1b2c", cores=4), synthetic("node-c", cores=4)]
+    found = data(synthetic, *(node.gemm(20) for node in nodes))
+    assert [found.label(node.id) for node in nodes] == [
+        "Synthetic, 2 cores", "Synthetic, 4 cores (0a1b2c)", "Synthetic, 4 cores (node-c)"
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=400))
+def test_a_label_has_room_in_a_figure_whatever_a_machine_calls_itself(name: str) -> None:
+    record: dict[str, Any] = {"id": "some-2c", "hardware": {"cpu": {"model": name, "usable_cores": 2}}, "devices": []}
+    label = node_label(record)
+    assert len(label) <= 60 and label.endswith(", 2 cores")
+    record["hardware"]["cpu"]["quota"] = 2.5
+    assert node_label(record) == f"{label} (quota 2.5)"
+    gpu = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA H100"}
+    assert node_label({**record, "devices": [gpu]}).endswith("NVIDIA H100")

@@ -1,0 +1,93 @@
+"""A study that is ended in its stages, by a signal to the head of its process group or to all of the group."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from tests.workflow.project_clones import HANGS_S, STAGES, Clone
+
+# Rounds of a few seconds each, by the experiment that starts fastest.
+PRESET = """
+rounds: 3
+target: 0.0001
+point_s: 0.5
+round_s: 60
+max_samples: 1000
+experiments:
+  clock:
+    sweep:
+      - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000, 1200000, 1300000]}
+"""
+LOOK_S = 0.2
+# Files with a dot that are there for good; all others are on their way.
+MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
+
+
+@dataclass
+class Chain:
+    """A study that is ended again and again; `faults` is what is not as it is in one that is left alone."""
+
+    clone: Clone
+    preset: str = PRESET
+    finished: dict[str, tuple[str, str]] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.clone.path / "mine.yaml").write_text(self.preset)
+        (self.clone.path / "build/bundle/site").mkdir(parents=True)
+        self.temporary = self.clone.path.parent / "temporary"
+        self.temporary.mkdir()
+        self.clone.extra["TMPDIR"] = str(self.temporary)
+
+    def kill(self, head: subprocess.Popen[str], stage: str, name: str, whole_group: bool, after_s: float) -> str:
+        """End a study so many seconds after a stage has begun; the stage that it was in, '' if it had ended before."""
+        until = time.monotonic() + HANGS_S
+        while not set(STAGES[STAGES.index(stage) :]) & set(running := self._look()):
+            assert time.monotonic() < until, f"{stage} did not begin: {self.clone.said}"
+            if head.poll() is not None:
+                return ""
+            time.sleep(LOOK_S)
+        time.sleep(after_s)
+        running = self._look()
+        left = self.clone.end(head, getattr(signal, f"SIG{name}"), whole_group)
+        self.faults += [f"{name} in {running} left {words}" for words in left]
+        self._compare()
+        return stage if stage in running else ", ".join(running) or "between two"
+
+    def finish(self, head: subprocess.Popen[str], rounds: int = 3) -> None:
+        """Leave a study to its end, with so many rounds of jobs."""
+        while head.poll() is None:
+            self._look()
+            time.sleep(LOOK_S)
+        if head.returncode or "Traceback" in self.clone.said:
+            self.faults.append(f"exit code {head.returncode}: {self.clone.said[-5000:]}")
+        self._compare()
+        if not len(self.finished) == len(set(self.finished.values())) == rounds:
+            self.faults.append(f"{self.finished} in place of {rounds} rounds, each by a process of its own")
+        left = [path for path in self.clone.results.rglob(".*") if not MEANT.fullmatch(path.name)]
+        # Snakemake itself makes an empty folder, which nothing can remove once it has been killed.
+        left += [path for path in self.temporary.iterdir() if path.is_file() or any(path.iterdir())]
+        self.faults += [f"left: {path}" for path in left]
+
+    def _compare(self) -> None:
+        """Note the rounds that are finished now, and those that were before and are others now."""
+        # A round is written whole: it is finished although Snakemake may not have taken note of it.
+        now = self.clone.rounds
+        self.faults += [f"{name} was measured twice" for name, run in self.finished.items() if now.get(name) != run]
+        self.finished |= now
+
+    def _look(self) -> list[str]:
+        """The stages that are worked at; while one measures, there is no other."""
+        running = self.clone.stages()
+        # Seen twice: the one may have ended and the other begun while they were looked for.
+        if _disturbed(running) and _disturbed(again := self.clone.stages()):
+            self.faults.append(f"beside each other: {again}")
+        return running
+
+
+def _disturbed(running: list[str]) -> bool:
+    return len(running) > 1 and any(stage.startswith("run ") for stage in running)

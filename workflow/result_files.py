@@ -1,0 +1,85 @@
+"""Check the content of a run's files: Snakemake asks only whether they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from contract.errors import StudyError
+from contract.node import missing_rounds, read_node
+from contract.node_pack import round_name
+from experiments.jobs import Plan, read_plan
+
+T = TypeVar("T")
+
+
+def usable_record(path: Path | str) -> dict[str, Any] | None:
+    """A node's record; None if it is missing or cannot be read."""
+    return _usable(read_node, path)
+
+
+def usable_plan(path: Path | str) -> Plan | None:
+    """The plan in a file; None if it is missing, damaged or of another version of this program."""
+    return _usable(read_plan, path)
+
+
+def _usable(read: Callable[[Path], T], path: Path | str) -> T | None:
+    try:
+        return _read(read, Path(path), Path(path).stat().st_mtime_ns)
+    except (StudyError, OSError):
+        return None
+
+
+@cache
+def _read(read: Callable[[Path], Any], path: Path, _changed_ns: int) -> Any:
+    return read(path)
+
+
+def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:
+    """The files of rounds that are there and have to be measured again.
+
+    asked: what each file should note of itself, where it does (as `planned`). Raises StudyError for a round that is not
+    the one that its name and folder say: nothing of it is overwritten.
+    """
+    found = []
+    for file, wanted in asked.items():
+        path = Path(file)
+        if path.exists():
+            about = _about_round(path, path.stat().st_mtime_ns, path.stat().st_size, node)
+            if about is None or any(about.get(name, value) != value for name, value in wanted.items()):
+                found.append(file)
+    return found
+
+
+@cache
+def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
+    """Metadata of the round in a file; None if it cannot be read."""
+    # Loads pandas, which takes longer than a dry run in an empty folder.
+    from contract.sample_table import load_samples
+
+    try:
+        samples, about = load_samples(path)
+        held = samples.select(["node", "experiment", "device", "round"]).to_pandas().drop_duplicates()
+    except (StudyError, KeyError):
+        return None
+    for owner, *key in held.itertuples(index=False, name=None):
+        if owner != node or round_name(*key) != path.name:
+            raise StudyError(
+                f"{path}: holds {round_name(*key)} of {owner}, and {path.name} of {node} belongs there: "
+                "move it away, and give the same command again"
+            )
+    return about if len(held) else None
+
+
+def is_measured(nodes: Path | str) -> bool:
+    """True if a folder of nodes holds a sealed one with all its rounds."""
+    for path in Path(nodes).glob("*/node.json"):
+        record = usable_record(path) or {"id": "", "jobs": {}}
+        rounds: dict[str, Mapping[str, Any]] = {
+            str(path.parent / f"{name}.parquet"): {} for name in missing_rounds(record, ())
+        }
+        if rounds and all(map(Path.exists, map(Path, rounds))) and not unusable_rounds(rounds, record["id"]):
+            return True
+    return False
