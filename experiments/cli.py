@@ -260,7 +260,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
     devices = _described(arguments.node)
     if arguments.gpu:
-        devices = [one for one in devices if one["kind"] == "cpu"]
+        devices = [device for device in devices if device["kind"] == "cpu"]
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu, **plan.H100})
     start_s: dict[str, float] = {}
     core_flops: dict[str, float] = {}
@@ -271,7 +271,11 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "cpu", then=lambda worker: core_flops.update(worker_processes.core_flops(worker))
             )
         }
-        timed |= {str(one["id"]): worker_processes.start_s(str(one["id"])) for one in devices if one["kind"] != "cpu"}
+        timed |= {
+            str(device["id"]): worker_processes.start_s(str(device["id"]))
+            for device in devices
+            if device["kind"] != "cpu"
+        }
         timed[NO_TORCH] = worker_processes.start_s("cpu", NO_TORCH)
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()

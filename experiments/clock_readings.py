@@ -27,7 +27,7 @@ class NoTimeError(Exception):
 
 def are_times(seconds: list[float]) -> bool:
     """True if a reading, or those of the phases of a call, are times: finite, the sum positive, no phase negative."""
-    return all(0 <= one < math.inf for one in seconds) and sum(seconds) > 0
+    return all(0 <= second < math.inf for second in seconds) and sum(seconds) > 0
 
 
 class Timer:

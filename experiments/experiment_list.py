@@ -76,9 +76,9 @@ def told(listing: Mapping[str, Any]) -> str:
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     lines += ["".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += ["yes: all of it. A library's name: what is done by that library alone. –: nothing.", ""]
-    if not listing["cupy"] and any(one["id"].startswith("cuda") for one in listing["devices"]):
+    if not listing["cupy"] and any(device["id"].startswith("cuda") for device in listing["devices"]):
         lines.append(f"CuPy is not installed, which cupy and cuda need: pip install {package()}")
-    lines += [f"{one['id']}: {one['name']}" for one in listing["devices"]]
+    lines += [f"{device['id']}: {device['name']}" for device in listing["devices"]]
     return "\n".join([*lines, *(f"left out: {reason}" for reason in listing["left_out"])])
 
 

@@ -105,7 +105,7 @@ def untold_facts(record: dict[str, Any]) -> list[str]:
 
 def described(record: dict[str, Any]) -> str:
     """A node record in one sentence: its processor, memory and accelerators, and what the system does not tell."""
-    cpu, others = record["hardware"]["cpu"], [one["name"] for one in record["devices"] if one["kind"] != "cpu"]
+    cpu, others = record["hardware"]["cpu"], [device["name"] for device in record["devices"] if device["kind"] != "cpu"]
     cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _cores(cpu["usable_cores"])
     gigabytes = record["hardware"]["memory_bytes"] / 1e9
     unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""

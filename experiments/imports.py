@@ -66,7 +66,7 @@ def failed_import(error: BaseException) -> tuple[str, str]:
 def remedy(importer: str, broken: str) -> str:
     """The command that mends a library: away with it, or anew where it is needed by itself or by its importer."""
     name = installed_as(broken)
-    needed = {canonical(one.name) for one in _needs(installed_as(importer))}
+    needed = {canonical(need.name) for need in _needs(installed_as(importer))}
     anew = importer == broken or canonical(name) in needed
     return f"pip install --force-reinstall {name}" if anew else f"pip uninstall --yes {name}"
 
@@ -101,7 +101,7 @@ def _needs(name: str) -> list[Requirement]:
 def beside_torch() -> Iterable[str]:
     """The modules of installed libraries that are built for one PyTorch, by their metadata; without ours."""
     for module, names in metadata.packages_distributions().items():
-        if module not in OURS and any(canonical(one.name) == "torch" for name in names for one in _needs(name)):
+        if module not in OURS and any(canonical(need.name) == "torch" for name in names for need in _needs(name)):
             yield module
 
 

@@ -157,7 +157,9 @@ class Job:
 
     def without(self, gone: Mapping[Point, str]) -> Job:
         """The job without some of its points, with the reason for each."""
-        return replace(self, points=tuple(replace(one, left_out=gone.get(one, one.left_out)) for one in self.points))
+        return replace(
+            self, points=tuple(replace(point, left_out=gone.get(point, point.left_out)) for point in self.points)
+        )
 
     def digest(self, number: int) -> str:
         """What round `number` measures, in twelve digits: when they change, it is measured again."""
@@ -215,7 +217,7 @@ class Plan:
         for one in self.jobs:
             if (one.experiment, one.device) == (experiment, device):
                 return one
-        known = ", ".join(f"{one.experiment} on {one.device}" for one in self.jobs)
+        known = ", ".join(f"{job.experiment} on {job.device}" for job in self.jobs)
         raise StudyError(f"the plan does not measure {experiment} on {device}. It measures {known}.")
 
     @property

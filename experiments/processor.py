@@ -221,7 +221,7 @@ def _kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
         for name, members in kinds.items()
     ]
     if len(found) < 2:
-        named = [(known_text(one.get("Model name", "")), _cores_by_lscpu(one)) for one in sources.sections]
+        named = [(known_text(section.get("Model name", "")), _cores_by_lscpu(section)) for section in sources.sections]
         named += [
             (sources.mac.get(f"hw.perflevel{level}.name", f"level {level}"), known_count(cores, MOST_CORES))
             for level in range(_MOST_KINDS)

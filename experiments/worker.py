@@ -116,7 +116,7 @@ def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
         return True
     # Drivers have many words for their errors: after any failure, ask the device itself.
     metrics = [*answer.get("parts", []), *answer.get("profiled", [])]
-    outcomes = {answer.get("status"), *(one.get("status", "ok") for one in metrics)}
+    outcomes = {answer.get("status"), *(metric.get("status", "ok") for metric in metrics)}
     return bool({"failed", "unsupported"} & outcomes) and bool(device.fault())
 
 
@@ -184,7 +184,7 @@ def _parts(work: Workload, device: Device, policy: Policy, watch: Watch) -> list
         else:
             lacking = made
     share = replace(policy, budget_s=policy.budget_s / max(len(works), 1))
-    parts = [_part(one, device, share, watch) for one in works[:1]]
+    parts = [_part(work, device, share, watch) for work in works[:1]]
     for one in works[1:]:
         made = attempt(lambda one=one: _part(one, device, share, watch))  # type: ignore[misc]
         parts.append(made if made["status"] == "ok" else {**made, "metric": one.metric})

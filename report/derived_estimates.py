@@ -108,7 +108,7 @@ def _evaluated(works: Sequence[Work], log: bool) -> list[dict[str, Any]]:
     """Estimate, interval and counts of each of several works of one formula."""
     formula, names = works[0].formula, list(works[0].inputs)
     values = [work.values() for work in works]
-    arrays = {name: np.array([one[name] for one in values]) for name in names}
+    arrays = {name: np.array([value[name] for value in values]) for name in names}
     estimate = formula.evaluate(arrays)
     se2, spent = np.zeros(len(works)), np.zeros(len(works))
     for name in names:

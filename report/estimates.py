@@ -298,7 +298,7 @@ def exact(rows: Sequence[Mapping[str, Any]]) -> Estimates:
 
 def merged(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     """The source rows of several estimates, each once, in order."""
-    return tuple(sorted({number for one in rows for number in one}))
+    return tuple(sorted({number for row in rows for number in row}))
 
 
 def _absent(value: Any) -> bool:

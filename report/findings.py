@@ -243,11 +243,11 @@ def _percent(share: float) -> str:
 
 def part_of(verdict: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """A part of a claim by its name; that of a claim with one part is ''."""
-    return next((one for one in verdict.get("parts") or [] if str(one.get("name") or "") == name), None)
+    return next((part for part in verdict.get("parts") or [] if str(part.get("name") or "") == name), None)
 
 
 def _with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    return next((one for one in verdict.get("parts") or [] if one.get("share")), None)
+    return next((part for part in verdict.get("parts") or [] if part.get("share")), None)
 
 
 def cases_of(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:

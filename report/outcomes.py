@@ -104,10 +104,10 @@ def combined(outcomes: Sequence[str]) -> Verdict:
     It depends if something is shown to differ, which no part that is awaited can undo. Otherwise what is awaited comes
     first. It is supported only if every part is, and challenged if most are and none holds.
     """
-    kinds = [Verdict(one) for one in outcomes]
+    kinds = [Verdict(outcome) for outcome in outcomes]
     if Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= set(kinds):
         return Verdict.DEPENDS
-    awaited = [one for one in kinds if one.awaits]
+    awaited = [kind for kind in kinds if kind.awaits]
     if awaited:
         return min(awaited, key=AWAITING.index)
     whole = agreed(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
@@ -160,10 +160,10 @@ def _whose(document: Mapping[str, Any]) -> list[str]:
 
 def tally(document: Mapping[str, Any]) -> str:
     """A table of verdict counts by article and by question, each question once, and which nodes they rest on."""
-    articles = list(dict.fromkeys(one["article"] for one in document["verdicts"]))
+    articles = list(dict.fromkeys(verdict["article"] for verdict in document["verdicts"]))
     width = max(map(len, Verdict))
     head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all", "questions"])
-    asked = [one["verdict"] for one in document.get("questions", [])]
+    asked = [question["verdict"] for question in document.get("questions", [])]
 
     def line(name: str, given: Sequence[str], questions: int) -> str:
         counts = [*(given.count(article) for article in articles), len(given), questions]
@@ -175,13 +175,15 @@ def tally(document: Mapping[str, Any]) -> str:
             "-" * len(head),
             *(
                 line(
-                    name, [one["article"] for one in document["verdicts"] if one["verdict"] == name], asked.count(name)
+                    name,
+                    [verdict["article"] for verdict in document["verdicts"] if verdict["verdict"] == name],
+                    asked.count(name),
                 )
                 for name in Verdict
             ),
             line("claims differ", [], asked.count(DIFFER)),
             "-" * len(head),
-            line("in all", [one["article"] for one in document["verdicts"]], len(asked)),
+            line("in all", [verdict["article"] for verdict in document["verdicts"]], len(asked)),
             *_whose(document),
             "",
             *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),

@@ -172,7 +172,7 @@ def turn(verdict: Record) -> str | None:
     found = verdict.get("turn")
     if not found:
         return _FACT if verdict.get("robust") == UNTRIED else None
-    part = next((one for one in verdict["parts"] if one["name"] == found.get("part")), None)
+    part = next((part for part in verdict["parts"] if part["name"] == found.get("part")), None)
     if part is None and found["kind"] == "nothing":
         return "Nothing that was tried on any part turns it."
     if part is None:
@@ -263,13 +263,15 @@ def _in_vain(part: Record) -> str:
     """What was tried without turning a part."""
     trials, unit = part["robustness"]["trials"], part["unit"]
     tried = []
-    others = [one["threshold"] for one in trials if one["kind"] == "threshold" and "side" not in one]
+    others = [trial["threshold"] for trial in trials if trial["kind"] == "threshold" and "side" not in trial]
     if others and isinstance(part["threshold"], list):
         tried.append(f"no other declared range ({thresholds_text(others, unit)})")
     elif others:
         every = sorted([*others, part["threshold"]])
         tried.append(f"no threshold from {thresholds_text([every[0], every[-1]], unit, 'to')}")
-    labels = dict.fromkeys(one["label"] for one in trials if one["kind"] == "scope" and not one.get("plain_loop"))
+    labels = dict.fromkeys(
+        trial["label"] for trial in trials if trial["kind"] == "scope" and not trial.get("plain_loop")
+    )
     if labels:
         tried.append(f"no other {several([_LABELS.get(label, label) for label in labels], 'or')} that was measured")
     if part["n_cases"] > 1:

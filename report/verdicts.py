@@ -257,7 +257,7 @@ def schema() -> dict[str, Any]:
 def with_cases(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Verdicts with their cases as today, which files before format 3 call cells, their labels not apart."""
     verdicts = document.get("verdicts")
-    if not isinstance(verdicts, list) or not all(isinstance(one, dict) for one in verdicts):
+    if not isinstance(verdicts, list) or not all(isinstance(verdict, dict) for verdict in verdicts):
         return document
 
     def case(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +265,9 @@ def with_cases(document: Mapping[str, Any]) -> Mapping[str, Any]:
         labels = {name: value for name, value in cell.items() if name not in own and name != "label"}
         return {**own, "labels": labels}
 
-    upgraded = [{"cases": [*map(case, one["cells"])], **one} if "cells" in one else one for one in verdicts]
+    upgraded = [
+        {"cases": [*map(case, verdict["cells"])], **verdict} if "cells" in verdict else verdict for verdict in verdicts
+    ]
     return {**document, "verdicts": upgraded}
 
 
@@ -277,7 +279,7 @@ def read_verdicts(path: Path) -> dict[str, Any]:
     again = f"Make it with: python -m report judge --data DIR --out {path}"
     if not isinstance(document, dict) or "verdicts" not in document:
         raise StudyError(f"{path}: holds no verdicts. {again}")
-    if len({str(one.get("id")) for one in document["verdicts"]}) != len(document["verdicts"]):
+    if len({str(verdict.get("id")) for verdict in document["verdicts"]}) != len(document["verdicts"]):
         raise StudyError(f"{path}: an id occurs twice. {again}")
     if document.get("format") != FORMAT:
         raise StudyError(f"{path}: was written by another version of this study. {again}")

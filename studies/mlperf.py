@@ -165,7 +165,7 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             continue
         scaling = next((clone.json(path) for path in paths if path.endswith(".json")), {})
         factor = float(scaling.get("scaling_factor", 1.0))
-        kept = [one * factor for one in times[1:-1]]
+        kept = [time_ * factor for time_ in times[1:-1]]
         batches = {batch for _, batch in runs}
         yield {
             **hardware,
@@ -235,7 +235,7 @@ def inference(clone: Clone, round_: str) -> Iterator[Record]:
         if not figures or not re.search(r"Result is\s*:\s*VALID", text):
             continue
         # Language models are scored by tokens.
-        name, value = next((one for one in figures if "okens" in one[0]), figures[0])
+        name, value = next((figure for figure in figures if "okens" in figure[0]), figures[0])
         measured = beside.get(f"{entrant}/{system}/{benchmark}/{scenario}".lower(), [])
         weights = next((kind for one in measured if (kind := str(clone.json(one).get("weight_data_types", "")))), "")
         yield {

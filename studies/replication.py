@@ -180,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     top.add_argument("--only", nargs="+", metavar="CLAIM")
     given = top.parse_args(argv)
     document = read_json(given.verdicts)
-    verdicts = {str(one["id"]): one for one in document["verdicts"]}
+    verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     rows = []
     for one in AGAIN:
         if given.only and one.claim not in given.only:

@@ -39,8 +39,8 @@ def installed_with(requirements: Iterable[str]) -> set[str]:
 
 def test_snakemake_finds_what_its_own_report_needs() -> None:
     needs = [Requirement(text) for text in metadata.requires("snakemake") or []]
-    of_report = {one.name for one in needs if one.marker and one.marker.evaluate({"extra": "reports"})}
-    of_report -= {one.name for one in needs if not one.marker}
+    of_report = {need.name for need in needs if need.marker and need.marker.evaluate({"extra": "reports"})}
+    of_report -= {need.name for need in needs if not need.marker}
     assert of_report
     assert {canonicalize_name(name) for name in of_report} <= installed_with(PROJECT["dependencies"])
 

@@ -36,11 +36,11 @@ def split(path: Path) -> tuple[str, str]:
     if path.suffix != ".py":
         return text, ""
     prose, code, before = [], [], token.NEWLINE
-    for one in tokenize.generate_tokens(io.StringIO(text).readline):
-        docstring = one.type == token.STRING and before in (token.NEWLINE, token.INDENT)
-        (prose if docstring or one.type == token.COMMENT else code).append(one.string)
-        if one.type not in (token.COMMENT, token.NL):
-            before = one.type
+    for lexeme in tokenize.generate_tokens(io.StringIO(text).readline):
+        docstring = lexeme.type == token.STRING and before in (token.NEWLINE, token.INDENT)
+        (prose if docstring or lexeme.type == token.COMMENT else code).append(lexeme.string)
+        if lexeme.type not in (token.COMMENT, token.NL):
+            before = lexeme.type
     return "\n".join(prose), " ".join(code)
 
 

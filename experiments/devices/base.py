@@ -23,7 +23,7 @@ def _mean_known(seconds: Sequence[float]) -> float:
 
     Negative ones stay: where stamps are swapped, the time before or after is longer by as much.
     """
-    known = [one for one in seconds if isfinite(one)]
+    known = [second for second in seconds if isfinite(second)]
     return sum(known) / len(known) if 2 * len(known) > len(seconds) else nan
 
 

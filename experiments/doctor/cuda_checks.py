@@ -48,7 +48,7 @@ def here() -> Torch:
 def plugged_in(root: Path) -> bool:
     """True if an NVIDIA GPU is on the PCI bus, with or without a driver."""
     cards = (root / "sys/bus/pci/devices").glob("*")
-    return any(read_text(one / "vendor") == _NVIDIA and read_text(one / "class").startswith("0x03") for one in cards)
+    return any(read_text(card / "vendor") == _NVIDIA and read_text(card / "class").startswith("0x03") for card in cards)
 
 
 def absent(refusal: str, torch: Torch, root: Path) -> Finding:

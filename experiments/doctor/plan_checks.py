@@ -57,6 +57,6 @@ def loads(results: Path) -> Finding | None:
 
 def _most_requests(plan: Path) -> int:
     """Requests of the largest load in a plan; 0 if it has none. Raises StudyError if it cannot be read."""
-    points = [dict(one.params) for job in read_plan(plan).jobs if job.experiment == "serving" for one in job.points
-              if not one.left_out]  # fmt: skip
+    points = [dict(point.params) for job in read_plan(plan).jobs if job.experiment == "serving" for point in job.points
+              if not point.left_out]  # fmt: skip
     return max((point["requests_per_s"] * point["seconds"] for point in points), default=0)

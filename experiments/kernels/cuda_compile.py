@@ -69,7 +69,9 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
         function.max_dynamic_shared_size_bytes = shared_bytes
 
     def launch(grid: int | tuple[int, ...], block: int | tuple[int, ...], *arguments: Any) -> None:
-        places = tuple(one.data_ptr() if isinstance(one, torch.Tensor) else one for one in arguments)
+        places = tuple(
+            argument.data_ptr() if isinstance(argument, torch.Tensor) else argument for argument in arguments
+        )
         sizes = [(size,) if isinstance(size, int) else size for size in (grid, block)]
         # Torch's current stream: where its events lie, and what it captures in graphs.
         with _same_stream(cupy, torch.cuda.current_stream()):

@@ -79,8 +79,8 @@ def vulkan(device: Device) -> Vulkan:
 
 def _by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
     """The adapter whose memory is the device's, for GPUs of one kind have one name."""
-    for one in candidates:
-        opened = Vulkan(one)
+    for candidate in candidates:
+        opened = Vulkan(candidate)
         free = device.free_bytes()
         held = opened.empty(TELLING_BYTES // 4)
         taken = free - device.free_bytes()

@@ -74,10 +74,10 @@ def _temporary_file(name: str, shape: Shape, kind: Format) -> Path:
 def require_whole(path: Path, shape: Shape, kind: Format) -> None:
     """Raise HarnessError where a file is not what is written for this shape and format."""
     try:
-        held = {one.name: (int(one.n_elements), one.tensor_type) for one in gguf_shape.reader(path).tensors}
+        held = {tensor.name: (int(tensor.n_elements), tensor.tensor_type) for tensor in gguf_shape.reader(path).tensors}
     except StudyError as fault:
         raise HarnessError(f"{fault}: delete it, and it is written again") from None
-    if held != {one.name: (one.size, weights.type_of(one, kind, shape)) for one in shape.tensors()}:
+    if held != {tensor.name: (tensor.size, weights.type_of(tensor, kind, shape)) for tensor in shape.tensors()}:
         raise HarnessError(f"{path} holds another model than its name says: delete it, and it is written again")
 
 
@@ -93,7 +93,7 @@ def _require_room(folder: Path, wanted: float) -> None:
 
 def file_bytes(shape: Shape, kind: Format) -> int:
     """Bytes of the tensors of a file; its vocabulary takes some megabytes more."""
-    return sum(weights.tensor_bytes(one, kind, shape) for one in shape.tensors())
+    return sum(weights.tensor_bytes(tensor, kind, shape) for tensor in shape.tensors())
 
 
 def write(path: Path, shape: Shape, kind: Format) -> None:

@@ -30,7 +30,7 @@ def reader(path: Path) -> Any:
 @cache
 def tensors(path: Path) -> dict[str, Any]:
     """The tensors of a file by name, their data on the disk. Raises StudyError."""
-    return {one.name: one for one in reader(path).tensors}
+    return {tensor.name: tensor for tensor in reader(path).tensors}
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def describe(path: Path) -> dict[str, Any]:
         fields = {name: one.contents() for name, one in read.fields.items() if not name.startswith("tokenizer.")}
     except _FAULTS as fault:
         raise StudyError(f"{path} is no whole GGUF file ({fault})") from None
-    held = {one.name: one for one in read.tensors}
+    held = {tensor.name: tensor for tensor in read.tensors}
     architecture = fields.get("general.architecture")
     if architecture not in ("llama", "qwen2"):
         raise StudyError(f"{path}: a model of the architecture {architecture}: the study checks llama and qwen2 alone")
@@ -85,7 +85,7 @@ def _require_same(path: Path, shape: Shape, held: dict[str, Any], about: dict[st
     """Raise StudyError where a file has other tensors or rotary frequencies than a model of its shape."""
     from experiments.language.weights import rope_factors
 
-    wanted = {one.name: one.shape for one in shape.tensors()}
+    wanted = {tensor.name: tensor.shape for tensor in shape.tensors()}
     found = {name: tuple(int(size) for size in reversed(one.shape)) for name, one in held.items()}
     if odd := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
         raise StudyError(f"{path}: not a plain {shape.architecture} model: its tensor {odd[0]} is another")

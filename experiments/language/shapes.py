@@ -80,7 +80,7 @@ class Shape:
     @property
     def parameters(self) -> int:
         """Weights and biases; the table of rotary frequencies is none."""
-        return sum(one.size for one in self.tensors() if one.name != "rope_freqs.weight")
+        return sum(tensor.size for tensor in self.tensors() if tensor.name != "rope_freqs.weight")
 
     @property
     def config(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Shape:
 
         Attention as a causal kernel computes it; the output layer for the last token alone.
         """
-        matrices = sum(one.size for one in self.tensors() if one.layer is not None and one.rows > 1)
+        matrices = sum(tensor.size for tensor in self.tensors() if tensor.layer is not None and tensor.rows > 1)
         pairs = tokens * before + tokens * (tokens + 1) / 2
         attention = 2 * self.layers * self.heads * self.head_width * pairs
         return 2.0 * (matrices * tokens + attention + self.vocabulary * self.width)

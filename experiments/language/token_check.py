@@ -46,7 +46,7 @@ def error(model: str, kind: Format, backend: str, device: Device, threads: int) 
     path = gguf_files.model_file(f"{model}-checked", shape, kind)
     runtime = runtimes.RUNTIMES[backend](path, shape, device, threads, CONTEXT)
     try:
-        return difference(model, kind, lambda prompts: [runtime.following(one) for one in prompts])
+        return difference(model, kind, lambda prompts: [runtime.following(prompt) for prompt in prompts])
     finally:
         runtime.close()
 

@@ -32,7 +32,7 @@ def file_type(kind: Format) -> int:
 
 def float_format(path: Path) -> Dtype:
     """The number format of a file of 16-bit floats. Raises Unsupported for a file of any other format."""
-    types = {one.tensor_type for one in gguf.GGUFReader(path).tensors} - {Type.F32}
+    types = {tensor.tensor_type for tensor in gguf.GGUFReader(path).tensors} - {Type.F32}
     if types == {Type.F16}:
         return Dtype.FLOAT16
     if types == {Type.BF16}:
@@ -82,7 +82,7 @@ def bytes_per_token(kind: Format, shape: Shape) -> int:
     """Bytes of weights that each token reads: all tensors, but of an untied embedding table one row."""
     table = next(shape.tensors())
     unread = 0 if shape.tied else tensor_bytes(table, kind, shape) * (table.rows - 1) // table.rows
-    return sum(tensor_bytes(one, kind, shape) for one in shape.tensors()) - unread
+    return sum(tensor_bytes(tensor, kind, shape) for tensor in shape.tensors()) - unread
 
 
 def values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:

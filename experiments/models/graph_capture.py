@@ -34,9 +34,9 @@ class CapturedTrainer(Trainer):
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """As the eager trainer's, of a replay; nan where the replay does not change the weights."""
-        trained = [one.data for one in self.model.parameters() if one.requires_grad]
+        trained = [parameter.data for parameter in self.model.parameters() if parameter.requires_grad]
         places = [self.inputs, self.targets, *trained]
-        kept = [one.clone() for one in places]
+        kept = [place.clone() for place in places]
         self.inputs.copy_(inputs)
         self.targets.copy_(targets.flatten())
         self.replay()

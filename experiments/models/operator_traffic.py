@@ -139,7 +139,9 @@ def time_operators(call: Callable[[], object], device: Device, calls: int) -> li
 
 def _launched(event: Any) -> list[str]:
     """Names of the kernels that an operator, or an operator within it, launched."""
-    return [one.name for one in event.kernels] + [name for inner in event.cpu_children for name in _launched(inner)]
+    return [kernel.name for kernel in event.kernels] + [
+        name for inner in event.cpu_children for name in _launched(inner)
+    ]
 
 
 def cached_share(operators: Sequence[Operator], capacity: float) -> float:
@@ -174,10 +176,10 @@ def _distance(recent: OrderedDict[int, float], place: int, capacity: float) -> f
 
 def _operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
     name = str(func._overloadpacket).removeprefix("aten.")
-    shapes = tuple(tuple(one.shape) for one in args if isinstance(one, Tensor))
+    shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, Tensor))
     read, written, overwritten = _operands(func, name, args, kwargs)
     before = {_place(one) for one in chain(read, written, overwritten)}
-    made = [one for one in _tensors(out) if _place(one) not in before]
+    made = [tensor for tensor in _tensors(out) if _place(tensor) not in before]
     looked = not made and not written and not overwritten
     if name in _EMPTY or (looked and any(True for _ in _tensors(out))):
         return Operator(str(func), shapes, 0.0, False, ())
@@ -186,7 +188,7 @@ def _operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
         return Operator(str(func), shapes, float(read[-1].numel()), False, (*_sizes(read).items(), put))
     results = [*made, *written, *overwritten]
     counted = _product_flop(func, name, args, kwargs, out)
-    flop = float(sum(one.numel() for one in results)) if counted is None else counted
+    flop = float(sum(result.numel() for result in results)) if counted is None else counted
     pieces: dict[int, float] = {}
     for moved in (_read(name, read, made), _sizes(chain(written, made, overwritten)), _sizes(written)):
         for place, size in moved.items():
@@ -199,7 +201,7 @@ def _operands(func: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Tensor
     read: list[Tensor] = []
     changed: list[Tensor] = []
     overwritten: list[Tensor] = []
-    given = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
+    given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
     for argument in func._schema.arguments:
         found = list(_tensors(given.get(argument.name)))
         if argument.alias_info is None or not argument.alias_info.is_write:
@@ -230,12 +232,14 @@ def _sizes(tensors: Iterable[Tensor]) -> dict[int, float]:
     """Bytes of each piece of memory that the tensors name; what several of them show of it counts once."""
     views: dict[int, dict[Any, float]] = {}
     whole: dict[int, float] = {}
-    for one in tensors:
-        place = _place(one)
+    for tensor in tensors:
+        place = _place(tensor)
         # Along a stride of 0 the same numbers are seen again.
-        elements = math.prod(size for size, stride in zip(one.shape, one.stride(), strict=True) if stride)
-        views.setdefault(place, {})[(one.storage_offset(), one.shape, one.stride())] = elements * one.element_size()
-        whole[place] = float(one.untyped_storage().nbytes())
+        elements = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+        views.setdefault(place, {})[(tensor.storage_offset(), tensor.shape, tensor.stride())] = (
+            elements * tensor.element_size()
+        )
+        whole[place] = float(tensor.untyped_storage().nbytes())
     return {place: min(sum(seen.values()), whole[place]) for place, seen in views.items()}
 
 
@@ -269,7 +273,7 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
         # input (steps, batch, features) and, for each layer and direction, matrices (gates, features); a backward
         # pass computes the gradients of inputs and of weights.
         steps = given[0].shape[0] * given[0].shape[1]
-        weights = sum(one.numel() for one in _matrices(args))
+        weights = sum(matrix.numel() for matrix in _matrices(args))
         return 2.0 * steps * weights * (2 if "backward" in name else 1)
     return None
 
@@ -277,4 +281,4 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
 def _matrices(args: Any) -> list[Tensor]:
     """The weights of a recurrent layer: cuDNN and MIOpen take a list of all, oneDNN those of its one layer."""
     listed = args[1] if isinstance(args[1], list | tuple) else args[1:3]
-    return [one for one in _tensors(listed) if one.dim() == 2]
+    return [tensor for tensor in _tensors(listed) if tensor.dim() == 2]

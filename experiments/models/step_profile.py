@@ -54,9 +54,9 @@ def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> d
     events = profiling.record(call, device)
     if profiling.activity(device) is ProfilerActivity.CPU:
         return {"matmul_time_share": _product_share(events, "self_cpu_time_total")}
-    kernels = [one for one in events if profiling.is_kernel(one)]
-    profiling.check_whole([one.name for one in kernels], steps)
-    microseconds = math.fsum(one.time_range.elapsed_us() for one in kernels)
+    kernels = [event for event in events if profiling.is_kernel(event)]
+    profiling.check_whole([kernel.name for kernel in kernels], steps)
+    microseconds = math.fsum(kernel.time_range.elapsed_us() for kernel in kernels)
     share = _product_share(events, "self_device_time_total")
     return {"kernel_time": microseconds * 1e-6 / steps, "matmul_time_share": share}
 

@@ -142,7 +142,7 @@ class Trainer:
         tensors = [*self.model.state_dict().values(), self.inputs, self.targets]
         for state in self.optimiser.state.values():
             tensors += [one for one in state.values() if isinstance(one, Tensor)]
-        return float(sum(one.nbytes for one in tensors))
+        return float(sum(tensor.nbytes for tensor in tensors))
 
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
         """Memory at the peak of a step, where something tells it.

@@ -96,8 +96,8 @@ def extent(graph: GraphModule) -> Extent:
     for node in graph.graph.nodes:
         if node not in wanted:
             continue
-        level[node] = max((level[one] for one in node.all_input_nodes), default=0)
-        depth[node] = max((depth[one] for one in node.all_input_nodes), default=0)
+        level[node] = max((level[source] for source in node.all_input_nodes), default=0)
+        depth[node] = max((depth[source] for source in node.all_input_nodes), default=0)
         calculations, terms = _cost(node)
         if calculations:
             level[node] += 1

@@ -291,7 +291,7 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
     limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
     if value is None or kind.rule is None or limits is None or value.unit != kind.rule.unit:
         return Line("look" if worst_part or value is None else "ok", what, seen, seconds=seconds)
-    least, most = (rate_ranges.in_units(one, value.unit).split(" ") for one in limits)
+    least, most = (rate_ranges.in_units(limit, value.unit).split(" ") for limit in limits)
     expected = " ".join([least[0], *(least[1:] if least[1:] != most[1:] else ()), "to", *most])
     lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
     verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
@@ -301,11 +301,13 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
 def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
     """The line for a point's profile: its first numbers, else which it lacks."""
     metrics = answer.get("profiled", [])
-    lacking = [f"{one['metric']}: {one['reason']}" for one in metrics if "value" not in one]
+    lacking = [f"{metric['metric']}: {metric['reason']}" for metric in metrics if "value" not in metric]
     if answer["status"] != "ok" or lacking:
         verdict = "look" if lacking else _verdict(answer)
         return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
-    seen = ", ".join(f"{one['metric']} {rate_ranges.in_units(one['value'], one['unit'])}" for one in metrics[:2])
+    seen = ", ".join(
+        f"{metric['metric']} {rate_ranges.in_units(metric['value'], metric['unit'])}" for metric in metrics[:2]
+    )
     return Line("ok", what, seen, seconds=seconds)
 
 

@@ -138,5 +138,5 @@ def in_units(value: float, unit: str) -> str:
     """A number with three digits and its unit: `612 TFLOP/s`, `5.2 µs`. Shares and counts have no prefix."""
     if unit == "1" or not value:
         return f"{value:.3g}{'' if unit == '1' else f' {unit}'}"
-    size, prefix = next((one for one in _PREFIXES if abs(value) >= 0.9995 * one[0]), _PREFIXES[-1])
+    size, prefix = next((prefix for prefix in _PREFIXES if abs(value) >= 0.9995 * prefix[0]), _PREFIXES[-1])
     return f"{value / size:#.3g}".rstrip(".") + f" {prefix}{unit}"

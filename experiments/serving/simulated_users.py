@@ -232,7 +232,7 @@ class Crowd:
 
 def summary(answers: Sequence[Answer], prompt: int, over: float) -> Seen:
     """Times and faults of answers to prompts of so many tokens, by the end of the load."""
-    begun = max(one.ended for one in answers if one.first)
+    begun = max(answer.ended for answer in answers if answer.first)
     seen = Seen(span_s=over - begun)
     for answer in answers:
         whole = answer.counted and 0 < answer.ended <= over

@@ -245,9 +245,9 @@ class Service:
         """Weights, of tables the rows that are looked up alone, inputs and answer."""
         import torch
 
-        tables = [one for one in self.network.modules() if isinstance(one, torch.nn.Embedding)]
-        weights = sum(p.nbytes for p in self.network.parameters()) - sum(one.weight.nbytes for one in tables)
-        rows = sum(self.there.numel() * one.embedding_dim * one.weight.element_size() for one in tables)
+        tables = [module for module in self.network.modules() if isinstance(module, torch.nn.Embedding)]
+        weights = sum(p.nbytes for p in self.network.parameters()) - sum(table.weight.nbytes for table in tables)
+        rows = sum(self.there.numel() * table.embedding_dim * table.weight.element_size() for table in tables)
         return float(weights + rows + self.there.nbytes + self.out.nbytes)
 
     def error(self) -> float:

@@ -100,7 +100,7 @@ def numerics(
     a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
     if not device.float64:  # they are compared where float64 is
-        a, b, results = a.cpu(), b.cpu(), [one.cpu() for one in results]
+        a, b, results = a.cpu(), b.cpu(), [result.cpu() for result in results]
     exact = a.double() @ b.double()
     # Orders of our own round every sum to the format; a library keeps float32 at least.
     rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)
@@ -109,14 +109,14 @@ def numerics(
         found = spread(results, ulp(exact, results[0].dtype))
         found["error_ulp"] = (_worst_error(a, b, results, exact), "1")
         if method == "repeat":
-            found["distinct_results"] = (float(len({digest(one) for one in results})), "1")
+            found["distinct_results"] = (float(len({digest(result) for result in results})), "1")
             found["fingerprint"] = (float(_fingerprint(device, m, n, k, dtype, backend)), "1")
         # A result with nan or infinity has failed its check; what can be said of it is kept.
         return {metric: (value, unit) for metric, (value, unit) in found.items() if math.isfinite(value)}
 
     return Workload(
         observe=observe,
-        check=lambda: largest(*[relative_error(one.double(), exact) for one in results]),
+        check=lambda: largest(*[relative_error(result.double(), exact) for result in results]),
         tolerance=dtype.matmul_tolerance(k) + 2 * math.sqrt(rounded) * dtype.unit_roundoff,
     )
 
@@ -245,7 +245,7 @@ def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], 
 
     rows = torch.randperm(a.shape[0])[: max(1, REFERENCE_CELLS // b.shape[1])].to(a.device)
     right = summation_orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
-    off = [float((one[rows].double() - right).abs().max()) for one in results]
+    off = [float((result[rows].double() - right).abs().max()) for result in results]
     return largest(*off) / ulp(exact, results[0].dtype)
 
 

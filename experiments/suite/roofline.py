@@ -186,7 +186,7 @@ def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float,
 
     An operator that moves nothing (another view of its operand) has no intensity and no part in the distributions.
     """
-    moving = sorted((one for one in operators if one.bytes), key=lambda one: one.intensity)
+    moving = sorted((operator for operator in operators if operator.bytes), key=lambda one: one.intensity)
     products = [one for one in moving if one.product]
     found = {
         "kernels": (len(moving) / calls, "1"),
@@ -202,15 +202,15 @@ def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float,
 
 
 def _seconds(operators: Sequence[Operator]) -> float:
-    return math.fsum(one.seconds for one in operators)
+    return math.fsum(operator.seconds for operator in operators)
 
 
 def _bytes(operators: Sequence[Operator]) -> float:
-    return math.fsum(one.bytes for one in operators)
+    return math.fsum(operator.bytes for operator in operators)
 
 
 def _flop(operators: Sequence[Operator]) -> float:
-    return math.fsum(one.flop for one in operators)
+    return math.fsum(operator.flop for operator in operators)
 
 
 def _share(part: float, whole: float) -> float:

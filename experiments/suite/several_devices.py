@@ -30,7 +30,7 @@ def lacking(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> 
     if params["threads"]:
         return ""
     wanted = max(2, params["ranks"])  # what one rank does on a GPU is compared with several
-    makers = Counter(str(one.get("maker")) for one in devices if one["kind"] == "gpu")
+    makers = Counter(str(device.get("maker")) for device in devices if device["kind"] == "gpu")
     alike = max(makers.values(), default=0)
     return f"{wanted} devices are needed to train on several, this node has {alike}" if alike < wanted else ""
 

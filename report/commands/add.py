@@ -48,7 +48,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     with TemporaryDirectory(prefix="add-") as scratch:
         staged = lay_out(pack, Path(scratch) / "pack" / str(pack.record["id"]))
         folders, _ = find_nodes([nodes, staged])
-        found = next((one for one in folders if any(file.parent == staged for file in one.files)), None)
+        found = next((folder for folder in folders if any(file.parent == staged for file in folder.files)), None)
         if found is None:
             yield f"{pack.record['id']}: all its rounds are in {nodes} already: there is nothing to add."
             return
@@ -58,7 +58,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
         print(f"judging with {node.id} and without: a minute", file=sys.stderr)
         later = judge(after, Path(scratch) / "after" / "verdicts.json", claims)
         earlier = None
-        if any(one.place != staged for one in folders):
+        if any(folder.place != staged for folder in folders):
             before = _gathered([nodes], Path(scratch) / "before")
             earlier = before, judge(before, Path(scratch) / "before" / "verdicts.json", claims)
         yield from map(one_line, _told(node, pack, earlier, (after, later)))
@@ -97,7 +97,7 @@ def _checked(found: Folder, staged: Path, where: str) -> Node:
 
 def _like(found: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
     """Names of the folders that are there and hold rounds under the id that the pack bears."""
-    places = {place for one in folders if one.written == found.written for place in _places(one)}
+    places = {place for folder in folders if folder.written == found.written for place in _places(folder)}
     return {place.name for place in places - {staged}}
 
 
@@ -134,8 +134,8 @@ def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Itera
     if before is None:
         yield "No other node is there: every verdict is by this one."
         return
-    was, now = ({one["id"]: one for one in document["verdicts"]} for _, document in (before, after))
-    if node.id in {one["id"] for one in before[1]["nodes"]}:
+    was, now = ({verdict["id"]: verdict for verdict in document["verdicts"]} for _, document in (before, after))
+    if node.id in {node["id"] for node in before[1]["nodes"]}:
         yield f"{node.id} is there already, with some of these rounds: the others are read with them, as one node."
     pairs = [(was[name], one) for name, one in now.items()]
     turned = [f"{a['id']}: {a['verdict']} -> {b['verdict']}" for a, b in pairs if a["verdict"] != b["verdict"]]

@@ -97,7 +97,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
 
 def find(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
     """The verdict on a claim. Raises StudyError if there is none."""
-    found: dict[str, Mapping[str, Any]] = {one["id"]: one for one in document["verdicts"]}
+    found: dict[str, Mapping[str, Any]] = {verdict["id"]: verdict for verdict in document["verdicts"]}
     one = found.get(claim.upper())
     if one is None:
         raise StudyError(f"there is no claim {claim!r}.{did_you_mean(claim.upper(), list(found))}")
@@ -298,9 +298,16 @@ def sources_of(
 
 def _contradictions(document: Mapping[str, Any], claim: str) -> Iterator[str]:
     """A line for each contradiction that a claim takes part in: what contradicts it, and where each side stands."""
-    for one in document.get("contradictions") or []:
-        own = [side["name"] for side in one["sides"] if claim in (carrier["id"] for carrier in side["claims"])]
+    for contradiction in document.get("contradictions") or []:
+        own = [
+            side["name"] for side in contradiction["sides"] if claim in (carrier["id"] for carrier in side["claims"])
+        ]
         if own:
-            others = [carrier["id"] for side in one["sides"] for carrier in side["claims"] if side["name"] not in own]
-            stand = "; ".join(f"side {side['name']}: {side['standing']}" for side in one["sides"])
-            yield f"{', '.join(others)} ({one['title']}; this claim is on side {own[0]}): {stand}"
+            others = [
+                carrier["id"]
+                for side in contradiction["sides"]
+                for carrier in side["claims"]
+                if side["name"] not in own
+            ]
+            stand = "; ".join(f"side {side['name']}: {side['standing']}" for side in contradiction["sides"])
+            yield f"{', '.join(others)} ({contradiction['title']}; this claim is on side {own[0]}): {stand}"

@@ -62,7 +62,7 @@ class Study:
             for part in verdict["parts"]:
                 if Verdict(part["outcome"]).judged:
                     where = f"claim {verdict['id']}" + (f", {part['name']}" if part["name"] else "")
-                    yield where, verdict, part, [one for one in verdict["cases"] if one["part"] == part["name"]]
+                    yield where, verdict, part, [case for case in verdict["cases"] if case["part"] == part["name"]]
 
     def cases(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
         """Each case: where, its part, the part's quantity, the case."""
@@ -120,7 +120,7 @@ def _near(one: float | None, other: Any) -> bool:
 @check("rule-version", "No verdict without its rule's version, text and threshold, and the reason of each.")
 def rule_version(study: Study) -> Found:
     for verdict in study.document["verdicts"]:
-        reasons = {one["version"] for one in verdict["changes"] if one["reason"].strip()}
+        reasons = {change["version"] for change in verdict["changes"] if change["reason"].strip()}
         for missing in sorted(set(range(2, verdict["version"] + 1)) - reasons):
             yield f"claim {verdict['id']}", f"version {missing} of its rule has no reason", "Give it one under changes"
     for where, _, part, _ in study.parts():
@@ -231,6 +231,6 @@ def entries(study: Study) -> Found:
 def key_number(study: Study) -> Found:
     for where, verdict, part, cases in study.parts():
         for at, whole, pieces in ((where, part, cases), (f"claim {verdict['id']}", verdict, verdict["parts"])):
-            same = any(all(whole[name] == one[name] for name in _ENDS) for one in pieces)
+            same = any(all(whole[name] == piece[name] for name in _ENDS) for piece in pieces)
             if whole["estimate"] is not None and not same:
                 yield at, f"its number {whole['estimate']:g} is none of what it is made of", _AGAIN

@@ -66,8 +66,8 @@ def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[
         (claim.id, key)
         for claim in claims
         for part in claim.parts
-        for one in of_others(part, claim, cache)
-        for key in one.records
+        for other in of_others(part, claim, cache)
+        for key in other.records
     )
     used = users(published, named, replaced(cache.data), counterparts(cache))
     lines, sources = [f"{count(len(used), 'record')} of {count(len(published.sources), 'source')} by others:"], []

@@ -110,7 +110,7 @@ def _check_heading(article: str, section: str, place: str) -> None:
     articles = {one["key"]: one for one in read_yaml(PACKAGE / "articles.yaml")}
     if article not in articles:
         raise StudyError(f"{place}: there is no article {article!r}.{did_you_mean(article, list(articles))}")
-    headings = [one["heading"] for one in articles[article]["sections"]]
+    headings = [section["heading"] for section in articles[article]["sections"]]
     for name in (re.sub(r" \(.*\)$", "", part) for part in section.split("; ")):
         if not any(heading.startswith(name) for heading in headings):
             raise StudyError(
@@ -192,7 +192,7 @@ def _labels(quantity: Quantity, given: bool) -> Iterable[str]:
         also = _ALSO.get(label, "" if closed else "a value, or a list of them, as measured")
         yield f"#   {label}: {'; '.join(filter(None, (closed, also)))}\n"
     if not given and quantity.labels:
-        label = next((one for one in quantity.labels if one in CLOSED), quantity.labels[0])
+        label = next((label for label in quantity.labels if label in CLOSED), quantity.labels[0])
         yield f"# scope: {{{label}: {CLOSED.get(label, ['value'])[0]}}}\n"
 
 

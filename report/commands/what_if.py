@@ -97,7 +97,7 @@ def what_if(
 
 def lines(answers: Sequence[Answer]) -> Iterator[str]:
     """A table of the verdicts that move, the parts that move without them, and how many do neither."""
-    moved = [one for one in answers if one.before != one.after]
+    moved = [answer for answer in answers if answer.before != answer.after]
     if moved:
         yield f"{'claim':<6}{'was':<20}{'is':<20}why"
     for one in moved:
@@ -139,7 +139,7 @@ def _place(text: str, claim: Claim, name: str) -> int:
     """Which part of a claim is meant. Raises StudyError."""
     if not claim.parts:
         raise StudyError(f"--set {text!r}: {claim.id} is a judgement: no rule decides it")
-    known = [slug(one.name) for one in claim.parts]
+    known = [slug(part.name) for part in claim.parts]
     if not name and len(known) == 1:
         return 0
     if not name or slug(name) not in known:

@@ -224,7 +224,7 @@ class Dataset:
 
     @cached_property
     def _records(self) -> dict[str, Mapping[str, Any]]:
-        return {one.id: one.record for one in self.nodes.nodes}
+        return {node.id: node.record for node in self.nodes.nodes}
 
     def with_kind(self, kind: str) -> list[str]:
         """Ids of the nodes that have a device of this kind."""
@@ -263,7 +263,7 @@ class Dataset:
     @cached_property
     def _labels(self) -> tuple[dict[str, str], Counter[str]]:
         """Each node's label, and how many nodes share one."""
-        labels = {one.id: one.label for one in self.nodes.nodes}
+        labels = {node.id: node.label for node in self.nodes.nodes}
         return labels, Counter(labels.values())
 
     def mark(self, node: str) -> str:
@@ -272,7 +272,7 @@ class Dataset:
 
     @cached_property
     def _marks(self) -> dict[str, str]:
-        marks = {one.id: apart_from_kind(one.record) for one in self.nodes.nodes}
+        marks = {node.id: apart_from_kind(node.record) for node in self.nodes.nodes}
         number = Counter(marks.values())
         return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
 

@@ -133,7 +133,7 @@ def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict
     files = [_loaded(folder) for folder in folders]
     whole = _together([loaded for loaded, _ in files], [folder.record for folder in folders])
     if whole is None and len(folders) > 1:
-        return [one for folder in folders for one in read_folders([folder])]
+        return [read_folder for folder in folders for read_folder in read_folders([folder])]
     found = []
     for at, (folder, (loaded, refused)) in enumerate(zip(folders, files, strict=True)):
         samples, used = _one_by_one(loaded, folder.record, refused) if whole is None else (whole[at], loaded)

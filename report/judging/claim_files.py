@@ -178,8 +178,8 @@ def full_schema() -> dict[str, Any]:
         rules.append({"if": {**this, "required": ["options"]}, "then": {"properties": {"options": sides}}})
     schema["$defs"]["rules"]["allOf"] += rules
     evidence = schema["$defs"]["published"]["properties"]["evidence"]["items"]
-    others = [one for one in quantities().values() if one.tier == Tier.PUBLISHED]
-    evidence["properties"]["quantity"] = {"enum": [one.name for one in others]}
+    others = [quantity for quantity in quantities().values() if quantity.tier == Tier.PUBLISHED]
+    evidence["properties"]["quantity"] = {"enum": [other.name for other in others]}
     evidence["allOf"] = [
         {
             "if": {"properties": {"quantity": {"enum": names}}, "required": ["quantity"]},

@@ -121,7 +121,7 @@ def decide(verdicts: Mapping[str, Record], contradictions: Sequence[Contradictio
 
     verdicts: id of a claim -> its record in `verdicts.json`.
     """
-    return [_decided(one, verdicts) for one in contradictions]
+    return [_decided(contradiction, verdicts) for contradiction in contradictions]
 
 
 def _decided(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, Any]:

@@ -197,8 +197,8 @@ def _when_written(found: PartResult) -> dict[str, Any]:
 
 def decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Numbers of claims that are decided here, decided on others' runs, and open; of these, those nothing decides."""
-    of = Counter(str(one["decided_on"]) for one in verdicts)
-    never = sum(one["verdict"] == Verdict.NOT_TESTABLE for one in verdicts)
+    of = Counter(str(verdict["decided_on"]) for verdict in verdicts)
+    never = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
     return {HERE: of[HERE], OTHERS: of[OTHERS], "open": of[""], "not testable": never}
 
 
@@ -212,7 +212,7 @@ def by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         asked.setdefault(one["question"], []).append(one)
 
     def answered(verdicts: set[str]) -> str:
-        said = {one for one in verdicts if Verdict(one).decided} or verdicts
+        said = {verdict for verdict in verdicts if Verdict(verdict).decided} or verdicts
         if len(said) == 1:
             return said.pop()
         return DIFFER if any(Verdict(one).decided for one in said) else Verdict.UNDECIDED

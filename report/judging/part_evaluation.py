@@ -93,7 +93,7 @@ def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset)
     there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
         failures = [_failure(experiment, kind, data) for kind in there]
-        failed = [one for one in failures if one is not None]
+        failed = [failure for failure in failures if failure is not None]
         if failed and (kinds or len(failed) == len(there)):
             return Missing(Verdict.AWAITING_EXPERIMENT, [experiment], failures=failed)
     return _left_over(part, estimates, wanted[0] if wanted else quantity.name)
@@ -119,7 +119,7 @@ def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
         if not len(narrowed):
             there = sorted(left[name].dropna().unique(), key=str) if name in left.labels else []
             wanted = value if isinstance(value, list) else [value]
-            words = [[label_value(name, one) for one in values] for values in (wanted, there)]
+            words = [[label_value(name, value) for value in values] for values in (wanted, there)]
             return Missing(none.verdict, none.experiments, label=name, wanted=words[0], measured=words[1])
         left = narrowed
     if part.rule in ("ratio", "trend", "crossover") and len(left):
@@ -348,7 +348,9 @@ def stand_in(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResul
     """A part with what others measured; decided on that where it waits for something and direct evidence decides."""
     waits = found.missing or _missing_rounds(found)
     others = of_others(found.part, claim, cache)
-    deciding = next((one for one in others if one.strength == DIRECT and one.outcome and one.outcome.decided), None)
+    deciding = next(
+        (other for other in others if other.strength == DIRECT and other.outcome and other.outcome.decided), None
+    )
     if waits is None or deciding is None or deciding.result is None:
         return replace(found, others=tuple(others))
     return PartResult(

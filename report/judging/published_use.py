@@ -39,7 +39,7 @@ def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, str]]:
         for case in verdict["cases"]:
             yield from ((str(verdict["id"]), key) for key in str(case["labels"].get("records") or "").split())
         for part in verdict["parts"]:
-            yield from ((str(verdict["id"]), key) for one in part["others"] for key in one["records"])
+            yield from ((str(verdict["id"]), key) for other in part["others"] for key in other["records"])
 
 
 def of_sources(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

@@ -127,7 +127,7 @@ def robustness(
         exact=math.isinf(distance),
         verdict=whole(result.outcome),
         decides=retrial.decides,
-        fragile=unclear or any(one.outcome and retrial.turns(one.outcome) for one in trials if _is_near(one)),
+        fragile=unclear or any(trial.outcome and retrial.turns(trial.outcome) for trial in trials if _is_near(trial)),
         trials=trials,
     )
 
@@ -176,9 +176,9 @@ def _widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
 def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
     """Every other declared threshold, and the nearest ones within the declared range at which the verdict turns."""
     part = retrial.part
-    for one in part.thresholds:
-        if one != part.threshold:
-            yield retrial.trial("threshold", retrial.at(one), threshold=one.json)
+    for threshold in part.thresholds:
+        if threshold != part.threshold:
+            yield retrial.trial("threshold", retrial.at(threshold), threshold=threshold.json)
     if len(part.thresholds) > 1 and not retrial.settled:
         yield from _turning_ranges(retrial) if part.threshold.is_range else _turning_thresholds(retrial)
 
@@ -189,7 +189,7 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
         outcome = retrial.at(one)
         if retrial.turns(outcome):
             factors = [_factor(*ends) for ends in zip(one.ends, retrial.part.threshold.ends, strict=True)]
-            factor = None if None in factors else max(one for one in factors if one is not None)
+            factor = None if None in factors else max(factor for factor in factors if factor is not None)
             yield retrial.trial("threshold", outcome, threshold=one.json, side="range", factor=factor)
 
 
@@ -423,7 +423,7 @@ def changed_together(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     found = []
     for changed in made.values():
         outcomes = [changed[at].outcome if at in changed else part.outcome for at, part in enumerate(parts)]
-        turned = combined([str(one) for one in outcomes])
+        turned = combined([str(outcome) for outcome in outcomes])
         if len(changed) > 1 and turned != verdict:
             found.append(_turn(next(iter(changed.values())), None, verdict=turned))
     return sorted(found, key=lambda one: one.kind == "without")
@@ -460,7 +460,7 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
 
 def _decided_by_others(found: PartResult) -> PartResult:
     """A part that waits, as others' measurements of it would decide it at another threshold."""
-    direct = [one for one in found.others if one.strength == DIRECT and one.result is not None]
+    direct = [other for other in found.others if other.strength == DIRECT and other.result is not None]
     if found.missing is None or len(direct) != 1:
         return found
     return replace(found, part=direct[0].part, result=direct[0].result, waits=found.missing)
@@ -501,7 +501,7 @@ def _moved_together(
     stretches: list[list[Any]] = []
     for start in starts:
         # The last piece of each part that has begun.
-        now = {at: [one for one in records[at]["pieces"] if (one[0], one[3]) <= start][-1][1] for at in group}
+        now = {at: [piece for piece in records[at]["pieces"] if (piece[0], piece[3]) <= start][-1][1] for at in group}
         verdict = whole({at: Verdict(outcome) for at, outcome in now.items()})
         if not stretches or stretches[-1][1] != verdict:
             stretches.append([start[0], verdict, verdict, start[1]])

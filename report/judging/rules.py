@@ -186,7 +186,7 @@ class OthersEnds:
         names, self.of = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
         # Which families have no source in common.
-        self.apart = np.array([[not one & other for other in sources] for one in sources], bool)
+        self.apart = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
         """On which side of a threshold each figure lies."""
@@ -366,7 +366,7 @@ class Population:
         if not there:
             return Share(math.nan, 0.0, 1.0, 0, self.of)
         weights = 1 / sizes[self.units[kept]]
-        least, most = (float((weights * one[kept]).sum()) for one in self._chances(threshold))
+        least, most = (float((weights * chance[kept]).sum()) for chance in self._chances(threshold))
         low, high = clopper_pearson(min(least, there), min(most, there), there)
         return Share((least + most) / 2 / there, low, high, there, self.of)
 

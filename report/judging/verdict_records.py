@@ -65,7 +65,7 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         outcome=found.outcome,
         tier=Tier(found.quantity.tier) if found.quantity and result is not None else Tier.NONE,
         waits=found.waits,
-        others=[others_record(one, found, whole) for one in found.others],
+        others=[others_record(other, found, whole) for other in found.others],
         unchecked=found.unchecked,
         checked=found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
         check=check_record(found, cache),
@@ -244,7 +244,7 @@ def arithmetic(
     """
     if quantity is None or not quantity.formulas:
         return None
-    record: dict[str, Any] = {"formulas": [_formula(one) for one in quantity.formulas]}
+    record: dict[str, Any] = {"formulas": [_formula(formula) for formula in quantity.formulas]}
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
     row = estimates.find(worked_labels(result.estimates, result.representative))

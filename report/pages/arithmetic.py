@@ -97,14 +97,14 @@ def _given(value: float, unit: str) -> str:
 
 def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
     """Other results as a table's rows."""
-    several = len({one["labels"]["node"] for one in records if "node" in one["labels"]}) > 1
+    several = len({record["labels"]["node"] for record in records if "node" in record["labels"]}) > 1
     return [
         {
-            "what": formatting.capital(str(one["name"])),
-            "case": _case(one, machines if several else {}),
-            "result": _value(one, one["unit"]),
+            "what": formatting.capital(str(record["name"])),
+            "case": _case(record, machines if several else {}),
+            "result": _value(record, record["unit"]),
         }
-        for one in records
+        for record in records
     ]
 
 

@@ -59,8 +59,8 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
     A clause is plain text where there is no verdict on its claim; a claim without a clause is listed under the text.
     Raises StudyError for a clause whose claim is another article's.
     """
-    own = {str(one["id"]): one for one in document["verdicts"] if one["article"] == raw["key"]}
-    known = {str(one["id"]) for one in document["verdicts"]}
+    own = {str(verdict["id"]): verdict for verdict in document["verdicts"] if verdict["article"] == raw["key"]}
+    known = {str(verdict["id"]) for verdict in document["verdicts"]}
     placed = {claim for section in raw["sections"] for _, claim in _CLAUSE.findall(section["text"])}
     strange = sorted((placed & known) - set(own))
     if strange:
@@ -71,7 +71,8 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
         "thesis": str(raw["thesis"]),
         "fares": f"Of its {count(len(own), 'claim')}, {fares}." if fares else "",
         "sections": [
-            {"heading": capital(str(one["heading"])), "text": _text(str(one["text"]), own)} for one in raw["sections"]
+            {"heading": capital(str(section["heading"])), "text": _text(str(section["text"]), own)}
+            for section in raw["sections"]
         ],
         "unplaced": [verdict_words.claim(one, "finding") for name, one in own.items() if name not in placed],
     }

@@ -90,5 +90,5 @@ def of_device(view: View, device: str) -> str:
     """What follows a row's name where it is not of the processor: ', GPU', and which where there are several."""
     if device_kind(device) == "cpu":
         return ""
-    several = sum(device_kind(one) == "gpu" for one in view.devices()) > 1
+    several = sum(device_kind(device) == "gpu" for device in view.devices()) > 1
     return f", {view.device_name(device)}" if several else ", GPU"

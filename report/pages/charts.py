@@ -182,7 +182,7 @@ def wrapped(text: str, room: int) -> str:
 def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
     """A legend above the axes, in as many columns as have room; below each other on a phone."""
     # A character takes 0.08 inches, a mark and the gap to the next column 0.7.
-    room = width / (0.7 + 0.08 * max(len(str(one.get_label())) for one in handles))
+    room = width / (0.7 + 0.08 * max(len(str(handle.get_label())) for handle in handles))
     ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
     figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
 
@@ -210,8 +210,8 @@ def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float)
         return
     if len(lines) == 2:
         axes.axvspan(*lines, color=GRID, alpha=0.55, linewidth=0, zorder=0)
-    for one in lines:
-        axes.axvline(one, color=INK, linewidth=1.3, zorder=1)
+    for line in lines:
+        axes.axvline(line, color=INK, linewidth=1.3, zorder=1)
     axes.set_title(wrapped(called, 32 if is_narrow(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
 
 
@@ -368,7 +368,7 @@ def bars(
         axes.set_xlabel(axis_name(axis, False, width))
         axes.spines["left"].set_visible(False)
         if hue:
-            handles = [matplotlib.patches.Patch(color=palette[one], label=str(one)) for one in hues]
+            handles = [matplotlib.patches.Patch(color=palette[hue], label=str(hue)) for hue in hues]
             add_legend(figure, handles, width)
         return figure
 

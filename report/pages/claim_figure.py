@@ -215,7 +215,7 @@ def _first_words(text: str, room: int = _ROOM) -> str:
 
 
 def _tier(verdict: Mapping[str, Any], case: Mapping[str, Any]) -> str:
-    tiers = {str(one.get("name") or ""): one.get("tier") for one in verdict["parts"]}
+    tiers = {str(part.get("name") or ""): part.get("tier") for part in verdict["parts"]}
     tier = tiers.get(str(case.get("part") or "")) or verdict.get("evidence_tier")
     return _TIERS.get(str(tier), "measured")
 
@@ -277,7 +277,7 @@ def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line
 def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     """Marks and bars in words, and how many cases are not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
-    told = [f"{verdict_words.TIERS[one].sign} {verdict_words.TIERS[one].name}" for one in tiers]
+    told = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
     sides = {str(row["side"]) for row in rows}
     colours = [f"{colour} {says}" for side, colour, says in (
         ("supports", "blue", "supports the claim"), ("challenges", "orange", "speaks against it"),

@@ -37,7 +37,7 @@ def claim_context(
 
     machines: the nodes' short names by id. shown: ids of those whose cases are listed; all, if not given.
     """
-    known = {str(one["id"]): one for one in document["verdicts"]}
+    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     order = list(known)
     place = order.index(str(verdict["id"]))
     name = str(verdict["verdict"])
@@ -59,9 +59,9 @@ def claim_context(
         "slider": as_json(verdict),
         "conflicts": list(_conflicts(verdict, document)),
         "see": [
-            verdict_words.claim(known[one], "says")
-            for one in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
-            if one in known and one != verdict["id"]
+            verdict_words.claim(known[claim_id], "says")
+            for claim_id in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
+            if claim_id in known and claim_id != verdict["id"]
         ],
         "parts": [_part(part, several_parts=len(parts) > 1) for part in parts],
         "note": str(verdict["note"] or ""),
@@ -70,9 +70,11 @@ def claim_context(
         "formulas": awaited(parts),
         "tables": list(_case_tables(verdict, machines, shown)),
         "sources": _sources(verdict, document),
-        "entries": list(dict.fromkeys(str(one) for part in parts for one in part["entries"])),
+        "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
         "version": int(verdict["version"]),
-        "changes": [{"version": int(one["version"]), "reason": str(one["reason"])} for one in verdict["changes"]],
+        "changes": [
+            {"version": int(change["version"]), "reason": str(change["reason"])} for change in verdict["changes"]
+        ],
         "previous": identifier(order[place - 1]) if place else None,
         "next": identifier(order[place + 1]) if place + 1 < len(order) else None,
         "place": f"{place + 1} of {len(order)}",
@@ -141,9 +143,9 @@ def _checked(part: Mapping[str, Any]) -> str:
 
 def _beside(part: Mapping[str, Any]) -> str:
     """How what was found here compares with what others published, where they do not decide."""
-    for one in part.get("others") or []:
-        if one.get("beside"):
-            return f"What was found here is {formatting.two_digits(one['beside'])} times what others published."
+    for other in part.get("others") or []:
+        if other.get("beside"):
+            return f"What was found here is {formatting.two_digits(other['beside'])} times what others published."
     return ""
 
 
@@ -152,13 +154,13 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
     if text := verdict_sentences.turn(verdict):
         yield capital(text)
     for part in verdict["parts"] or []:
-        for one in part.get("others") or []:
-            if one["decides"]:
-                unit = str(one["unit"] or "1")
+        for other in part.get("others") or []:
+            if other["decides"]:
+                unit = str(other["unit"] or "1")
                 told = [
                     f"{trial['outcome']} at {formatting.threshold_text(trial['threshold'], unit)}"
-                    for trial in one["trials"]
-                    if "side" not in trial and trial["outcome"] != one["outcome"]
+                    for trial in other["trials"]
+                    if "side" not in trial and trial["outcome"] != other["outcome"]
                 ]
                 what = f"{capital(str(part['name']))}: with" if part["name"] else "With"
                 yield (
@@ -173,7 +175,7 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
 
 def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
     """One line for each question on which another article, or another place of this one, says the opposite."""
-    known = {str(one["id"]): one for one in document["verdicts"]}
+    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for one in document["contradictions"]:
         sides = one["sides"]
         own = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
@@ -214,17 +216,21 @@ def _said(value: Any) -> str:
 
 def _others(part: Mapping[str, Any]) -> Any:
     """What others measured of a part, one row for each body of evidence."""
-    for one in part.get("others") or []:
-        unit = str(one["unit"] or "1")
-        ends = [formatting.with_unit(end, unit) for end in (one["least"], one["most"]) if end is not None]
+    for other in part.get("others") or []:
+        unit = str(other["unit"] or "1")
+        ends = [formatting.with_unit(end, unit) for end in (other["least"], other["most"]) if end is not None]
         if not ends:
             continue
         yield {
             "part": capital(str(part["name"] or "")),
-            "why": str(one["why"]),
+            "why": str(other["why"]),
             "range": " to ".join(dict.fromkeys(ends)),
-            "word": verdict_words.verdict(str(one["outcome"])),
-            "weight": "decides" if one["decides"] else "stands beside" if one["strength"] == "direct" else "indirect",
+            "word": verdict_words.verdict(str(other["outcome"])),
+            "weight": "decides"
+            if other["decides"]
+            else "stands beside"
+            if other["strength"] == "direct"
+            else "indirect",
         }
 
 

@@ -87,7 +87,7 @@ def _wide(part: pd.DataFrame) -> pd.DataFrame:
     told = part.drop(columns=_ELSEWHERE).assign(**{name: _short(part[name]) for name in _COUNTERS})
     rest = told.drop(columns=_FIRST)
     parts = [told[_FIRST], parameters, rest]
-    whole = pd.concat([one.reset_index(drop=True) for one in parts], axis=1)
+    whole = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
     return whole[[name for name in whole if name in _FIRST or _says(whole[name])]]
 
 

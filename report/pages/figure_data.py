@@ -62,7 +62,7 @@ class View:
         if device_kind(device) == "cpu":
             return self.name
         told = next((one["name"] for one in self.record.get("devices", ()) if one["id"] == device), device)
-        cards = [one for one in self.record.get("devices", ()) if one["kind"] == "gpu"]
+        cards = [device for device in self.record.get("devices", ()) if device["kind"] == "gpu"]
         return short_processor(str(told)) + (f", {device}" if len(cards) > 1 else "")
 
 
@@ -99,7 +99,7 @@ class Evidence:
     def choice(self) -> str:
         """How they were chosen, as a sentence; '' where they are all."""
         return machine_selection.told(
-            len(self.shown), [str(one["id"]) for one in self.document["nodes"]], self.folder is not None
+            len(self.shown), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
         )
 
     @cached_property

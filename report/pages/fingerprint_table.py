@@ -50,12 +50,12 @@ def describe(node: Mapping[str, Any]) -> dict[str, Any]:
         "label": str(node.get("label") or node["id"]),
         "devices": [
             {
-                "id": str(one["id"]),
-                "name": str(one.get("name") or ""),
-                "memory": _size(one.get("memory_bytes")),
-                "unwatched": str(one.get("unwatched") or ""),
+                "id": str(device["id"]),
+                "name": str(device.get("name") or ""),
+                "memory": _size(device.get("memory_bytes")),
+                "unwatched": str(device.get("unwatched") or ""),
             }
-            for one in node.get("devices") or []
+            for device in node.get("devices") or []
         ],
         "hardware": _rows(node.get("hardware") or {}),
         "software": _rows(node.get("software") or {}),

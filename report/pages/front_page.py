@@ -49,8 +49,10 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     sources = document.get("published") or []
     found["machines"] = Fact(formatting.named_machines(document["nodes"]) or "no machine")
     found["sources"] = Fact(f"{len(sources):,}")
-    found["records"] = Fact(f"{sum(one['records'] for one in sources):,}", "", "sources")
-    varied = [str(one["robust"]) for one in document["verdicts"] if one.get("robust") not in (None, "not varied")]
+    found["records"] = Fact(f"{sum(source['records'] for source in sources):,}", "", "sources")
+    varied = [
+        str(verdict["robust"]) for verdict in document["verdicts"] if verdict.get("robust") not in (None, "not varied")
+    ]
     found["robust"] = Fact(str(sum(one != "sensitive" for one in varied)))
     found["sensitive"] = Fact(str(varied.count("sensitive")))
     again = second_measurements("second")
@@ -93,8 +95,8 @@ def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     models = [str(one["model"]) for one in sure]
     equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
     for name, gains in (("gain", sure), ("equal", equal)):
-        if all(as_number(one).narrow for one in gains):
-            told = span([float(one["estimate"]) for one in gains], two_digits)
+        if all(as_number(gain).narrow for gain in gains):
+            told = span([float(gain["estimate"]) for gain in gains], two_digits)
             yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
     yield "ladder networks", Fact(count(len(cases), "network"))
@@ -133,7 +135,7 @@ def front(
         if text and chart:
             page = Markdown(_PAGES[figure] if figure else f"claims/{one['claim']}")
             found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
-    rests = [verdict_words.rests(one) for one in verdicts]
+    rests = [verdict_words.rests(verdict) for verdict in verdicts]
     return {
         "answer": says.all(declared["answer"]),
         "chart": by_name.get("front-replaced"),
@@ -142,7 +144,7 @@ def front(
         "open": rests.count("open"),
         "opinions": rests.count("opinion"),
         "total": len(verdicts),
-        "articles": [_article(one, says, verdicts) for one in declared["articles"]],
+        "articles": [_article(article, says, verdicts) for article in declared["articles"]],
         "findings": found[:FINDINGS],
         "jobs": jobs(declared, says),
         "sure": says.all(declared["sure"]),
@@ -153,20 +155,20 @@ def front(
 def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
     """The table of what to do: one row a job of which anything can be told."""
     rows = []
-    for one in declared["jobs"]:
-        rate = says.first(one["rate"])
-        hardware = says.first(one["hardware"])
+    for job in declared["jobs"]:
+        rate = says.first(job["rate"])
+        hardware = says.first(job["hardware"])
         if rate is None or hardware is None:
             continue
-        tier = verdict_words.tier(str(says.verdicts.get(one["claims"][0], {}).get("evidence_tier")))
+        tier = verdict_words.tier(str(says.verdicts.get(job["claims"][0], {}).get("evidence_tier")))
         rows.append(
             {
-                "job": one["job"],
+                "job": job["job"],
                 "hardware": hardware,
                 "rate": rate,
-                "price": says.first(one.get("price", [])) or verdict_words.NOTHING,
+                "price": says.first(job.get("price", [])) or verdict_words.NOTHING,
                 "sure": f"{tier.sign} {tier.name}" if tier else verdict_words.NOTHING,
-                "claims": [verdict_words.claim(says.verdicts[name]) for name in one["claims"] if name in says.verdicts],
+                "claims": [verdict_words.claim(says.verdicts[name]) for name in job["claims"] if name in says.verdicts],
             }
         )
     return rows

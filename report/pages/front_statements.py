@@ -53,14 +53,14 @@ class Statements:
     def __init__(
         self, document: Mapping[str, Any], facts: Mapping[str, Fact], root: str = "", marks: bool = True
     ) -> None:
-        self.verdicts = {str(one["id"]): one for one in document["verdicts"]}
+        self.verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
         self.gpu = any(device.get("kind") == "gpu" for node in document["nodes"] for device in node["devices"])
         self.facts, self.root, self.marks = facts, root, marks
 
     def first(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
         """The first statement whose conditions hold and whose places can be filled; None if there is none."""
-        for one in statements:
-            text = self.told(str(one["says"])) if self.holds(one.get("when") or {}) else None
+        for statement in statements:
+            text = self.told(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
             if text is not None:
                 return text
         return None

@@ -114,11 +114,11 @@ class Place:
     def text(self) -> str | None:
         """The numbers in words; None where none can be told."""
         ends = [end for group in self.groups for end in self._ends(group)]
-        if not ends or (self.most and any(one.impossible for one in self.numbers)):
+        if not ends or (self.most and any(number.impossible for number in self.numbers)):
             return None
         high = max(high for _, high in ends)
         low = high if self.most else min(low for low, _ in ends)
-        sure = any(one.low is not None and one.high is not None for one in self.numbers)
+        sure = any(number.low is not None and number.high is not None for number in self.numbers)
         first, last = self.words(low), self.words(high)
         if self.after:
             return _ratio(first, last, self.after, sure)
@@ -178,13 +178,13 @@ class Sentence:
     @property
     def impossible(self) -> list[Number]:
         """The numbers that cannot be true."""
-        return [one for place in self.places.values() for one in place.numbers if one.impossible]
+        return [number for place in self.places.values() for number in place.numbers if number.impossible]
 
     @property
     def left_out(self) -> str:
         """Sentence about the numbers whose intervals are too wide to be told; '' where there are none."""
-        lost, total = (sum(each) for each in ([one.left_out for one in self.places.values()],
-                                              [len(one.numbers) for one in self.places.values()]))  # fmt: skip
+        lost, total = (sum(each) for each in ([place.left_out for place in self.places.values()],
+                                              [len(place.numbers) for place in self.places.values()]))  # fmt: skip
         return f"{lost} of {total} numbers vary too widely between rounds to be told in the title." if lost else ""
 
 
@@ -217,7 +217,9 @@ def merge(sentences: Sequence[Sentence]) -> Sentence | None:
 def excess(numbers: Iterable[Number], machine: str) -> list[str]:
     """Sentences that name the machine and the results that cannot be true; none where all can."""
     found = [
-        f"{one.about or 'one result'} came to {_times(one.value)} {one.whole}" for one in numbers if one.impossible
+        f"{number.about or 'one result'} came to {_times(number.value)} {number.whole}"
+        for number in numbers
+        if number.impossible
     ]
     if not found:
         return []
@@ -273,16 +275,16 @@ def percent(share: float) -> str:
 
 def shares(cases: Iterable[Case | Number], **how: Any) -> Place:
     """A place for shares of a whole, from 0 to 1."""
-    return Place((tuple(one if isinstance(one, Number) else as_share(one) for one in cases),), percent, **how)
+    return Place((tuple(case if isinstance(case, Number) else as_share(case) for case in cases),), percent, **how)
 
 
 def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits, **how: Any) -> Place:
     """A place for ratios, as '2.7 times as fast'. after: 'as fast'."""
-    return Place((tuple(one if isinstance(one, Number) else as_number(one) for one in cases),), words, after, **how)
+    return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), words, after, **how)
 
 
 def amounts(cases: Iterable[Case | Number], words: Words | str = two_digits, **how: Any) -> Place:
     """A place for numbers above 0. words: of one number, or a unit."""
     unit = words if isinstance(words, str) else ""
     say: Words = (lambda value: formatting.with_unit(value, unit, 2)) if isinstance(words, str) else words
-    return Place((tuple(one if isinstance(one, Number) else as_number(one) for one in cases),), say, **how)
+    return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), say, **how)

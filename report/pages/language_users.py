@@ -82,8 +82,8 @@ def _words(case: Case) -> list[str]:
 
 def _ends(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
     """Of each server the case of one user, and that of the most users that any has had."""
-    most = max(int(one["users"]) for one in cases)
-    return [one for one in cases if one["users"] == 1], [one for one in cases if one["users"] == most > 1]
+    most = max(int(case["users"]) for case in cases)
+    return [case for case in cases if case["users"] == 1], [case for case in cases if case["users"] == most > 1]
 
 
 def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
@@ -102,9 +102,9 @@ def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: 
 def _fastest(cases: Sequence[Case]) -> list[Case]:
     """The highest rate of each server."""
     best: dict[tuple[Any, ...], Case] = {}
-    for one in cases:
-        if _server(one) not in best or one["estimate"] > best[_server(one)]["estimate"]:
-            best[_server(one)] = one
+    for case in cases:
+        if _server(case) not in best or case["estimate"] > best[_server(case)]["estimate"]:
+            best[_server(case)] = case
     return list(best.values())
 
 
@@ -124,7 +124,7 @@ def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit:
 
 def _work(cases: Sequence[Case]) -> str:
     """A sentence about what users ask for."""
-    asked = sorted({(int(one["prompt_tokens"]), int(one["new_tokens"])) for one in cases})
+    asked = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
     work = several([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
     return (
         f"Each user sends {work} as they stream, and asks again as soon as the answer is whole; no prompt comes twice. "
@@ -134,7 +134,7 @@ def _work(cases: Sequence[Case]) -> str:
 
 def _faults(view: View) -> list[str]:
     """A sentence for each load under which answers failed."""
-    failed = [one for one in records(view.quantity("language_serving.failed_share")) if one["estimate"] > 0]
+    failed = [record for record in records(view.quantity("language_serving.failed_share")) if record["estimate"] > 0]
     told = [
         sentence(f"Of the answers to {count(int(one['users']), 'user')} of {', '.join(_words(one))}, {{share}} failed.",
                  share=shares([one]))

@@ -46,9 +46,11 @@ def limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str
 
 
 def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> str:
-    gpus = sorted({str(one["name"]) for node in nodes for one in node.get("devices") or [] if one["kind"] != "cpu"})
+    gpus = sorted(
+        {str(device["name"]) for node in nodes for device in node.get("devices") or [] if device["kind"] != "cpu"}
+    )
     cpus = sorted({_processor(node) for node in nodes if node["hardware"].get("cpu")})
-    waiting = sum(one["verdict"] == "awaiting hardware" for one in verdicts)
+    waiting = sum(verdict["verdict"] == "awaiting hardware" for verdict in verdicts)
     first = f"GPUs measured: {few(gpus, 'kind')}." if gpus else "No GPU has been measured."
     if waiting:
         first += (
@@ -117,9 +119,9 @@ def _rounds(data: Path) -> str:
 
 
 def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    decided = [one for one in verdicts if one.get("robust")]
+    decided = [verdict for verdict in verdicts if verdict.get("robust")]
     sensitive = sum(one["robust"] == SENSITIVE for one in decided)
-    opinions = sum(one["verdict"] == "not testable" for one in verdicts)
+    opinions = sum(verdict["verdict"] == "not testable" for verdict in verdicts)
     told = (
         "An article says more than a number: each claim is our paraphrase, and each threshold our reading of its words."
     )
@@ -136,7 +138,9 @@ def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
 def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Which claims hang on how many cases of a list are of one kind."""
     counted = [
-        str(one["id"]) for one in verdicts if any(part.get("rule") == "for_share_of" for part in one.get("parts") or [])
+        str(verdict["id"])
+        for verdict in verdicts
+        if any(part.get("rule") == "for_share_of" for part in verdict.get("parts") or [])
     ]
     if not counted:
         return ""
@@ -148,10 +152,10 @@ def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def _sources(document: Mapping[str, Any]) -> str:
     entries = document.get("references") or []
-    lost = sum(one["status"] != "verified" for one in entries)
+    lost = sum(entry["status"] != "verified" for entry in entries)
     if not lost:
         return ""
-    waiting = [str(one["id"]) for one in document["verdicts"] if one["verdict"] == "awaiting source"]
+    waiting = [str(verdict["id"]) for verdict in document["verdicts"] if verdict["verdict"] == "awaiting source"]
     follows = f"; {several(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for one" if waiting else ""
     return (
         f"{lost} of {count(len(entries), 'published figure')} could not be read in their primary source and decide "

@@ -35,7 +35,7 @@ def report_source(made: Content, document: Mapping[str, Any], environment: jinja
     contents = _shared_contents(made)
     by_key = {page.context["family"].key: page for page in made.pages if page.template == "family"}
     shown = [by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key]
-    tiers = {str(one["id"]): verdict_words.tier(str(one["evidence_tier"])) for one in document["verdicts"]}
+    tiers = {str(verdict["id"]): verdict_words.tier(str(verdict["evidence_tier"])) for verdict in document["verdicts"]}
     method = next((page for page in made.pages if page.template == "method"), None)
     context = {
         **contents["index"],

@@ -25,11 +25,12 @@ _COLOURS = {
 def of_claims(document: Mapping[str, Any], charts: Sequence[Chart], folder: Path) -> None:
     """A picture for each claim that has a figure: its verdict, the finding, the claim in our words."""
     drawn = {chart.name for chart in charts}
-    for one in document["verdicts"]:
-        if one["id"] in drawn:
-            word = verdict_words.verdict(str(one["verdict"]))
-            _save(folder / f"{one['id']}.png", f"{word.sign} {word.name}", _COLOURS[word.css], str(one["finding"]),
-                  f"{one['id']}: {one['says']}")  # fmt: skip
+    for verdict in document["verdicts"]:
+        if verdict["id"] in drawn:
+            word = verdict_words.verdict(str(verdict["verdict"]))
+            _save(folder / f"{verdict['id']}.png", f"{word.sign} {word.name}", _COLOURS[word.css],
+                  str(verdict["finding"]),
+                  f"{verdict['id']}: {verdict['says']}")  # fmt: skip
 
 
 def of_front(document: Mapping[str, Any], folder: Path) -> None:

@@ -47,7 +47,7 @@ def _together(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
     # The one whose title is that of all comes first, under no other heading.
     first, *others = sorted(map(_named, group), key=lambda one: one.chart.title != title)
     yield first if first.chart.title == title else replace(first, section=title, within=True)
-    yield from (replace(one, within=True) for one in others)
+    yield from (replace(other, within=True) for other in others)
 
 
 def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
@@ -56,14 +56,16 @@ def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
     '' where more than their numbers differs.
     """
     headings = [one.heading for one in group]
-    if any(one is None for one in headings) or merge([one for one in headings if one]) is None:
+    if any(heading is None for heading in headings) or merge([heading for heading in headings if heading]) is None:
         return "", []
     own = [one for one in group if one.own]
     shown = own if own and len(own) < len(group) else list(group)
     others = [one for one in group if one not in shown]
     title = _sentence(shown, whole=not others)
     elsewhere = _sentence(others, whole=False) if others else ""
-    return title, [f"{elsewhere}."] if elsewhere and any(one.heading and one.heading.able for one in others) else []
+    return title, [f"{elsewhere}."] if elsewhere and any(
+        other.heading and other.heading.able for other in others
+    ) else []
 
 
 def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
@@ -144,10 +146,12 @@ def _distinct(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
     """Exhibits without equal titles: from the second on, equal ones are numbered."""
     seen: set[str] = set()
     found = []
-    for one in exhibits:
-        title, number = one.chart.title, 2
+    for exhibit in exhibits:
+        title, number = exhibit.chart.title, 2
         while title in seen:
-            title, number = f"{one.chart.title} ({number})", number + 1
+            title, number = f"{exhibit.chart.title} ({number})", number + 1
         seen.add(title)
-        found.append(one if title == one.chart.title else replace(one, chart=replace(one.chart, title=title)))
+        found.append(
+            exhibit if title == exhibit.chart.title else replace(exhibit, chart=replace(exhibit.chart, title=title))
+        )
     return found

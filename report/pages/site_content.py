@@ -168,16 +168,16 @@ def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each claim: in our words, its verdict, its finding, its evidence."""
     return [
         {
-            "id": identifier(str(one["id"])),
-            "article": str(one["article_title"]),
-            "says": str(one["says"]),
-            "word": verdict_words.verdict(str(one["verdict"])),
-            "finding": str(one["finding"]),
-            "rests": verdict_words.rests(one),
-            "evidence": _evidence(one),
-            "robust": str(one.get("robust") or ""),
+            "id": identifier(str(verdict["id"])),
+            "article": str(verdict["article_title"]),
+            "says": str(verdict["says"]),
+            "word": verdict_words.verdict(str(verdict["verdict"])),
+            "finding": str(verdict["finding"]),
+            "rests": verdict_words.rests(verdict),
+            "evidence": _evidence(verdict),
+            "robust": str(verdict.get("robust") or ""),
         }
-        for one in document["verdicts"]
+        for verdict in document["verdicts"]
     ]
 
 
@@ -208,9 +208,9 @@ def _claim_path(verdict: Mapping[str, Any]) -> str:
 def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
     """Contents of the claims' pages by path, without those that fail."""
     shown, found = evidence.shown if evidence.choice else None, {}
-    for one in evidence.document["verdicts"]:
-        with failures.caught("page", _claim_path(one)):
-            found[_claim_path(one)] = claim_context(one, evidence.document, evidence.names, shown)
+    for verdict in evidence.document["verdicts"]:
+        with failures.caught("page", _claim_path(verdict)):
+            found[_claim_path(verdict)] = claim_context(verdict, evidence.document, evidence.names, shown)
     return found
 
 
@@ -247,11 +247,11 @@ def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, 
         for row in document.get("replaced") or []
     ]  # fmt: skip
     advice = [
-        verdict_words.claim(one, "finding")
-        for one in document["verdicts"]
-        if one["id"] in _BUYING and one["verdict"] in DECIDED
+        verdict_words.claim(verdict, "finding")
+        for verdict in document["verdicts"]
+        if verdict["id"] in _BUYING and verdict["verdict"] in DECIDED
     ]
-    chart = next((one for one in fronts if one.name == "front-replaced"), None)
+    chart = next((front for front in fronts if front.name == "front-replaced"), None)
     return Page("do-i-need-one", "jobs-page", "Do I need a GPU?",
                 "What to use for which job: hardware, time, price, and how sure that is.",
                 {"f": {"jobs": front_page.jobs(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
@@ -295,17 +295,17 @@ def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
 
 
 def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
-    known = {str(one["id"]): one for one in evidence.document["verdicts"]}
+    known = {str(verdict["id"]): verdict for verdict in evidence.document["verdicts"]}
     shown = [
         {
-            "chart": annotate(one.chart),
-            "says": list(one.says),
-            "table": one.table.filled() if one.table and one.table.rows else None,
-            "claims": [verdict_words.claim(known[name]) for name in one.claims if name in known],
-            "section": one.section,
-            "within": one.within,
+            "chart": annotate(exhibit.chart),
+            "says": list(exhibit.says),
+            "table": exhibit.table.filled() if exhibit.table and exhibit.table.rows else None,
+            "claims": [verdict_words.claim(known[name]) for name in exhibit.claims if name in known],
+            "section": exhibit.section,
+            "within": exhibit.within,
         }
-        for one in exhibits
+        for exhibit in exhibits
     ]
     return Page(_family_path(family), "family", family.title, family.asks,
                 {"family": family, "exhibits": shown, "choice": evidence.choice, "failed": ()}, key="measurements",
@@ -349,15 +349,25 @@ def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
 
 
 def _contradictions(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for one in document["contradictions"]:
-        told = [f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})" for side in one["sides"]]
-        outcome = {"in part": "each holds in part", "open": "still open"}.get(str(one["outcome"]), str(one["outcome"]))
-        yield {"question": str(one["question"]), "one": told[0], "other": " ".join(told[1:]), "outcome": outcome}
+    for contradiction in document["contradictions"]:
+        told = [
+            f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})"
+            for side in contradiction["sides"]
+        ]
+        outcome = {"in part": "each holds in part", "open": "still open"}.get(
+            str(contradiction["outcome"]), str(contradiction["outcome"])
+        )
+        yield {
+            "question": str(contradiction["question"]),
+            "one": told[0],
+            "other": " ".join(told[1:]),
+            "outcome": outcome,
+        }
 
 
 def _objections(evidence: Evidence) -> Page:
     document = evidence.document
-    known = {str(one["id"]): one for one in document["verdicts"]}
+    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     gpu = any(device["kind"] != "cpu" for node in document["nodes"] for device in node.get("devices") or [])
     schema = read_json(REPORT / "schemas" / "objections.schema.json")
     rows = [

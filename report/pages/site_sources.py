@@ -64,7 +64,7 @@ class Page:
 def templates() -> jinja2.Environment:
     """The environment of the pages' templates, each compiled once; not to be changed."""
     made = environment(TEMPLATES)
-    made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(one)) for one in parts))
+    made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(part)) for part in parts))
     made.filters |= {"badge": badge, "sign": sign}
     return made
 

@@ -41,7 +41,7 @@ def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[
     by = {"@type": "Organization", "name": study().authors}
     return {
         "@context": "https://schema.org",
-        "@graph": [_review(one, document, by, base, meaning or {}) for one in document["verdicts"]],
+        "@graph": [_review(verdict, document, by, base, meaning or {}) for verdict in document["verdicts"]],
     }
 
 

@@ -93,7 +93,7 @@ def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
     claims, cases = out.with_suffix(".parquet"), out.with_name("verdict_cases.parquet")
     _write(claims, CLAIMS, map(_claim, verdicts), about)
-    _write(cases, CASES, (row for one in verdicts for row in _cases(one)), about)
+    _write(cases, CASES, (row for verdict in verdicts for row in _cases(verdict)), about)
     return claims, cases
 
 

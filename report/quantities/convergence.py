@@ -118,7 +118,7 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
 
     The mean distance from a set's own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n) for normal values.
     """
-    n = np.array([len(one) for one in values], dtype=int)
+    n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
     apart = np.abs(joined - np.repeat(np.add.reduceat(joined, starts) / n, n))
     apart *= np.repeat(np.sqrt(np.pi / 2 * n / (n - 1)), n)

@@ -77,7 +77,7 @@ def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
     if vendor not in PRICED:
         return None
     large, *others = (f"{one.partition('.')[0]}.large" for one in (PRICED[vendor][0], *PRICED[vendor][1]))
-    price = hourly(data, f"aws-{large}", tuple(f"aws-{one}" for one in others))
+    price = hourly(data, f"aws-{large}", tuple(f"aws-{other}" for other in others))
     return {"p": price, **size_of(data, large, vendor)}, large
 
 
@@ -179,7 +179,9 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     """
     speedups = speedup(data).only(baseline="node")
     wanted = set(speedups.rows("node", "device"))
-    devices = [(node, one) for node in data.nodes.nodes for one in node.record["devices"] if one["kind"] == "gpu"]
+    devices = [
+        (node, device) for node in data.nodes.nodes for device in node.record["devices"] if device["kind"] == "gpu"
+    ]
     priced = {
         (node.id, one["id"]): found
         for node, one in devices

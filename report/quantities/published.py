@@ -140,23 +140,23 @@ def compared(data: Dataset) -> Estimates:
     Figures as they stand, not for one GPU or one machine: what is compared is declared with its reason.
     """
     rows = []
-    for one in data.published.comparisons:
-        above, below = (data.published.by_key[key] for key in (one.of, one.over))
+    for comparison in data.published.comparisons:
+        above, below = (data.published.by_key[key] for key in (comparison.of, comparison.over))
         of, over = spread(above), spread(below)
         families = sorted({data.published.family(str(side["source"])) for side in (above, below)})
         rows.append(
             {
-                "comparison": one.id,
+                "comparison": comparison.id,
                 "source": " and ".join(dict.fromkeys((str(above["source"]), str(below["source"])))),
                 "family": " and ".join(families),
                 "of": _told(above),
                 "to": _told(below),
-                "strength": one.strength,
-                "records": f"{one.of} {one.over}",
+                "strength": comparison.strength,
+                "records": f"{comparison.of} {comparison.over}",
                 "estimate": of["estimate"] / over["estimate"],
                 "low": of["low"] / over["high"],
                 "high": of["high"] / over["low"],
-                "detail": one.why,
+                "detail": comparison.why,
             }
         )
     return exact(rows)

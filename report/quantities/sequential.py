@@ -31,7 +31,7 @@ def device_steps(data: Dataset) -> Estimates:
     times, chains = steps(data).only(chains="full"), data.summary("sequential", "chains_in_flight")
     point = ["node", "device", "threads", "chains", *_TASK]
     in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
-    return times.scaled_by(1 / pd.Series([in_flight.get(one, np.nan) for one in times.rows(*point)], dtype=float))
+    return times.scaled_by(1 / pd.Series([in_flight.get(row, np.nan) for row in times.rows(*point)], dtype=float))
 
 
 def one_chain(data: Dataset, device: str) -> Estimates:

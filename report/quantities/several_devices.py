@@ -119,12 +119,12 @@ def parts(data: Dataset) -> dict[str, Input]:
         and f"{name.removesuffix(_MEMORY)}.cores" not in data.reference
     }
     measured = {
-        f"{one['name']}, measured here": Input(
-            float(one["memory_bytes"]), "B", "measured", "told by the device", what=str(one["name"])
+        f"{device['name']}, measured here": Input(
+            float(device["memory_bytes"]), "B", "measured", "told by the device", what=str(device["name"])
         )
         for node in data.nodes.nodes
-        for one in node.record["devices"]
-        if one["kind"] == "gpu" and one.get("memory_bytes")
+        for device in node.record["devices"]
+        if device["kind"] == "gpu" and device.get("memory_bytes")
     }
     return stated | measured
 

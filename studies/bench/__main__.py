@@ -105,7 +105,7 @@ def text(data: dict[str, Any]) -> str:
     return jinja2.Template(TEMPLATE.read_text("utf-8"), **options).render(
         **data,
         points=points.assign(outcome=outcomes).to_dict("records"),
-        tally={word: sum(one.startswith(word) for one in outcomes) for word in ("met", "undecided", "missed")},
+        tally={word: sum(outcome.startswith(word) for outcome in outcomes) for word in ("met", "undecided", "missed")},
         methods=[(name, aa_study.share_against_band(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
         flagged=aa_study.flagged(data["aa"]),
         bands=(core_over_bare.BAND, SHARE_BAND),

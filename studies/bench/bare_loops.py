@@ -102,7 +102,7 @@ def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
     calls = [call() for _ in range(copies)]
     rows = a[:8].double() @ b.double()
     # Each call once: the pages of results exist before anything is timed.
-    first, *_others = [one() for one in calls]
+    first, *_others = [call() for call in calls]
     error = torch.linalg.norm(first[:8].double() - rows) / torch.linalg.norm(rows)
     if not error < 1e-4:
         raise RuntimeError(f"the peer's product is wrong: relative error {error:.2g}")

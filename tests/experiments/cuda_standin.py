@@ -128,7 +128,7 @@ class Cupy:
     def _kernel(self, loaded: Any, function: Any, together: bool) -> Any:
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], **_: Any) -> None:
             self.launches.append((*grid, *block))
-            given = [_argument(one) for one in arguments]
+            given = [_argument(argument) for argument in arguments]
             loaded.standin_launch(unsigned(three(grid)), unsigned(three(block)))
 
             def thread(here: tuple[int, ...], at: tuple[int, ...]) -> None:

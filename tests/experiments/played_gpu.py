@@ -217,8 +217,8 @@ def main() -> None:
     install()
     torch.set_num_threads(1)
     with Playing():
-        for one in answers(sys.argv[1:]):
-            print(json.dumps(one, allow_nan=False), flush=True)
+        for answer in answers(sys.argv[1:]):
+            print(json.dumps(answer, allow_nan=False), flush=True)
 
 
 if __name__ == "__main__":

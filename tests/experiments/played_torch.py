@@ -132,8 +132,8 @@ class Playing(TorchDispatchMode):
 def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Compute by the CPU's operator, with the device's rules."""
     leaves = tree_leaves((args, kwargs))
-    there = [one for one in leaves if isinstance(one, PlayedTensor)]
-    here = [one for one in leaves if isinstance(one, torch.Tensor) and not isinstance(one, PlayedTensor)]
+    there = [leaf for leaf in leaves if isinstance(leaf, PlayedTensor)]
+    here = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not isinstance(leaf, PlayedTensor)]
     asked = kwargs.get("device")
     onto = torch.device(asked).type == NAME if asked is not None else bool(there)
     if not there and not onto:
@@ -143,7 +143,7 @@ def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name in ("copy_", "_to_copy"):
         _copy_crosses(name, args, kwargs, onto)
     if name in ("_scaled_mm", "_int_mm"):
-        given = zip((one.name for one in operator._schema.arguments), args, strict=False)
+        given = zip((argument.name for argument in operator._schema.arguments), args, strict=False)
         return _product_of_eight_bits(name, **dict(given), **kwargs)
     operator, args, kwargs = _of_cpu(name, operator, tree_map(_unwrap, args), tree_map(_unwrap, kwargs))
     out = operator(*args, **kwargs)

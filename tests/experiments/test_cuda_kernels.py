@@ -196,7 +196,7 @@ def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str)
     # Between two multiply-adds of the unrolled part of a chain nothing happens but the next one.
     assert re.search(r"(\s+fma\.rn\.f32[^\n]+\n){100}", bodies["chains"])
     # Every arm has a loop of its own, with its own constant, and is reached by a jump.
-    signed = [one - (1 << 32) if one >> 31 else one for one in gpu_threads.MULTIPLIERS]
+    signed = [multiplier - (1 << 32) if multiplier >> 31 else multiplier for multiplier in gpu_threads.MULTIPLIERS]
     assert all(bodies["paths"].count(f", {one};") == 4 for one in signed)
     # The plain product has no memory of a block, the tiled one two barriers for each tile, and neither vector loads.
     bodies |= ptx(naive_products.SOURCE, architecture)
@@ -228,4 +228,4 @@ def test_nvidias_compiler_loads_and_stores_16_bytes_and_starts_all_loads_first(a
         operands = STREAM_ARRAYS[op] - 1
         assert len(fetched) == operands * stream_cuda.UNROLL, name
         assert set(fetched) <= set(loads), name
-        assert not [one for one in stores if fetched[0] < one < fetched[-1]], name
+        assert not [store for store in stores if fetched[0] < store < fetched[-1]], name

@@ -277,7 +277,7 @@ def test_formats_are_computed_where_they_can_be_and_refused_elsewhere_before_dat
     b: Any = SimpleNamespace(shape=(3, 4), dtype="float32")
     assert device.matmul("torch", a, b, Dtype.FLOAT32)() == (2, 4)
     of_others = () if of_nvidia else (Dtype.TF32, Dtype.FLOAT8, Dtype.INT8)
-    for backend, dtype in (("numpy", Dtype.FLOAT32), *(("torch", one) for one in of_others)):
+    for backend, dtype in (("numpy", Dtype.FLOAT32), *(("torch", dtype) for dtype in of_others)):
         with pytest.raises(Unsupported, match=f"{backend} does not run on {made.name}|NVIDIA"):
             device.matmul(backend, a, b, dtype)
     if made.kind in (MpsDevice, XpuDevice):

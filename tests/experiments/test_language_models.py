@@ -74,7 +74,7 @@ def test_every_token_of_a_file_has_a_type(scratch: Path) -> None:
 
 def types(model: str, part: str) -> list[Type]:
     shape = SHAPES[model]
-    return [weights.type_of(one, "Q4_K_M", shape) for one in shape.tensors() if f".{part}" in f".{one.name}"]
+    return [weights.type_of(tensor, "Q4_K_M", shape) for tensor in shape.tensors() if f".{part}" in f".{tensor.name}"]
 
 
 def test_a_mixture_has_llama_cpps_types_layer_by_layer() -> None:
@@ -103,8 +103,10 @@ def test_a_file_reads_back_with_weights_of_the_right_spread(kind: Any, tmp_path:
     path = written(tmp_path, kind)
     gguf_files.require_whole(path, SMALLEST, kind)
     reader = gguf.GGUFReader(path)
-    held = {one.name: gguf.dequantize(one.data, one.tensor_type) for one in reader.tensors}
-    assert {one.name: one.shape for one in SMALLEST.tensors()} == {name: one.shape for name, one in held.items()}
+    held = {tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
+    assert {tensor.name: tensor.shape for tensor in SMALLEST.tensors()} == {
+        name: one.shape for name, one in held.items()
+    }
     for name, values in held.items():
         if values.ndim == 2:
             assert values.std() == pytest.approx(weights.DEVIATION, rel=0.1), name

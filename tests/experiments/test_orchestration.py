@@ -50,7 +50,7 @@ def test_samples_are_what_the_model_takes_and_reach_worker_processes_as_they_are
     received = pickle.loads(ForkingPickler.dumps(from_source))
     assert len(received) == len(from_source)
     assert received.wrong(*batch(received)) == 0.0
-    held = [one for one in vars(from_source).values() if isinstance(one, torch.Tensor)]
+    held = [var for var in vars(from_source).values() if isinstance(var, torch.Tensor)]
     assert not any(one.is_shared() for one in held), "containers have little shared memory"
 
 

@@ -70,7 +70,10 @@ def network_points() -> list[Point]:
 
 def asked() -> list[dict[str, Any]]:
     """What a preset asks of the user's own networks."""
-    return [{**dict(one.params), "environment": dict(one.environment)} for one in network_points()]
+    return [
+        {**dict(network_point.params), "environment": dict(network_point.environment)}
+        for network_point in network_points()
+    ]
 
 
 def test_a_preset_measures_them_in_processes_that_know_them(announce: Announce) -> None:
@@ -187,9 +190,9 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
             writer.add_key_value(
                 name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None
             )
-    for one in reader.tensors:
-        if not leave or leave not in one.name:
-            writer.add_tensor(one.name, one.data, raw_dtype=one.tensor_type)
+    for tensor in reader.tensors:
+        if not leave or leave not in tensor.name:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     change(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -190,7 +190,9 @@ def test_a_job_without_points_is_not_in_a_round() -> None:
     nothing = replace(made, jobs=(made.jobs[0].without(dict.fromkeys(made.jobs[0].points, "no time")),))
     assert nothing.in_round(1) == []
     assert nothing.seconds == 0
-    first_only = replace(made, jobs=(made.jobs[0].without({one: "no" for one in made.jobs[0].points if one != gone}),))
+    first_only = replace(
+        made, jobs=(made.jobs[0].without({point: "no" for point in made.jobs[0].points if point != gone}),)
+    )
     assert (len(first_only.in_round(1)), len(first_only.in_round(2))) == (1, 0)
 
 
@@ -276,7 +278,7 @@ def test_what_a_round_measures_again_is_told_by_its_digest() -> None:
     assert len({same, digest(block(1, 64)), digest(block(1, 64), block(2, 65), point_s=1.0)}) == 3
     assert digest(block(1, 64), block(2, 65, rounds=1), number=2) == digest(block(1, 64))
     made = planned(block(1, 64), block(2, 65))
-    slower = replace(made.jobs[0], points=tuple(replace(one, predicted_s=99.0) for one in made.jobs[0].points))
+    slower = replace(made.jobs[0], points=tuple(replace(point, predicted_s=99.0) for point in made.jobs[0].points))
     assert slower.digest(1) == same, "a prediction measures nothing"
     assert made.jobs[0].without({made.jobs[0].points[1]: "no time"}).digest(1) != same
 

@@ -44,7 +44,11 @@ def outcomes(compiler: str) -> list[dict[str, Any]]:
 
 def points(outcomes: list[dict[str, Any]], device: str, name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Parameters and answer of each of an experiment's points on a device."""
-    found = [(one["params"], one["answer"]) for one in outcomes if (one["device"], one["experiment"]) == (device, name)]
+    found = [
+        (outcome["params"], outcome["answer"])
+        for outcome in outcomes
+        if (outcome["device"], outcome["experiment"]) == (device, name)
+    ]
     assert found, "it was played"
     yield from found
 
@@ -156,7 +160,7 @@ def test_all_experiments_of_gpus_are_played_or_listed_with_the_reason() -> None:
 
 def test_requests_on_a_gpu_without_graphs_tell_why_its_own_times_lack(outcomes: list[dict[str, Any]]) -> None:
     answers = [one for asked, one in points(outcomes, "mps", "offload") if asked["host_memory"] == "pinned"]
-    lacking = [part for one in answers for part in one.get("parts", ()) if part.get("metric") == "device_time"]
+    lacking = [part for answer in answers for part in answer.get("parts", ()) if part.get("metric") == "device_time"]
     assert lacking
     for part in lacking:
         assert (part["status"], "captures no graphs" in part["reason"]) == ("unsupported", True)

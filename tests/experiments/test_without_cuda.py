@@ -158,8 +158,8 @@ def test_the_adapter_is_the_one_of_that_name_or_else_of_that_memory(
     assert opened == [wanted]
     opened.clear()
     cards = [adapter("NVIDIA H100") for _ in range(3)]
-    for one in cards:
-        one.taken = 0
+    for card in cards:
+        card.taken = 0
     seen(monkeypatch, *cards)
     assert webgpu.vulkan(Card(name, cards[1])).adapter is cards[1]
     assert opened == cards[:2]

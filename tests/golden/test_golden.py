@@ -98,7 +98,9 @@ def test_a_twin_of_every_machine_changes_no_verdict_and_no_number_of_cases(tmp_p
     assert len(now["nodes"]) == 2 * len(alone["nodes"])
     for whole in ("tally", "decided", "questions"):
         assert now[whole] == alone[whole]
-    assert [len(one["here"]) for one in now["counterparts"]] == [len(one["here"]) for one in alone["counterparts"]]
+    assert [len(counterpart["here"]) for counterpart in now["counterparts"]] == [
+        len(counterpart["here"]) for counterpart in alone["counterparts"]
+    ]
     for before, after in zip(alone["verdicts"], now["verdicts"], strict=True):
         assert list(differences(on(before), on(after), before["id"])) == []
 

@@ -281,7 +281,7 @@ def test_a_verdict_that_hangs_on_a_node_that_was_handed_in_says_so(
         gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
         data = read_dataset(tmp_path / "data", read_reference(REFERENCE))
         document = judge(data, tmp_path / "verdicts.json", claims, allow_synthetic=True)
-        return document, next(one for one in document["verdicts"] if one["id"] == "N03")
+        return document, next(verdict for verdict in document["verdicts"] if verdict["id"] == "N03")
 
     first = synthetic("node-a").gemm(27.9).clock().write()
     assert verdict()[1]["verdict"] == "challenged" and verdict()[1]["hangs_on"] == ""

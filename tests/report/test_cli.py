@@ -40,7 +40,7 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
     assert len(document["verdicts"]) == len(list(CLAIMS.glob("*.yaml"))) and document["origin"] == "measured"
     with out.with_suffix(".csv").open() as file:
         rows = [(row["id"], row["verdict"], row["estimate"]) for row in csv.DictReader(file)]
-    told = ((one["id"], one["verdict"], one["estimate"]) for one in document["verdicts"])
+    told = ((verdict["id"], verdict["verdict"], verdict["estimate"]) for verdict in document["verdicts"])
     assert rows == [(*names, "" if estimate is None else str(estimate)) for *names, estimate in told]
     # Sets have another order in a process whose hashes are of another seed.
     again = typed("judge", "--data", data, "--out", tmp_path / "again.json", PYTHONHASHSEED="1")
@@ -52,7 +52,7 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
     row = next(line.split() for line in counted.stdout.splitlines() if line.startswith("challenged"))
     *articles, total, questions = map(int, row[1:])
     assert total == document["tally"]["challenged"] == sum(articles)
-    assert questions == sum(one["verdict"] == "challenged" for one in document["questions"])
+    assert questions == sum(question["verdict"] == "challenged" for question in document["questions"])
     told = typed("explain", "W15", "--verdicts", out)
     assert told.returncode == 0 and "W15: CHALLENGED" in told.stdout
 

@@ -48,7 +48,7 @@ def test_the_summary_counts_the_rounds_in_which_threads_lacked_cores(study: Path
 
 def test_cases_that_rest_on_it_say_so_and_others_do_not(study: Path) -> None:
     document = read_json(study / "verdicts.json")
-    cases = [case for one in document["verdicts"] for case in one["cases"] if case.get("node")]
+    cases = [case for verdict in document["verdicts"] for case in verdict["cases"] if case.get("node")]
     assert read_dataset(study / "data").disturbed == {1}
     # Multiply-adds a cycle are a product over a clock, which was not disturbed.
     assert {case["disturbed"] for case in cases if case["behind"] == "0-1"} == {0.5}

@@ -80,13 +80,13 @@ def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
     small_study: Path, document: dict[str, Any]
 ) -> None:
     sources = Sources(small_study / "data", read_reference(REFERENCE), most=None)
-    for one in document["verdicts"]:
-        text = explain(document, one["id"], sources)
+    for verdict in document["verdicts"]:
+        text = explain(document, verdict["id"], sources)
         flat = " ".join(text.split())
         # An address stays whole, to be copied.
-        assert all(len(line) <= WIDTH or " " not in line.strip() for line in text.splitlines()), one["id"]
-        assert " ".join(one["says"].split()) in flat
-        entries = [name for part in one["parts"] for name in part["entries"]]
+        assert all(len(line) <= WIDTH or " " not in line.strip() for line in text.splitlines()), verdict["id"]
+        assert " ".join(verdict["says"].split()) in flat
+        entries = [name for part in verdict["parts"] for name in part["entries"]]
         assert all(f"{name} = " in flat for name in entries) and (not entries or "verified) https://" in flat)
 
 

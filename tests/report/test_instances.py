@@ -112,7 +112,7 @@ def test_a_few_machines_decide_nothing_that_one_of_them_denies(some: list[tuple[
     ends = [(least, least + width) for least, width in some]
     nodes = [f"kind.{number:06}" for number in range(len(ends))]
     (side,) = rules.decide(part("at_least", bound), cases(*ends, node=nodes)).sides
-    own = {rules.decide(part("at_least", bound), cases(one, node=["kind"])).sides[0] for one in ends}
+    own = {rules.decide(part("at_least", bound), cases(end, node=["kind"])).sides[0] for end in ends}
     assert side == (own.pop() if len(own) == 1 else "undecided")
 
 

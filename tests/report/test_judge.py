@@ -215,7 +215,7 @@ def test_the_document_is_complete_and_ordered(court: Court, synthetic: Factory) 
     for name in ("W01", "W02", "N07"):
         court.claim(name, **W15, **({"article": "nuface"} if name == "N07" else {}))
     document = court.judge(avx512(synthetic).point("transfer", 0, status="unsupported", reason="no accelerator"))
-    assert [one["id"] for one in document["verdicts"]] == ["N07", "W01", "W02"]
+    assert [verdict["id"] for verdict in document["verdicts"]] == ["N07", "W01", "W02"]
     assert list(document["tally"]) == list(Verdict) and document["tally"]["challenged"] == 3
     (node,) = document["nodes"]
     assert node["label"] == "Synthetic, 2 cores" and node["statuses"] == {"ok": 4, "unsupported": 1}

@@ -40,7 +40,10 @@ def server(synthetic: Factory, cores: int) -> SyntheticNode:
 
 def weighed(name: str, found: Dataset) -> list[str]:
     """What each part of a claim comes to."""
-    claim, cache = next(one for one in read_claims(CLAIMS, REFERENCE) if one.id == name), QuantityCache(found)
+    claim, cache = (
+        next(read_claim for read_claim in read_claims(CLAIMS, REFERENCE) if read_claim.id == name),
+        QuantityCache(found),
+    )
     return [str(evaluate(part, claim, cache).outcome) for part in claim.parts]
 
 
@@ -117,7 +120,7 @@ def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away
     alone, mine = taken(tmp_path / "published", NAME, 5), taken(tmp_path / "mine", NAME, 1, "again", 1.04)
     friend = taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
     before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
-    verdicts = [{one["id"]: one["verdict"] for one in document["verdicts"]} for document in (before, after)]
+    verdicts = [{verdict["id"]: verdict["verdict"] for verdict in document["verdicts"]} for document in (before, after)]
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
     assert {*decided.values()} == {"challenged", "supported"} and decided.items() <= verdicts[1].items()
 

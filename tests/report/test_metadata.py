@@ -165,7 +165,7 @@ def test_the_command_describes_a_folder_and_refuses_one_without_nodes(
     synthetic("node-a").clock().write()
     assert main(["datapackage", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'datapackage.json'}\n"
-    paths = [one["path"] for one in read_json(tmp_path / "datapackage.json")["resources"]]
+    paths = [resource["path"] for resource in read_json(tmp_path / "datapackage.json")["resources"]]
     assert paths == ["nodes/node-a/node.json", [f"nodes/node-a/clock.cpu.{number}.parquet" for number in (1, 2, 3)]]
     with pytest.raises(StudyError, match="no node has been published"):
         main(["datapackage", "--data", str(tmp_path / "nodes")])

@@ -216,7 +216,7 @@ def test_nine_tenths_of_the_best_throughput_are_enough_threads_and_growth_is_tol
     assert enough["detail"] == "tried: 128 to 2,048"
     (growth,) = estimated("published.linearity", data)
     assert growth["estimate"] == 1.0 and growth["detail"] == "128 to 512 threads"
-    growing = dataset(tmp_path / "two", two=[{**one, "value": one["threads"]} for one in records])
+    growing = dataset(tmp_path / "two", two=[{**record, "value": record["threads"]} for record in records])
     assert not estimated("published.threads_for_90_percent", growing)
 
 
@@ -381,7 +381,7 @@ def test_every_claim_that_waits_has_others_evidence_or_says_why_not() -> None:
     """Each of the claims that no machine of ours decides yet."""
     for claim in read_claims(CLAIMS, read_reference(REFERENCE)):
         needs = [quantities()[part.quantity] for part in claim.parts if part.quantity in quantities()]
-        waits = any("gpu" in one.kinds for one in needs) or any(part.awaits for part in claim.parts)
+        waits = any("gpu" in need.kinds for need in needs) or any(part.awaits for part in claim.parts)
         waits = waits or any(part.scope.get("device") == "gpu" for part in claim.parts)
         assert not waits or claim.published or claim.unpublished, claim.id
 

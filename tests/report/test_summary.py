@@ -164,7 +164,7 @@ def estimate(medians: Sequence[float], variance: float, df: float, log: bool) ->
 def shared(logs: list[Any]) -> float:
     """Mean correlation of the points that have all rounds of their group."""
     rounds = max(map(len, logs))
-    full = [one for one in logs if len(one) == rounds and np.ptp(one) > 0]
+    full = [log for log in logs if len(log) == rounds and np.ptp(log) > 0]
     if rounds < 2 or len(full) < 2:
         return 0.0
     return max(0.0, float(np.corrcoef(full)[np.triu_indices(len(full), 1)].mean()))
@@ -176,7 +176,7 @@ def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     df = [float(len(medians) - 1) for medians in rows["medians"]]
     if not share and all(min(medians) > 0 for medians in rows["medians"]):
         logs = [np.log(medians) for medians in rows["medians"]]
-        own = [np.var(one, ddof=1) if len(one) > 1 else 0.0 for one in logs]
+        own = [np.var(log, ddof=1) if len(log) > 1 else 0.0 for log in logs]
         moderated = zip(rows["medians"], *statistics.moderate(own, df, shared(logs)), strict=True)
         return [estimate(*one, log=True) for one in moderated]
     found = []

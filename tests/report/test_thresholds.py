@@ -35,7 +35,7 @@ Slider = Mapping[str, Any]
 
 def looked_up(slider: Slider, threshold: float) -> tuple[str, str]:
     """Outcome and verdict of the last piece that has begun, as a page finds it."""
-    found = [one for one in slider["pieces"] if one[0] < threshold or (one[0] == threshold and not one[3])]
+    found = [piece for piece in slider["pieces"] if piece[0] < threshold or (piece[0] == threshold and not piece[3])]
     return found[-1][1], found[-1][2]
 
 

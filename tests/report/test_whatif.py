@@ -73,7 +73,7 @@ class Study:
         known, data = read_claims(self.folder, self.reference), self.data()
         figures = prices(price, self.reference)
         answers = what_if(data, known, settings(asked, known, data), figures, allow_synthetic=True)
-        return {one.claim.id: one for one in answers}
+        return {answer.claim.id: answer for answer in answers}
 
     def judged(self, claims: dict[str, dict[str, Any]]) -> dict[str, str]:
         """The verdicts of judging other claims from the beginning."""
@@ -81,7 +81,7 @@ class Study:
         folder.mkdir(exist_ok=True)
         self.write(folder, claims)
         document = judge(self.data(), self.root / "v.json", folder, allow_synthetic=True)
-        return {one["id"]: one["verdict"] for one in document["verdicts"]}
+        return {verdict["id"]: verdict["verdict"] for verdict in document["verdicts"]}
 
 
 def machine(synthetic: Factory, name: str = "node-a", sockets: int = 1) -> SyntheticNode:

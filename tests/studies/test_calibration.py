@@ -70,7 +70,9 @@ def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it
     assert (table["origin"], table["level"]) == ("synthetic", DECIDING)
     rows = table["rows"]
     told = [(one["question"], one["noise"], one["rounds"], one["points"]) for one in rows]
-    assert told == [(one.question.says, one.noise.describe(), one.rounds, one.points) for one in SETTINGS]
+    assert told == [
+        (setting.question.says, setting.noise.describe(), setting.rounds, setting.points) for setting in SETTINGS
+    ]
     for one in rows:
         assert sum(one[answer]["share"] for answer in ANSWERS) == pytest.approx(1)
         assert all(share["low"] <= share["share"] <= share["high"] for share in (one[answer] for answer in ANSWERS))

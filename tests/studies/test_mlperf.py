@@ -91,7 +91,7 @@ def test_failed_runs_open_entries_and_other_accelerators_do_not_count(tmp_path: 
     made.trained("open", {**GPU, "division": "open"}, [10, 11, 12])
     made.trained("slices", {**GPU, "accelerator_model_name": "NVIDIA A100 (1x1g.10gb MIG)"}, [10, 11, 12])
     made.trained("other", {**GPU, "accelerator_model_name": "Habana Gaudi2"}, [10, 11, 12])
-    assert [one["device"] for one in made.records()] == ["cpu"]
+    assert [record["device"] for record in made.records()] == ["cpu"]
 
 
 def test_answers_are_read_from_the_valid_summaries(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_answers_are_read_from_the_valid_summaries(tmp_path: Path) -> None:
     made.answered("broken", {**GPU, "number_of_nodes": "1"}, "Samples per second: 9\nResult is : INVALID\n")
     single = "90th percentile latency (ns) : 2000000\nResult is : VALID\n"
     made.answered("one", {**GPU, "number_of_nodes": "1"}, single, "SingleStream")
-    found = {one["id"]: one for one in made.records()}
+    found = {record["id"]: record for record in made.records()}
     assert sorted(found) == [
         "maker.cpus.resnet50.offline",
         "maker.gpus.resnet50.offline",
@@ -134,7 +134,7 @@ def test_untuned_code_and_gpus_told_as_processors_do_not_count(tmp_path: Path) -
     made.answered("box-mlcommons_cpp-cpu-onnxruntime", SYSTEM, VALID.format(2))
     made.answered("box-nvidia_original-gpu-tensorrt", SYSTEM, VALID.format(900))
     made.answered("within", {**SYSTEM, "host_processor_model_name": "Synthetic Core [GPU]"}, VALID.format(100))
-    assert [one["id"] for one in made.records()] == ["maker.cpus.resnet50.offline"]
+    assert [record["id"] for record in made.records()] == ["maker.cpus.resnet50.offline"]
 
 
 def test_a_round_is_read_from_the_collection_without_formats(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_round_is_read_from_the_collection_without_formats(tmp_path: Path) -> 
     made.file(place.format("datacenter"), json.dumps([cpus, gpus, inferred]))
     made.file(place.format("edge"), json.dumps([gpus, single]))
     made.file(place.format("datacenter").replace("v9.9", "v8.8"), json.dumps([cpus]))
-    found = {one["id"]: one for one in made.records("v9.9")}
+    found = {record["id"]: record for record in made.records("v9.9")}
     assert {name: float(one["value"]) for name, one in found.items()} == {
         "maker.cpus.bert-99.offline": 20,
         "maker.gpus.bert-99.offline": 1600,

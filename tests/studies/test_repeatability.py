@@ -92,7 +92,10 @@ def test_the_table_is_printed_and_written_in_the_form_that_the_report_reads(
     repeat.main([str(run(tmp_path, 1)), str(run(tmp_path, 2)), "--out", str(out)])
     assert "gemm" in (printed := capsys.readouterr().out) and printed.endswith("below 90%: none\n")
     table = read_table(out, PACKAGE / "schemas" / "repeat.schema.json")
-    assert table is not None and {one["experiment"] for one in table["experiments"]} == {"gemm", "numerics"}
+    assert table is not None and {experiment["experiment"] for experiment in table["experiments"]} == {
+        "gemm",
+        "numerics",
+    }
 
 
 def test_synthetic_data_and_other_machines_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:

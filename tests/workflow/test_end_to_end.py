@@ -306,7 +306,7 @@ def test_slurm_measures_each_machine_by_a_job_although_the_head_is_killed(clone:
         rounds = clone.machine(name).rounds
         assert set(rounds) == TWO and finished.items() <= rounds.items(), again.stdout + again.stderr
     nodes = json.loads((clone.results / "data/nodes.json").read_text(encoding="utf-8"))
-    own = [one["id"] for one in nodes if one["source"] == "results/nodes"]
+    own = [node["id"] for node in nodes if node["source"] == "results/nodes"]
     assert len(set(own)) == 2
     jobs = set(re.findall(r"^(?:local)?rule (\w+):", left.stdout + left.stderr, re.MULTILINE))
     assert {"judge", "report"} <= jobs and not {"machine", "gather"} & jobs

@@ -43,7 +43,7 @@ def test_claims_about_energy_get_points_on_both_sides_that_cannot_end_before_it_
     if "training" not in content["experiments"]:
         return
     part = sweep(content, "training", preset)
-    essential = {kind: [one for one in part.points(kind) if one.value == 1] for kind in LEAST_S}
+    essential = {kind: [point for point in part.points(kind) if point.value == 1] for kind in LEAST_S}
     assert set(essential["cpu"]) <= set(counted(part, "cpu"))
     compared = jobs(essential["cpu"]) & jobs(essential["gpu"])
     both = families(compared & jobs(counted(part, "cpu")) & jobs(counted(part, "gpu")))

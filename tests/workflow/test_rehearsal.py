@@ -94,5 +94,5 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
     dataset = read_dataset(tmp_path / "data", read_reference(REFERENCE))
     document = judge(dataset, tmp_path / "verdicts.json", allow_synthetic=True)
     assert document["refused"] == []
-    judged = {one["id"] for one in document["verdicts"] if not one["verdict"].startswith("awaiting")}
+    judged = {verdict["id"] for verdict in document["verdicts"] if not verdict["verdict"].startswith("awaiting")}
     assert judged & CLAIMS

@@ -9,7 +9,12 @@ from contract.errors import StudyError
 from contract.child_processes import COORDINATOR, available_cpus, pass_on
 from contract.files import RUN_LOCK, bounded, held_lock, read_json
 from contract.schema import check
-from workflow.result_files import is_measured, unusable_rounds, usable_plan, usable_record
+from workflow.result_files import (
+    is_measured,
+    unusable_rounds,
+    usable_plan,
+    usable_record,
+)
 
 # What a shell command calls `python` is the interpreter that runs this workflow.
 os.environ.update(

@@ -39,7 +39,9 @@ def causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
         reasons = [each["reason"].rstrip(".") for each in now["changes"] if each["version"] > was["version"]]
         text = f"version {now['version']} of the rule, before {was['version']}"
         found.append(Cause("rule", f"{text}: {'; '.join(reasons)}" if reasons else text))
-    sources = [{one["title"] or one["url"]: one["status"] for one in claim["sources"]} for claim in (was, now)]
+    sources = [
+        {source["title"] or source["url"]: source["status"] for source in claim["sources"]} for claim in (was, now)
+    ]
     found += [Cause("source", text) for text in _changed("sources", *sources)]
     before, after = ({part["name"]: part for part in claim["parts"]} for claim in (was, now))
     for name in dict.fromkeys([*after, *before]):

@@ -57,10 +57,10 @@ def _nodes(old: Record, new: Record) -> dict[str, list[str]]:
 
 def _claim(was: Record, now: Record, old: Record, new: Record) -> dict[str, Any]:
     turned = was["verdict"] != now["verdict"]
-    found = [one for one in causes(was, now, old, new) if turned or one.stays]
+    found = [cause for cause in causes(was, now, old, new) if turned or cause.stays]
     if turned and not found:
         found = [unknown(old, new)]
-    why = [{"cause": one.cause, "part": one.part, "text": one.text} for one in dict.fromkeys(found)]
+    why = [{"cause": cause.cause, "part": cause.part, "text": cause.text} for cause in dict.fromkeys(found)]
     return {"id": now["id"], "says": now["says"], "was": was["verdict"], "is": now["verdict"], "why": why}
 
 

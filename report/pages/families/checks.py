@@ -83,7 +83,7 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
         unit = str(one["unit"])
         told.append([one["claim"], stated(first, unit), stated({**second, "estimate": second["median"]}, unit),
                      threshold_text(one["threshold"], unit), capital(str(one["means"]))])  # fmt: skip
-    agree = sum(bool(one["agrees"]) for one in table["rows"])
+    agree = sum(bool(row["agrees"]) for row in table["rows"])
     yield Exhibit(
         Chart(
             "checks-second",
@@ -96,7 +96,7 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
         [],
         Table(["Claim", "The study", "The other program", "Threshold", "Other means"], told, "lrrrl",
               "The same results by two programs"),
-        [str(one["claim"]) for one in table["rows"]],
+        [str(row["claim"]) for row in table["rows"]],
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
             "data/calibration.json: level: was made for rules that decide by other intervals: make it again"
         )
     worst: dict[str, Record] = {}
-    settings = [{**one, "question": str(one["question"]).replace("point", "result")} for one in table["rows"]]
+    settings = [{**row, "question": str(row["question"]).replace("point", "result")} for row in table["rows"]]
     for one in settings:
         wrong = max((one["supported"], one["challenged"]), key=lambda share: float(share["share"]))
         if one["question"] not in worst or wrong["share"] > worst[one["question"]]["share"]:
@@ -152,7 +152,7 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
                                    (("estimate", "share"), ("low", "low"), ("high", "high"))},
              "text": f"{100 * wrong['share']:.2f}%"} for question, wrong in worst.items()]  # fmt: skip
     most = max(float(wrong["share"]) for wrong in worst.values())
-    trials = sum(one["trials"] for one in settings)
+    trials = sum(setting["trials"] for setting in settings)
     yield Exhibit(
         Chart(
             "checks-simulated",
@@ -165,9 +165,9 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
         ),
         ["At the threshold itself every verdict but 'too close to call' counts as an error."],
         Table(["Question", "Noise", "Rounds", "Results", "Wrongly supported", "Wrongly challenged", "Undecided"],
-              [[one["question"], one["noise"], str(one["rounds"]), str(one["points"]),
-                *(f"{100 * one[name]['share']:.2f}%" for name in ("supported", "challenged")),
-                f"{100 * one['undecided']['share']:.1f}%"] for one in settings], "llrrrrr",
+              [[setting["question"], setting["noise"], str(setting["rounds"]), str(setting["points"]),
+                *(f"{100 * setting[name]['share']:.2f}%" for name in ("supported", "challenged")),
+                f"{100 * setting['undecided']['share']:.1f}%"] for setting in settings], "llrrrrr",
               "Settings that were simulated"),
     )  # fmt: skip
 

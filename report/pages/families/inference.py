@@ -44,17 +44,17 @@ def _weights(case: Mapping[str, Any]) -> str:
 def _surely_within(cases: Iterable[Mapping[str, Any]]) -> list[str]:
     """The networks whose whole interval lies within each budget, each network under the smallest that it keeps."""
     names: dict[int, list[str]] = {}
-    for one in cases:
-        high = as_number(one).high
+    for case in cases:
+        high = as_number(case).high
         budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
         if budget:
-            names.setdefault(budget, []).append(title(str(one["model"])))
+            names.setdefault(budget, []).append(title(str(case["model"])))
     told = [f"within {at} ms {several(names[at])}" for at in BUDGETS if at in names]
     return [f"Surely answer {'; '.join(told)}."] if told else []
 
 
 def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [group(str(one["model"])) for one in cases]
+    return [group(str(case["model"])) for case in cases]
 
 
 def _waits(view: View, name: str) -> Iterable[Exhibit]:
@@ -91,15 +91,15 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
             f"{several([title(str(model)) for model in untold])}: slow models make few in the same seconds."
         )
     if has_gpu(cases):
-        cpu = {str(one["model"]): float(one["estimate"]) for one in cases if one["device"] == "cpu"}
-        pairs = [one for one in cases if one["device"] != "cpu" and one["model"] in cpu]
-        sooner = sum(cpu[str(one["model"])] < float(one["estimate"]) for one in pairs)
+        cpu = {str(case["model"]): float(case["estimate"]) for case in cases if case["device"] == "cpu"}
+        pairs = [case for case in cases if case["device"] != "cpu" and case["model"] in cpu]
+        sooner = sum(cpu[str(pair["model"])] < float(pair["estimate"]) for pair in pairs)
         if pairs:
             says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
     yield listed(
         name,
         headline,
-        [(_model(one), one, [_weights(one), str(one["detail"])]) for one in cases],
+        [(_model(case), case, [_weights(case), str(case["detail"])]) for case in cases],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
         "fewest weights to the most.",
@@ -116,7 +116,7 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
         return
     small = most_threads(records(view.quantity("inference.int8_gain", batch=1)))
     eight = {(one["model"], one["device"]): one for one in small}
-    lows = [low for one in cases if (low := as_number(one).low) is not None]
+    lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
     says = [f"For {surely or 'none'} of {count(len(lows), 'model')} the whole interval lies above 1."] if lows else []
     if eight:
@@ -145,7 +145,9 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     rates = most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda one: (*_size(one), str(one["dtype"]), one["phase"] == "decode"))
     used_by = {
-        called: {tuple(one[label] for label in _CALL): one for one in records(view.quantity(f"generation.{which}"))}
+        called: {
+            tuple(record[label] for label in _CALL): record for record in records(view.quantity(f"generation.{which}"))
+        }
         for called, which in ((PEAK, "peak_share"), (BANDWIDTH, "bandwidth_share"))
     }
     drawn, lines, peaks = [], [], []
@@ -196,7 +198,7 @@ def share_in_table(case: Mapping[str, Any] | None) -> str:
 
 def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
     """How much longer a token takes that is written, of the largest model with both."""
-    for slow in sorted((one for one in rates if one["phase"] == "decode"), key=_size, reverse=True):
+    for slow in sorted((rate for rate in rates if rate["phase"] == "decode"), key=_size, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
                 return texts([sentence(
@@ -213,14 +215,14 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     cases.sort(key=lambda one: (one["device"] != "cpu", one["layer"], str(one["shape"]), one["batch"]))
-    formats = {str(one["dtype"]) for one in cases}
+    formats = {str(case["dtype"]) for case in cases}
     entries: list[Listed] = []
     for one in cases:
         both = ", both passes" if one["passes"] == "both" else ""
         dtype = f", {one['dtype']}" if len(formats) > 1 else ""
         shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
         entries.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
-    layers = several([LAYERS[layer] for layer in LAYERS if any(one["layer"] == layer for one in cases)])
+    layers = several([LAYERS[layer] for layer in LAYERS if any(case["layer"] == layer for case in cases)])
     instead = ", and for products the fastest kernel of this study" if "products" in layers else ""
     whose = "the maker's library" if has_gpu(cases) else "oneDNN"
     yield listed(

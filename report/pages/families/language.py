@@ -32,7 +32,7 @@ _FILE = ("model", "tokens", "format")
 def _fastest(view: View, device: str, phase: str) -> list[Case]:
     """The fastest runtime and number of threads for each model, format and length, from the smallest rate on."""
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
-    return sorted((one for one in cases if one["format"] != "best"), key=lambda one: float(one["estimate"]))
+    return sorted((case for case in cases if case["format"] != "best"), key=lambda one: float(one["estimate"]))
 
 
 def _every(view: View, device: str, phase: str) -> list[Case]:
@@ -54,7 +54,7 @@ def _point_label(case: Mapping[str, Any]) -> str:
 def _shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
     """Shares of the memory's bandwidth that written tokens take, by point."""
     cases = records(view.quantity("language.bandwidth_share", device=device))
-    return {tuple(one[name] for name in _POINT): one for one in cases}
+    return {tuple(case[name] for name in _POINT): case for case in cases}
 
 
 def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -63,7 +63,7 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     used = _shares(view, device)
-    of = {id(one): used.get(tuple({**one, "backend": one["runtime"]}[name] for name in _POINT)) for one in cases}
+    of = {id(case): used.get(tuple({**case, "backend": case["runtime"]}[name] for name in _POINT)) for case in cases}
     drawn: list[dict[str, Any]] = []
     for case in cases:
         alone = ", one round" if one_round(case) else ""
@@ -80,10 +80,10 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
         rate=amounts(cases), **({"share": shares(measured)} if measured else {}),
     )  # fmt: skip
     points = _every(view, device, DECODE)
-    lines = [[title(str(one["model"])), str(one["format"]), library(str(one["backend"])), _threads(one),
-              stated(one, "tokens/s"), share_in_table(used.get(tuple(one[name] for name in _POINT))),
-              _error(view, device, one)]
-             for one in points]  # fmt: skip
+    lines = [[title(str(point["model"])), str(point["format"]), library(str(point["backend"])), _threads(point),
+              stated(point, "tokens/s"), share_in_table(used.get(tuple(point[name] for name in _POINT))),
+              _error(view, device, point)]
+             for point in points]  # fmt: skip
     yield Exhibit(
         Chart(
             name, str(heading), bars(pd.DataFrame(drawn), "rate", "case", "tokens a second", hue="of"),
@@ -118,7 +118,7 @@ def _formats(cases: Sequence[Case]) -> list[Any]:
     gains = []
     for _, group in groupby(sorted(cases, key=lambda one: str(one["model"])), key=lambda one: str(one["model"])):
         rates = sorted(group, key=lambda one: float(one["estimate"]))
-        if len({str(one["format"]) for one in rates}) > 1:
+        if len({str(rate["format"]) for rate in rates}) > 1:
             text = (
                 f"{title(str(rates[0]['model']))} writes {{gain}} in {rates[-1]['format']} as in {rates[0]['format']}."
             )
@@ -128,15 +128,15 @@ def _formats(cases: Sequence[Case]) -> list[Any]:
 
 def _runtimes(cases: Sequence[Case]) -> list[str]:
     """How often each runtime is the fastest."""
-    most = Counter(library(str(one["runtime"])) for one in cases).most_common()
+    most = Counter(library(str(case["runtime"])) for case in cases).most_common()
     told = [f"{name} for {count(files, 'file')}" for name, files in most]
     return [f"Fastest: {several(told)}."]
 
 
 def _cores(points: Sequence[Case]) -> list[Any]:
     """The gain of the most threads over one, same file and runtime."""
-    alone = {tuple(one[name] for name in _POINT[:-1]): one for one in points if int(one["threads"]) == 1}
-    many = [one for one in most_threads(list(points)) if int(one["threads"]) > 1]
+    alone = {tuple(point[name] for name in _POINT[:-1]): point for point in points if int(point["threads"]) == 1}
+    many = [most_thread for most_thread in most_threads(list(points)) if int(most_thread["threads"]) > 1]
     pairs = [(one, alone[key]) for one in many if (key := tuple(one[name] for name in _POINT[:-1])) in alone]
     gains = ratios([quotient(*pair) for pair in pairs], "as fast")
     return [sentence("All threads write {gain} as one.", gain=gains)] if pairs else []
@@ -148,20 +148,21 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     written = {tuple(one[name] for name in _FILE): one for one in _fastest(view, device, DECODE)}
-    pairs = [(one, written[key]) for one in cases if (key := tuple(one[name] for name in _FILE)) in written]
+    pairs = [(case, written[key]) for case in cases if (key := tuple(case[name] for name in _FILE)) in written]
     dearer = sentence("A written token takes {ratio} as one that is read.",
                       ratio=ratios([quotient(*pair) for pair in pairs], "as long"))  # fmt: skip
     rest = [one for one in _every(view, device, PROMPT)
             if not any(_same(one, best) for best in cases)]  # fmt: skip
     lines = [
-        *((_case(one), one, [library(str(one["runtime"])), _threads(one)]) for one in cases),
+        *((_case(case), case, [library(str(case["runtime"])), _threads(case)]) for case in cases),
         *((_point_label(one), one, [library(str(one["backend"])), _threads(one)]) for one in rest),
     ]
-    lengths = sorted({int(one["tokens"]) for one in cases})
+    lengths = sorted({int(case["tokens"]) for case in cases})
     yield listed(
         name,
         sentence(
-            f"Prompts of {several([f'{one:,}' for one in lengths], 'or')} tokens are read at {{rate}} tokens a second",
+            f"Prompts of {several([f'{length:,}' for length in lengths], 'or')} tokens are read at {{rate}} tokens "
+            "a second",
             "How fast language models read a prompt cannot be told from this run",
             rate=amounts(cases),
         ),
@@ -184,7 +185,7 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
         records(view.quantity("language.gpu_over_cpu")),
         key=lambda one: (str(one["phase"]) != DECODE, str(one["model"]), str(one["precision"])),
     )
-    best = [one for one in cases if one["precision"] == "best"]
+    best = [case for case in cases if case["precision"] == "best"]
     if not cases:
         return
     phases = [phase for phase in (DECODE, PROMPT) if any(one["phase"] == phase for one in best)]
@@ -197,8 +198,8 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             "What a GPU gains with language models cannot be told from this run",
             **gains,
         ),
-        [(f"{title(str(one['model']))} {VERBS[str(one['phase'])]}, {_formats_of(one)}", one,
-          [f"{library(str(one['runtime']))} over {library(str(one['cpu_runtime']))}"]) for one in cases],
+        [(f"{title(str(case['model']))} {VERBS[str(case['phase'])]}, {_formats_of(case)}", case,
+          [f"{library(str(case['runtime']))} over {library(str(case['cpu_runtime']))}"]) for case in cases],
         "1", "tokens a second of the GPU over those of the CPU", f"● measured on {view.name}, one text at a time.",
         ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip

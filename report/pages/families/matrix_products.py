@@ -270,8 +270,8 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     rows = [
-        row(f"{_layer(one)}{of_device(view, one['device'])}", one, "1", text=f"×{two_digits(one['estimate'])}")
-        for one in cases
+        row(f"{_layer(case)}{of_device(view, case['device'])}", case, "1", text=f"×{two_digits(case['estimate'])}")
+        for case in cases
     ]  # fmt: skip
     title = sentence(
         "A library for neural networks makes layers {gain} as PyTorch's own code",

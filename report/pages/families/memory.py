@@ -73,8 +73,8 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
             lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
                   axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
-            "; ".join(f"{count(int(one['threads']), 'thread')}, {_size(one['footprint'])}: "
-                      f"{with_unit(one['estimate'], 'B/s')}" for one in records(cases)),
+            "; ".join(f"{count(int(record['threads']), 'thread')}, {_size(record['footprint'])}: "
+                      f"{with_unit(record['estimate'], 'B/s')}" for record in records(cases)),
         ),
         [*_caches(view, device)],
         Table(

@@ -65,7 +65,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
 def _turns(view: View, name: str) -> Iterable[Exhibit]:
     """A turn of the loop that waits most, taken apart by source and number of worker processes."""
     found = records(view.quantity("orchestration.wait_share"))
-    turns = {_turn(one): one for one in records(view.cases("orchestration"))}
+    turns = {_turn(record): record for record in records(view.cases("orchestration"))}
     found = [one for one in found if _turn(one) in turns]
     if not found:
         return
@@ -155,7 +155,7 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
             "gradients."]  # fmt: skip
     if talks:
         says += texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
-    ranks = several(sorted({str(int(one["ranks"])) for one in cases}), "or")
+    ranks = several(sorted({str(int(case["ranks"])) for case in cases}), "or")
     lost = [one for one in map(as_share, cases) if one.high is not None and one.high < 1]
     each = f"each of {ranks} ranks loses of the rate of one alone"
     title = sentence(

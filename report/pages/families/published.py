@@ -28,15 +28,17 @@ _REMARKS = {
 
 def _part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
     """The first part of a claim's verdict; without one, nothing."""
-    return next((one["parts"][0] for one in document["verdicts"] if one["id"] == claim and one["parts"]), {})
+    return next(
+        (verdict["parts"][0] for verdict in document["verdicts"] if verdict["id"] == claim and verdict["parts"]), {}
+    )
 
 
 def _published(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
     """What others measured for a claim, each with its strength: direct, or indirect, which decides nothing."""
     return [
-        {**case, "strength": str(one["strength"])}
-        for one in _part(evidence.document, claim).get("others") or ()
-        for case in records(evidence.quantity(one["quantity"], **one["scope"]))
+        {**case, "strength": str(other["strength"])}
+        for other in _part(evidence.document, claim).get("others") or ()
+        for case in records(evidence.quantity(other["quantity"], **other["scope"]))
     ]
 
 
@@ -105,9 +107,9 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
     table = []
     for (old, gpu), cases in known.items():
         newest = max(str(case["source"]) for case in cases)
-        cases = sorted((one for one in cases if one["source"] == newest), key=lambda one: float(one["estimate"]))
+        cases = sorted((case for case in cases if case["source"] == newest), key=lambda one: float(one["estimate"]))
         rows[old].append({"label": gpu, "side": "undecided" if old else "", **_ends(cases[0], cases[-1])})
-        table += [[gpu, str(one["model"]), str(one["cpu"]), _ranged(one), newest] for one in cases]
+        table += [[gpu, str(case["model"]), str(case["cpu"]), _ranged(case), newest] for case in cases]
     tuned, weak = (sorted(rows[old], key=lambda one: -one["estimate"]) for old in (False, True))
     if not tuned:
         return

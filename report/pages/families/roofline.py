@@ -190,8 +190,8 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
 
 def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """The median error of predictions by kind of work and by how many numbers they start from."""
-    found = [one for one in predictions(view.data, view.node)
-             if one.labels["device"] == device and one.labels["ceilings"] == "fitted"]  # fmt: skip
+    found = [prediction for prediction in predictions(view.data, view.node)
+             if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip
     if not found:
         return
     threads = max(one.labels["threads"] for one in found)

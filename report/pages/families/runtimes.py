@@ -133,7 +133,8 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
     The user's own machines come first. None where no gain is sure and narrow enough to be told.
     """
     found = [
-        (view, [one for one in single_gains(view, "cpu") if is_known(str(one["model"]))]) for view in evidence.views
+        (view, [single_gain for single_gain in single_gains(view, "cpu") if is_known(str(single_gain["model"]))])
+        for view in evidence.views
     ]
     best = max(found, key=lambda one: (bool(sure_gains(one[1])), one[0].own, len(sure_gains(one[1]))), default=None)
     return best if best and sure_gains(best[1]) else None
@@ -141,7 +142,7 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
 
 def sure_gains(cases: Iterable[Case]) -> list[Case]:
     """Those whose whole interval lies above 1 and is narrow."""
-    return [one for one in cases if (told := as_number(one)).narrow and told.low is not None and told.low > 1]
+    return [case for case in cases if (told := as_number(case)).narrow and told.low is not None and told.low > 1]
 
 
 def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -220,7 +221,10 @@ def _fastest(view: View, device: str) -> list[str]:
         ("in float32", records(view.quantity("inference.runtime_gain", device=device))),
         ("of all", records(view.quantity("inference.ladder_gain", device=device, rung=BEST))),
     ):
-        most = Counter(by(one) if which == "of all" else library(str(one["runtime"])) for one in single_requests(cases))
+        most = Counter(
+            by(single_request) if which == "of all" else library(str(single_request["runtime"]))
+            for single_request in single_requests(cases)
+        )
         if most:
             parts = [f"{name} for {count(times, 'network')}" for name, times in most.most_common()]
             told.append(f"Fastest {which}: {several(parts)}.")

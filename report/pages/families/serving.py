@@ -64,8 +64,8 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     title = f"{_rate(most['estimate'])} of the {_name(most)} are answered within 0.1 s"
     if not least["estimate"]:
         title += f", but not even {exactly(_lowest(cases, least))} of the {_name(least)}"
-    failed = [one for one in records(view.quantity("serving.failed_share")) if one["estimate"] > 0]
-    served = {str(one["service"]) for one in cases}
+    failed = [record for record in records(view.quantity("serving.failed_share")) if record["estimate"] > 0]
+    served = {str(case["service"]) for case in cases}
     what = [told for service, told in WHAT.items() if service in served]
     says = [" ".join(["Requests come at random times and do not wait for answers. 99% of them are answered within the "
                       "time that is shown.", *what])]  # fmt: skip
@@ -96,7 +96,7 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],
-              [[_name(one), exactly(one["requests_per_s"]), stated(one, "s")] for one in cases], "lrr",
+              [[_name(case), exactly(case["requests_per_s"]), stated(case, "s")] for case in cases], "lrr",
               f"Loads on {view.name}"),
         ["W29"],
     )  # fmt: skip
@@ -108,13 +108,16 @@ def _rate(rate: float) -> str:
 
 def _lowest(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
     """The smallest load that was offered to a server."""
-    return min(float(one["requests_per_s"]) for one in cases if _server(one) == _server(of))
+    return min(float(case["requests_per_s"]) for case in cases if _server(case) == _server(of))
 
 
 def _costs(view: View, name: str) -> Iterable[Exhibit]:
     """CPU time of a request at the largest load that a service bears, and how busy a GPU is."""
-    borne = {_server(one): float(one["estimate"]) for one in records(view.quantity("serving.capacity"))}
-    busy = {(_server(one), one["requests_per_s"]): one for one in records(view.quantity("serving.gpu_busy_share"))}
+    borne = {_server(record): float(record["estimate"]) for record in records(view.quantity("serving.capacity"))}
+    busy = {
+        (_server(record), record["requests_per_s"]): record
+        for record in records(view.quantity("serving.gpu_busy_share"))
+    }
     chosen: dict[Server, dict[str, Any]] = {}
     for case in records(view.quantity("serving.cpu_seconds_per_request")):
         if _server(case) not in chosen or case["requests_per_s"] <= borne.get(_server(case), 0.0):
@@ -158,7 +161,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
     if not cases:
         return
     first = min(cases, key=lambda one: float(one["estimate"]))
-    models = several(sorted({str(one["model"]) for one in cases}))
+    models = several(sorted({str(case["model"]) for case in cases}))
     yield listed(
         "serving-outgrows",
         sentence(
@@ -167,7 +170,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
             f"After how long serving {first['model']} takes as many GPU hours as training it cannot be told",
             days=amounts([first], "d", limit=math.inf),
         ),
-        [(f"{number(float(one['traffic']), 3)} tokens a day", one, [str(one["detail"])]) for one in cases],
+        [(f"{number(float(case['traffic']), 3)} tokens a day", case, [str(case["detail"])]) for case in cases],
         "d", "days of serving that take as many GPU hours as training",
         f"◑ derived from what the maker of {models} documents: GPU hours of training, GPUs at work and tokens a day.",
         ["Traffic", "What", "Days"], log=True, claims=["W26"], tier="derived",

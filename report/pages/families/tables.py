@@ -45,10 +45,10 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         for case in cases
         for point in points([case], "rows", MILLION)
     )
-    largest = {(_op(one), one["device"]): one for one in cases}.values()
+    largest = {(_op(case), case["device"]): case for case in cases}.values()
     mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
     fast, slow = (end(mine, key=lambda one: float(one["estimate"])) for end in (max, min))
-    several_devices = len({one["device"] for one in cases}) > 1
+    several_devices = len({case["device"] for case in cases}) > 1
     ends = {"fast": fast, "slow": slow}
     title = sentence(
         capital(f"{_op(fast)} goes through {{fast}} rows a second, {_op(slow)} through {{slow}}")
@@ -68,8 +68,8 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
-              [[f"{_op(one)}{on_gpu(str(one['device']))}", f"{int(one['rows']):,}", str(one["detail"]),
-                stated(one, "rows/s")] for one in cases], "lrlr", f"Work on tables on {view.name}"),
+              [[f"{_op(case)}{on_gpu(str(case['device']))}", f"{int(case['rows']):,}", str(case["detail"]),
+                stated(case, "rows/s")] for case in cases], "lrlr", f"Work on tables on {view.name}"),
         heading=title,
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
 def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     """A GPU over its host's CPU on the largest tables."""
     cases = sorted(records(view.quantity("tabular.gpu_gain")), key=_place)
-    largest = list({(one["op"], one["transfers"], one["device"]): one for one in cases}.values())
+    largest = list({(case["op"], case["transfers"], case["device"]): case for case in cases}.values())
     if not largest:
         return
     copied = [one for one in largest if one["transfers"] == "included"]
@@ -130,14 +130,14 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
 def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     """Seconds of a fit on the most rows, or of a prediction of the fewest, by library and threads; all in the table."""
     cases = records(view.quantity(f"boosting.{phase}_s"))
-    cases = [one for one in cases if one["backend"] != "best"]
+    cases = [case for case in cases if case["backend"] != "best"]
     if not cases:
         return
     place = max if phase == "fit" else min
-    rows = place(int(one["rows"]) for one in cases)
-    at_rows = [one for one in cases if int(one["rows"]) == rows]
-    trees = max(int(one["trees"]) for one in at_rows)
-    named = [one for one in at_rows if int(one["trees"]) == trees]
+    rows = place(int(case["rows"]) for case in cases)
+    at_rows = [case for case in cases if int(case["rows"]) == rows]
+    trees = max(int(row["trees"]) for row in at_rows)
+    named = [row for row in at_rows if int(row["trees"]) == trees]
     named = [one for one in named if one["device"] == "cpu"] or named
     best, slowest = (end(named, key=lambda one: float(one["estimate"])) for end in (min, max))
     ends = {"best": amounts([best], "s")} | ({"slowest": amounts([slowest], "s")} if best is not slowest else {})
@@ -152,8 +152,9 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
             f"How long {what} take to {does} cannot be told from this run",
             **ends,
         ),
-        [(f"{library(str(one['backend']))}, {_resources(view, one)}, {count(int(one['rows']), 'row')}"
-          + (f", {count(int(one['trees']), 'tree')}" if int(one["trees"]) != trees else ""), one, []) for one in cases],
+        [(f"{library(str(case['backend']))}, {_resources(view, case)}, {count(int(case['rows']), 'row')}"
+          + (f", {count(int(case['trees']), 'tree')}" if int(case["trees"]) != trees else ""), case, [])
+         for case in cases],
         "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
         ["Library and table", "Time"], log=True,
         says=["XGBoost grows trees to depth 6, LightGBM and scikit-learn to 31 leaves: their work is alike, not "
@@ -174,7 +175,7 @@ def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     )
     if not cases:
         return
-    fits = [one for one in cases if one["phase"] == "fit"]
+    fits = [case for case in cases if case["phase"] == "fit"]
     work = "learn" if fits else "predict"
     yield listed(
         name,
@@ -183,8 +184,8 @@ def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             "What a GPU gains with boosted trees cannot be told from this run",
             gain=ratios(fits or cases, "as fast"),
         ),
-        [(f"{'fitting' if one['phase'] == 'fit' else 'predicting'}, {count(int(one['rows']), 'row')}, "
-          f"{count(int(one['trees']), 'tree')}", one, [str(one["detail"])]) for one in cases],
+        [(f"{'fitting' if case['phase'] == 'fit' else 'predicting'}, {count(int(case['rows']), 'row')}, "
+          f"{count(int(case['trees']), 'tree')}", case, [str(case["detail"])]) for case in cases],
         "1", "speed of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
         ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip

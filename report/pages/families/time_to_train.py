@@ -68,7 +68,9 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
         f"How long published trainings would take{_on(view, device)} cannot be told from this run",
         time=amounts([cases[-1]], spoken, limit=math.inf),
     )
-    each = several([f"{text} ({one['run']})" for one in nodes if (text := amounts([one], rough, limit=math.inf).text)])
+    each = several(
+        [f"{text} ({node['run']})" for node in nodes if (text := amounts([node], rough, limit=math.inf).text)]
+    )
     known = coverage(view.data, device_kind(device))
     laptops = records(view.quantity("time_to_train.ratio", device=device)) if device_kind(device) == "gpu" else []
     yield Exhibit(
@@ -87,7 +89,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
             + " That large models fit and keep this rate is assumed.",
             *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
             *texts(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
-                           gain=ratios([one], "as long")) for one in laptops),
+                           gain=ratios([laptop], "as long")) for laptop in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between"],
               [[case["run"], f"{case['flop']:.2g}", spoken(case["estimate"]), _range(case)] for case in cases], "lrrr",

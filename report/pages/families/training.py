@@ -107,7 +107,7 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     best.sort(key=lambda one: (GROUPS.index(group(str(one["model"]))), str(one["model"]), int(one["batch"]),
                                float(one["estimate"])))  # fmt: skip
-    held = {_key(one): one for one in records(view.quantity("training.peak_memory_bytes", device=device))}
+    held = {_key(record): record for record in records(view.quantity("training.peak_memory_bytes", device=device))}
     entries = [
         (f"{title(str(one['model']))}, batch {int(one['batch']):,}, {one['dtype']}", one,
          [library(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
@@ -115,7 +115,7 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for one in best
     ]  # fmt: skip
     where = "" if device == "cpu" else " on the GPU"
-    plain = {_key({**one, "backend": ""}): one for one in records(rates) if one["backend"] == "torch"}
+    plain = {_key({**record, "backend": ""}): record for record in records(rates) if record["backend"] == "torch"}
     tuned_steps = [(one, plain[key]) for one in best if (key := _key({**one, "backend": ""})) in plain]
     yield listed(
         name,
@@ -156,7 +156,9 @@ def show_captured(view: View, name: str) -> Iterable[Exhibit]:
     )
     if not cases:
         return
-    labels = [f"{one['model']}, batch {int(one['batch']):,}, {one['dtype']}{on_gpu(one['device'])}" for one in cases]
+    labels = [
+        f"{case['model']}, batch {int(case['batch']):,}, {case['dtype']}{on_gpu(case['device'])}" for case in cases
+    ]
     yield listed(
         name,
         sentence(

@@ -67,8 +67,8 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         says,
         Table(["Copy", "Memory", "Size", "Rate"],
-              [[WAYS[str(one["direction"])], MEMORIES[str(one["host_memory"])], with_unit(float(one["size"]), "B"),
-                stated(one, "B/s")] for one in cases], "llrr", f"Copies on {view.name}"),
+              [[WAYS[str(case["direction"])], MEMORIES[str(case["host_memory"])], with_unit(float(case["size"]), "B"),
+                stated(case, "B/s")] for case in cases], "llrr", f"Copies on {view.name}"),
         ["W22"],
         title,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
     drawn: list[dict[str, Any]] = []
     table = []
     for request in [one for op in OPS for one in _shown([each for each in whole if each["op"] == op])]:
-        same = [one for one in phases if all(one[key] == request[key] for key in ("op", "m", "n", "k"))]
+        same = [phase for phase in phases if all(phase[key] == request[key] for key in ("op", "m", "n", "k"))]
         parts = {str(one["phase"]): one for one in same}
         if parts.keys() == PARTS.keys():
             # Two clocks differ by a little: the parts fill the bar.
@@ -158,7 +158,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
         time=amounts([quickest], "s"),
     )
     crossings = records(view.quantity("offload.crossover", **PLAIN, **USUAL, baseline="node"))
-    known = {str(one["op"]): one for one in crossings if amounts([one], "B").text}
+    known = {str(crossing["op"]): crossing for crossing in crossings if amounts([crossing], "B").text}
     if known:
         from_on = [f"{OPS[op]} from {{{op}}}" for op in known]
         title = sentence(

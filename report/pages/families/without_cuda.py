@@ -58,17 +58,17 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
         which = on_gpu(str(case["device"])).removesuffix(", GPU")
         entries.append((f"{_case(case)}{which}", percent(case), [words]))
     mine = {
-        backend: ratios((one for one in cases if one["backend"] == backend), "as fast")
+        backend: ratios((case for case in cases if case["backend"] == backend), "as fast")
         for backend in NAMES
-        if any(one["backend"] == backend for one in cases)
+        if any(case["backend"] == backend for case in cases)
     }
     title = sentence(
         several([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in mine]),
         "What other interfaces keep of CUDA's rate cannot be told from this run",
         **mine,
     )
-    naive = [as_number(one).inverse for one in records(view.quantity("without_cuda.naive_over_library"))]
-    says = ["WebGPU is Vulkan with checks at run time."] if any(one["backend"] == "webgpu" for one in cases) else []
+    naive = [as_number(record).inverse for record in records(view.quantity("without_cuda.naive_over_library"))]
+    says = ["WebGPU is Vulkan with checks at run time."] if any(case["backend"] == "webgpu" for case in cases) else []
     says += texts([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
                              gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
     yield listed(

@@ -31,10 +31,10 @@ CLAUSE = re.compile(r"\[([^\]]+)\]\{([A-Z]\d\d)\}")
 
 def clauses() -> Iterator[tuple[str, str, str]]:
     """Article, heading of the section and claim of every clause."""
-    for one in read_articles():
-        for part in one["sections"]:
+    for read_article in read_articles():
+        for part in read_article["sections"]:
             for _, name in CLAUSE.findall(part["text"]):
-                yield one["key"], part["heading"], name
+                yield read_article["key"], part["heading"], name
 
 
 def test_every_claim_has_its_clause_once() -> None:

@@ -81,7 +81,7 @@ def test_an_address_cannot_leave_its_field() -> None:
 
 @given(st.lists(st.text(), min_size=2, max_size=30, unique=True))
 def test_keys_follow_from_the_address_alone_and_are_those_of_earlier_editions(addresses: list[str]) -> None:
-    assert len({key_of(one) for one in addresses}) == len(addresses)
+    assert len({key_of(address) for address in addresses}) == len(addresses)
     assert key_of("https://example.org/paper?a=1") == "d-bbf89368"
 
 
@@ -89,7 +89,7 @@ def test_published_sources_have_keys_of_their_own_and_all_are_read(published: Pa
     verdicts: Mapping[str, Any] = read_json(published / "verdicts.json")
     found = read(bibliography(verdicts))
     assert len({one["id"] for one in found}) == len(found)
-    urls = {str(one["source"]["url"]) for one in verdicts["references"]}
+    urls = {str(reference["source"]["url"]) for reference in verdicts["references"]}
     assert {one["id"] for one in found} == {
         *map(key_of, urls),
         *(key_of_published(one["id"]) for one in verdicts["published"]),

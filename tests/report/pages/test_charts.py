@@ -135,7 +135,7 @@ def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> N
         low, high = figure.axes[0].get_xlim()
         ticks = [label.get_text() for label in figure.axes[0].get_xticklabels() if label.get_text()]
     assert low <= min(values) and max(values) <= high
-    assert ticks and not any("nan" in one or "\N{MINUS SIGN}\N{MINUS SIGN}" in one for one in ticks)
+    assert ticks and not any("nan" in tick or "\N{MINUS SIGN}\N{MINUS SIGN}" in tick for tick in ticks)
 
 
 def test_bars_may_be_of_more_kinds_than_there_are_colours(tmp_path: Path) -> None:

@@ -163,7 +163,11 @@ def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mappin
     sources = {"of a fleet": "\n".join(kept_pages("fleet")).partition("==== explained")[0]}
     templates = site_sources.templates()
     # The quantity of some claims names cells: those of a matrix.
-    matrices = {one["id"] for one in document["verdicts"] if any("_cell" in part["quantity"] for part in one["parts"])}
+    matrices = {
+        verdict["id"]
+        for verdict in document["verdicts"]
+        if any("_cell" in part["quantity"] for part in verdict["parts"])
+    }
     for page in build(Evidence(document, None)).pages:
         if page.path.removeprefix("claims/") not in matrices:
             sources[page.path] = site_sources.source(page, templates, {})
@@ -171,8 +175,8 @@ def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mappin
 
 
 def test_a_page_says_where_the_articles_contradict_it(document: Mapping[str, Any]) -> None:
-    pages = {one["id"]: claim_context(one, document, {}) for one in document["verdicts"]}
-    real = [one for one in document["contradictions"] if one["conflict"] == "real"]
+    pages = {verdict["id"]: claim_context(verdict, document, {}) for verdict in document["verdicts"]}
+    real = [contradiction for contradiction in document["contradictions"] if contradiction["conflict"] == "real"]
     assert real
     for one in real:
         sides = [{str(claim["id"]) for claim in side["claims"]} for side in one["sides"]]

@@ -36,7 +36,9 @@ def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Jud
     rows = {node: set[int]() for node in listed["node"]}
     for one in listed.itertuples():
         rows[str(one.node)] |= set(pd.read_csv(report / str(one.path))["row"])
-    measured = [case for one in second.document["verdicts"] for case in one["cases"] if case["node"] and case["behind"]]
+    measured = [
+        case for verdict in second.document["verdicts"] for case in verdict["cases"] if case["node"] and case["behind"]
+    ]
     assert measured
     for case in measured:
         assert set(parse_ranges(case["behind"])) <= rows[case["node"]]
@@ -45,7 +47,7 @@ def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Jud
 def test_built_again_it_is_the_same_and_knows_the_editions(report: Path, first: Judged, second: Judged) -> None:
     build(report, second.verdicts, second.data, first.verdicts)
     before = contents(report)
-    times = [one["generated_utc"] for one in read_editions(report / site_paths.EDITIONS)]
+    times = [read_edition["generated_utc"] for read_edition in read_editions(report / site_paths.EDITIONS)]
     assert times == [first.document["generated_utc"], second.document["generated_utc"]]
     # The site as it was tells of the earlier editions as well as their verdicts do.
     build(report, second.verdicts, second.data, report / site_paths.EDITIONS)

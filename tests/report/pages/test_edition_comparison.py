@@ -165,7 +165,9 @@ def test_the_command_tells_and_writes_the_comparison(
     told, found = capsys.readouterr().out, read_json(out)
     assert told.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in told
     assert found == compare(edition(first.document, ""), edition(second.document, ""))
-    before, after = ({one["id"]: one["verdict"] for one in made.document["verdicts"]} for made in (first, second))
+    before, after = (
+        {verdict["id"]: verdict["verdict"] for verdict in made.document["verdicts"]} for made in (first, second)
+    )
     assert {one["id"] for one in found["changed"]} == {name for name in before if before[name] != after[name]}
     assert found["nodes"]["added"] == [second.document["nodes"][1]["label"]]
     broken = copy.deepcopy(first.document)
@@ -177,8 +179,8 @@ def test_the_command_tells_and_writes_the_comparison(
 
 def test_every_verdict_that_moved_is_told_with_its_reason(published: Path) -> None:
     now = read_json(published / "verdicts.json")
-    before = {one["id"]: one["verdict"] for one in read_json(EARLIER)["verdicts"]}
-    moved = [one["id"] for one in now["verdicts"] if before[one["id"]] != one["verdict"]]
+    before = {verdict["id"]: verdict["verdict"] for verdict in read_json(EARLIER)["verdicts"]}
+    moved = [verdict["id"] for verdict in now["verdicts"] if before[verdict["id"]] != verdict["verdict"]]
     changes = since_last(now, published / "verdicts.json", EARLIER)
     assert changes is not None
     rows = {row["id"]: row for row in changes["rows"]}

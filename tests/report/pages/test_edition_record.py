@@ -19,7 +19,7 @@ Edit = Callable[[dict[str, Any]], object]
 
 def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) -> None:
     made = edition(second.document, "verdicts.json")
-    verdicts = {one["id"]: one for one in second.document["verdicts"]}
+    verdicts = {verdict["id"]: verdict for verdict in second.document["verdicts"]}
     assert [claim["id"] for claim in made["claims"]] == list(verdicts)
     for claim in made["claims"]:
         cases = verdicts[claim["id"]]["cases"]

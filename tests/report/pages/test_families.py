@@ -39,14 +39,14 @@ def fleet(published_with_fleet: Path) -> Evidence:
 def shown(fleet: Evidence, published: Path) -> dict[str, list[Exhibit]]:
     """What each family shows, of the fleet; of the published nodes where it rests on others' runs."""
     own = Evidence(read_json(published / "verdicts.json"), published / "data")
-    return {one.key: list(one.show(fleet)) or list(one.show(own)) for one in families()}
+    return {family.key: list(family.show(fleet)) or list(family.show(own)) for family in families()}
 
 
 def known(key: str) -> Family:
-    return next(one for one in families() if one.key == key)
+    return next(family for family in families() if family.key == key)
 
 
-@pytest.mark.parametrize("key", [one.key for one in families()])
+@pytest.mark.parametrize("key", [family.key for family in families()])
 def test_a_family_shows_what_was_measured_on_a_phone_too(shown: dict[str, list[Exhibit]], key: str) -> None:
     assert shown[key]
     ids = {path.stem for path in (Path(__file__).parents[3] / "report" / "claims").glob("*.yaml")}
@@ -63,13 +63,13 @@ def test_a_family_shows_what_was_measured_on_a_phone_too(shown: dict[str, list[E
 
 
 def test_figures_have_names_of_their_own_that_can_be_file_names(shown: dict[str, list[Exhibit]]) -> None:
-    names = Counter(str(identifier(one.chart.name)) for exhibits in shown.values() for one in exhibits)
+    names = Counter(str(identifier(exhibit.chart.name)) for exhibits in shown.values() for exhibit in exhibits)
     assert [name for name, count in names.items() if count > 1] == []
     # The names of claims' figures are their ids.
     assert not [name for name in names if re.fullmatch(r"[A-Z]\d\d", name) or name.startswith("front-")]
 
 
-@pytest.mark.parametrize("key", [one.key for one in families()])
+@pytest.mark.parametrize("key", [family.key for family in families()])
 def test_a_study_without_nodes_shows_nothing(key: str) -> None:
     shown = [one.chart.name for one in known(key).show(Evidence(EMPTY, None))]
     # How the intervals do where the truth is known is no matter of the nodes.
@@ -81,7 +81,7 @@ def test_the_figures_of_a_family_are_made_alone_or_with_those_of_all(fleet: Evid
     alone = family_charts(fleet, key, Failures())
     assert [chart.name for chart in alone] == [exhibit.chart.name for exhibit in exhibits_of(known(key), fleet)] != []
     every = [chart.name for chart in family_charts(fleet, "measurements", Failures())]
-    assert every == [exhibit.chart.name for one in families() for exhibit in exhibits_of(one, fleet)]
+    assert every == [exhibit.chart.name for family in families() for exhibit in exhibits_of(family, fleet)]
 
 
 @pytest.mark.parametrize("unknown", [None, float("nan")])

@@ -28,7 +28,7 @@ def content(published: Path) -> Content:
 @pytest.fixture(scope="module")
 def anchors(content: Content) -> dict[str, str]:
     """The anchor of each term, as the glossary's page has it."""
-    (page,) = [one for one in content.pages if one.path == "glossary"]
+    (page,) = [page for page in content.pages if page.path == "glossary"]
     made = page_of(site_sources.source(page, site_sources.templates(), {}))
     return {head.get_text(): str(head["id"]) for head in made.find_all(id=True)}
 

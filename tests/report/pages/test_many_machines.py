@@ -85,7 +85,7 @@ def test_results_of_machines_that_are_not_shown_are_counted() -> None:
 def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:
     whole = read_summary(fleet.data)
     data = Evidence(fleet.document, fleet.data).data
-    assert data is not None and set(data.table["node"]) == {one.id for one in data.nodes.nodes}
+    assert data is not None and set(data.table["node"]) == {node.id for node in data.nodes.nodes}
     assert len(data.table) == len(whole) * 3 // MANY
     own = whole.loc[data.table.index]
     assert list(own["estimate"].dropna()) == list(data.table["estimate"].dropna())

@@ -54,7 +54,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         one_round(folder, ["laptop"])
         document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
-        document["verdicts"] = [one for one in document["verdicts"] if one["id"] in ("W04", "W15", "G09")]
+        document["verdicts"] = [verdict for verdict in document["verdicts"] if verdict["id"] in ("W04", "W15", "G09")]
         (folder / "few.json").write_text(json.dumps(document), encoding="utf-8")
 
     return once(tmp_path_factory, "one-round", make)
@@ -121,7 +121,7 @@ def test_a_figure_that_cannot_be_drawn_costs_that_figure_alone(
     listed = json.loads((folder / "matrix-products.json").read_text(encoding="utf-8"))
     name = listed["figures"][0]
     assert [one["name"] for one in listed["failed"]] == [name] and len(listed["figures"]) > 1
-    drawn = {one: (folder / f"{one}.svg").read_text(encoding="utf-8") for one in listed["figures"]}
+    drawn = {figure: (folder / f"{figure}.svg").read_text(encoding="utf-8") for figure in listed["figures"]}
     assert [one for one, svg in drawn.items() if "This figure could not be drawn" in svg] == [name]
 
 

@@ -24,7 +24,7 @@ def test_the_report_has_at_most_thirty_pages_and_every_claim_in_a_line(site: Pat
     verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     assert len(PdfReader(site / "report.pdf").pages) <= 30
     text = " ".join(text_of(site / "report.pdf").split())
-    assert all(f"{one['id']} " in text for one in verdicts)
+    assert all(f"{verdict['id']} " in text for verdict in verdicts)
     for heading in ("What should I do?", "How sure are we?", "Method", "Objections", "Glossary", "Machines"):
         assert heading in text
 
@@ -32,10 +32,10 @@ def test_the_report_has_at_most_thirty_pages_and_every_claim_in_a_line(site: Pat
 def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -> None:
     verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     flat = re.sub(r"[\s\u00ad\ufffe-]", "", text_of(site / "appendix.pdf"))
-    for one in verdicts:
-        for part in one["parts"]:
+    for verdict in verdicts:
+        for part in verdict["parts"]:
             first = re.sub(r"[\s-]", "", verdict_sentences.rule(part))[:18]
-            assert first in flat, (one["id"], verdict_sentences.rule(part))
+            assert first in flat, (verdict["id"], verdict_sentences.rule(part))
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])

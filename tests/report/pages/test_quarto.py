@@ -145,8 +145,8 @@ def hrefs(settings: Any) -> Iterator[str]:
     if isinstance(settings, str) and settings.endswith(".qmd"):
         yield settings
     elif isinstance(settings, list):
-        for one in settings:
-            yield from hrefs(one)
+        for setting in settings:
+            yield from hrefs(setting)
 
 
 def test_the_project_lists_every_page_and_names_no_other_and_no_file_that_is_not_there(

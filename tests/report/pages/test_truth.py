@@ -87,7 +87,7 @@ def test_no_sentence_of_a_disturbed_study_is_impossible_or_empty(published_evide
 
 
 def test_no_two_prompts_of_the_published_machines_bear_one_name(published_evidence: Evidence) -> None:
-    (family,) = [one for one in families() if one.key == "language"]
+    (family,) = [family for family in families() if family.key == "language"]
     shown = [one for one in exhibits_of(family, published_evidence) if "prompt" in one.chart.name and one.table]
     assert shown
     for one in shown:

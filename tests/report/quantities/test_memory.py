@@ -69,7 +69,7 @@ def test_where_half_of_the_best_rate_is_passed(
     for size, rate in rates.items():
         copy(node, size / rate, size, spread=spread)
     found = cases("transfer.half_rate_size", evidence(synthetic, node)).rows("low", "high")
-    assert found == [pytest.approx(one, nan_ok=True) for one in ends]
+    assert found == [pytest.approx(end, nan_ok=True) for end in ends]
 
 
 PARAMETERS, KEPT = {"gpt2": 1e8, "mlp": 1e5}, 5e6
