@@ -1,1 +1,1 @@
-"""What readers see: pages, figures, PDFs and editions, made from verdicts and data."""
+"""Output for readers: pages, figures, PDFs and editions, from verdicts and data."""

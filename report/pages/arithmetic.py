@@ -1,4 +1,4 @@
-"""The arithmetic of derived claims in words: the formula, what goes into it, and what each input would turn."""
+"""Show derived claims step by step: formula, inputs, and the result if an input changes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def worked_parts(
     machines: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """For each part of a claim that was worked out: one entry for each formula, ready to be printed.
+    """Return an entry per formula, ready to print, for parts with a derived result.
 
-    machines: the nodes' names by id, which results of several nodes bear. shown: ids of those whose results are told;
-    all, if not given.
+    machines: node names by id, to label results from several nodes. shown: node ids to list results for; None lists
+    all.
     """
     worked: list[dict[str, Any]] = []
     for part in parts:
@@ -35,7 +35,7 @@ def worked_parts(
 
 
 def awaited(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The formulas by which parts without a result will be worked out."""
+    """List the formulas for parts without a result yet."""
     texts = [
         spelt(formula["text"])
         for part in parts
@@ -46,7 +46,7 @@ def awaited(parts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def spelt(text: str) -> str:
-    """A formula with the signs that people use."""
+    """Format a formula with `²` and `×`."""
     return text.replace("**2", "²").replace(" * ", " × ")
 
 
@@ -84,19 +84,19 @@ def _input(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _value(one: Mapping[str, Any], unit: str) -> str:
-    """A result and, in brackets, from where to where it is known."""
+    """Format a result, with its interval in brackets."""
     around = between(one["low"], one["high"], unit)
     return formatting.with_unit(one["value"], unit) + (f" ({around})" if around else "")
 
 
 def _given(value: float, unit: str) -> str:
-    """A value as it is given, or to four digits, with its unit."""
+    """Format a value with its unit, rounded to four digits."""
     scale, name = formatting.prefix(float(value), unit)
     return f"{formatting.exactly(float(f'{value / scale:.4g}'))} {name}".strip()
 
 
 def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
-    """Other results as a table's rows."""
+    """Return table rows for further results."""
     several = len({record["labels"]["node"] for record in records if "node" in record["labels"]}) > 1
     return [
         {
@@ -109,7 +109,7 @@ def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -
 
 
 def _case(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
-    """What a result is of: the server, where it is of one, else all its labels; and the machine it was measured on."""
+    """Name a result by its server, else by its labels, and add the machine."""
     labels = record["labels"]
     of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
     return "; ".join(filter(None, [of, machines.get(str(labels.get("node")))]))

@@ -1,4 +1,4 @@
-"""An article's argument in our words, each claim in it underlined and followed by its verdict."""
+"""Render an article's argument in our words, each claim underlined and followed by its verdict."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from report.pages.markdown import Markdown, escape, link
 _REPORT = Path(__file__).resolve().parents[1]
 SCHEMA = json.loads((_REPORT / "schemas" / "articles.schema.json").read_text(encoding="utf-8"))
 DECLARED = _REPORT / "articles.yaml"
-# [what a claim is about]{W15}
+# Clause syntax: [words]{W15}
 _CLAUSE = re.compile(r"\[([^\[\]{}]+)\]\{([A-Z]\d\d)\}")
 _STRAY = re.compile(r"[\[\]{}]")
 Steps = tuple[str | int, ...]
 
 
 def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
-    """The arguments that `path` declares, in its order.
+    """Read the arguments declared in `path`, in file order.
 
-    Raises StudyError with file and line for what the schema does not allow, for a bracket that is no clause's, and
-    for an article or a claim that stands twice.
+    Raises StudyError with file and line for a schema violation, a stray bracket, or a duplicate article or claim.
     """
     raw: list[dict[str, Any]] = read_yaml(path, SCHEMA)
     seen: dict[str, Steps] = {}
@@ -54,10 +53,10 @@ def _once(path: Path, seen: dict[str, Steps], what: str, steps: Steps) -> None:
 
 
 def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """What an article's page prints. raw: as `read_articles` gives it.
+    """Build the context for an article page. raw: an item from `read_articles`.
 
-    A clause is plain text where there is no verdict on its claim; a claim without a clause is listed under the text.
-    Raises StudyError for a clause whose claim is another article's.
+    A clause without a verdict becomes plain text; claims without a clause are listed under the text. Raises StudyError
+    if a clause names a claim from another article.
     """
     own = {str(verdict["id"]): verdict for verdict in document["verdicts"] if verdict["article"] == raw["key"]}
     known = {str(verdict["id"]) for verdict in document["verdicts"]}
@@ -79,8 +78,8 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
 
 
 def _text(text: str, own: Mapping[str, Mapping[str, Any]]) -> Markdown:
-    """A section as markdown: clauses underlined, each with its claim's number and sign."""
-    # Cut by a pattern with two groups: joint, clause, claim, joint, clause, claim, …, joint.
+    """Render a section as markdown: underline clauses and add claim numbers and signs."""
+    # Two groups, so `split` yields: joint, clause, claim, joint, clause, claim, …, joint.
     cut = _CLAUSE.split(text)
     pieces = []
     for at in range(0, len(cut), 3):

@@ -1,4 +1,4 @@
-"""The twelve rules of Hoefler and Belli (SC15), in this study's words: where each is met, and what checks it."""
+"""The twelve rules by Hoefler and Belli (SC15) in our words, each with where we meet it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bibliography of the pages: documents of the reference data and the sources of others' measurements."""
+"""Bibliography for the pages: reference documents and sources with published measurements."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _UNSAFE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasc
 
 
 def key_of(url: str) -> Markdown:
-    """The key of a document in the bibliography, the same in every edition."""
+    """Return a stable bibliography key for a document."""
     return identifier(f"d-{hashlib.sha256(url.encode()).hexdigest()[:8]}")
 
 
 def key_of_published(source: str) -> Markdown:
-    """The key of a source of measurements. Raises StudyError if it is no identifier."""
+    """Return the bibliography key for a source with measurements. Raises StudyError if it is no identifier."""
     return identifier(f"p-{source.replace('.', '-')}")
 
 
 def bibliography(document: Mapping[str, Any]) -> str:
-    """BibTeX of every source that verdicts.json names."""
+    """Format every source in verdicts.json as BibTeX."""
     return "\n".join(_entries(document))
 
 
@@ -61,7 +61,7 @@ def _tex(text: str) -> str:
 
 
 def sources_page(document: Mapping[str, Any]) -> Page:
-    """Every published figure and every run of others, with the claims that rest on each."""
+    """Build the page that lists published figures and runs with the claims that use them."""
     documents: dict[str, dict[str, Any]] = {}
     for one in document["references"]:
         source = one["source"]
@@ -87,6 +87,6 @@ def sources_page(document: Mapping[str, Any]) -> Page:
     ]
     records = sum(one["records"] for one in document["published"] or [])
     counts = f"{records:,} records from {count(len(runs), 'source')}, each read from the place where it was published."
-    # Cited in the tables: nothing is left to be named.
+    # `*` lists every entry: the tables cite them all.
     return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
                 {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip

@@ -1,4 +1,4 @@
-"""From estimates to the rows of a chart: what several families do alike."""
+"""Convert estimates to chart rows, for all families."""
 
 from __future__ import annotations
 
@@ -24,70 +24,70 @@ _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuP
 
 
 def scaled(case: Mapping[str, Any], by: float) -> dict[str, float | None]:
-    """A case's estimate and both ends over `by`; None where an end is not known, as after a single round."""
+    """Divide the estimate and interval by `by`; None for an unknown bound, such as after a single round."""
     return {name: None if pd.isna(case[name]) else float(case[name]) / by for name in _ENDS}
 
 
 def percent(case: Mapping[str, Any]) -> dict[str, Any]:
-    """A share as a case whose unit is %."""
+    """Convert a share to a case in percent."""
     return {**case, **scaled(case, 0.01)}
 
 
 def one_round(case: Mapping[str, Any]) -> bool:
-    """A case is from a single round, which gives no interval."""
+    """True for a single round, which gives no interval."""
     return case.get("n_rounds") == 1 and bool(pd.isna(case["low"]))
 
 
 def row(label: str, case: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any) -> dict[str, Any]:
-    """A row of `charts.estimates`: in units of `by` along the axis, in words (`text`) at its end."""
+    """Return a row for `charts.estimates`: position in units of `by`, with `text` at its end."""
     text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if one_round(case) else "")
     return {"label": label, **scaled(case, by), "text": text, "one_round": one_round(case), **more}
 
 
 def points(cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0) -> list[dict[str, Any]]:
-    """Points of `charts.lines`, from the smallest x on: x, y, both ends, and one_round."""
+    """Return points for `charts.lines`, sorted by x: x, y, interval bounds and one_round."""
     found = [{"x": float(case[along]) / x_by, "one_round": one_round(case), **scaled(case, by)} for case in cases]
     return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
 
 
 def dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table, by the names of its columns."""
+    """Convert table rows to dicts."""
     return [{str(name): value for name, value in one.items()} for one in table.to_dict("records")]
 
 
 def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The rows of a chart in a sentence, for readers who cannot see it."""
+    """Describe chart rows in a sentence for screen readers."""
     return "; ".join(f"{' '.join(str(one['label']).split())}: {one['text']}" for one in rows)
 
 
 def name_of(place: int, device: str) -> str:
-    """What tells the figures of several devices apart: '1' for the first node's processor, '1-cuda0' for its GPU."""
+    """Return a figure suffix per device: '1' for the first node's processor, '1-cuda0' for its GPU."""
     return f"{place}" if device == "cpu" else f"{place}-{device.replace(':', '')}"
 
 
 def job(case: Mapping[str, Any]) -> str:
-    """A model and its batch: 'resnet18, batch 1,024'."""
+    """Format model and batch: 'resnet18, batch 1,024'."""
     return f"{case['model']}, batch {int(case['batch']):,}"
 
 
 def as_percent(share: float) -> str:
-    """Two digits of a share: '4.1%'."""
+    """Format a share to two digits: '4.1%'."""
     return f"{two_digits(100 * share)}%"
 
 
 def rough(value: float) -> str:
-    """Two digits of a number of any size: '24,000', '4.1', '3 million'."""
+    """Round to two digits: '24,000', '4.1', '3 million'."""
     return two_digits(float(f"{value:.1e}")).replace(".0 ", " ")
 
 
 def library(name: str) -> str:
-    """A library as its makers spell it: 'PyTorch', 'oneDNN graph'."""
+    """Spell a library as its makers do: 'PyTorch', 'oneDNN graph'."""
     first, _, rest = name.partition(" ")
     return f"{_SPELT.get(first, first)} {rest}".strip()
 
 
 def of_device(view: View, device: str) -> str:
-    """What follows a row's name where it is not of the processor: ', GPU', and which where there are several."""
+    """Return a label suffix for a GPU: ', GPU', or its name if there are several; '' for the processor."""
     if device_kind(device) == "cpu":
         return ""
     several = sum(device_kind(device) == "gpu" for device in view.devices()) > 1

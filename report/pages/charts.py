@@ -1,7 +1,7 @@
-"""Four chart types on seaborn, in one style: estimates with intervals, lines, bars, heat maps. `rungs` has a fifth.
+"""Four seaborn chart types in one style: estimates with intervals, lines, bars, heat maps. `step_chart` adds a fifth.
 
-Every chart is drawn twice, for a page and for a phone, from the same rows. Marks say whose number it is: filled for
-measured here, half filled for derived, hollow for published by others. Colours are Okabe and Ito's.
+Every chart is drawn twice from the same rows, for a page and for a phone. Markers show the evidence: filled for
+measured here, half filled for derived, hollow for published. Colours: Okabe and Ito's palette.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#
 SERIES = [BLUE, VERMILION, GREEN, PURPLE, AMBER, GREY, INK]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE}
-# The same on a dark page.
+# Replacement colours on a dark page.
 DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPER: "#161b22", BLUE: "#58a9e0",
         VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-# Inches. A page shows 10 points as 13 pixels or more, and a phone of 360 pixels as 12.
+# Inches. 10 points show as 13 pixels or more on a page, and as 12 on a phone 360 pixels wide.
 WIDE, NARROW = 6.8, 3.6
 ROW = 0.3
-# Called so beside its mark: an estimate without an interval, from a single round.
+# Label beside an estimate from a single round, which has no interval.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
 _THEME: dict[str, Any] = {
@@ -50,7 +50,7 @@ _THEME: dict[str, Any] = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # Titles stand above all axes here: without a place of their own, each layout looks for what they might cover.
+    # Fixed title position: otherwise each layout searches for overlaps.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -69,7 +69,7 @@ _THEME: dict[str, Any] = {
     "legend.fontsize": 9.5,
     "lines.linewidth": 1.6,
     "lines.markersize": 5.5,
-    # Text stays text: small files, the reader's own font, searchable. A dollar sign in a name is a dollar sign.
+    # Keep text as text: small files, the reader's own font, searchable. No math: names may hold "$".
     "svg.fonttype": "none",
     "svg.hashsalt": "does-ai-need-a-gpu",
     "text.parse_math": False,
@@ -78,9 +78,9 @@ _THEME: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure to be made: its file name, its message as title, what a reader has to know to read it, and its text.
+    """A figure to draw: file name, title with its message, notes and alt text.
 
-    draw: from a width in inches to the figure. note: marks and sources. alt: the same in words.
+    draw: draws the figure for a width in inches. note: legend for marks and sources. alt: the figure in words.
     """
 
     name: str
@@ -91,13 +91,13 @@ class Chart:
 
 
 def theme() -> Any:
-    """The style of every figure, as a context."""
+    """Return the figure style as a context manager."""
     style: dict[Any, Any] = {**sns.axes_style("whitegrid"), **_THEME}
     return matplotlib.rc_context(style)
 
 
 def marker(tier: str) -> dict[str, Any]:
-    """Style of the mark of a number that is measured, measured in one round, derived, published or documented."""
+    """Return marker style for a tier: measured, one round, derived, published or documented."""
     return {
         ONE_ROUND: {"marker": "D", "fillstyle": "none"},
         "measured": {"marker": "o", "fillstyle": "full"},
@@ -113,11 +113,11 @@ def estimates(
     line: str = "",
     log: bool | None = None,
 ) -> Estimated:
-    """One row a case: its label, its mark and interval, its number in words.
+    """Return a drawing with a row per case: label, mark, interval and number.
 
-    rows: label, estimate, low and high (None where unknown), text, side (of the threshold), tier; other, a second mark;
-    one_round, for an estimate of a single round. lines: the threshold, or both ends of a range, called `line`. log: by
-    the span, if not given.
+    rows: label, estimate, low and high (None if unknown), text, side (relative to the threshold), tier; optional: other
+    (a second mark) and one_round (no interval). lines: threshold, or both ends of a range, titled `line`. log: None to
+    choose by the data's span.
     """
 
     def draw(width: float) -> Figure:
@@ -165,47 +165,47 @@ def estimates(
 
 
 def first_line(text: str, width: float) -> str:
-    """As much of a text as a line holds within the axes."""
+    """Shorten text to fit a line within the axes."""
     return textwrap.shorten(text, 30 if is_narrow(width) else 56, placeholder=" …")
 
 
 def is_narrow(width: float) -> bool:
-    """Whether a figure is drawn for a phone."""
+    """True for a phone figure."""
     return width <= NARROW + 1
 
 
 def wrapped(text: str, room: int) -> str:
-    """The text in lines of at most `room` characters."""
+    """Wrap text at `room` characters."""
     return "\n".join(textwrap.wrap(text, room))
 
 
 def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
-    """A legend above the axes, in as many columns as have room; below each other on a phone."""
-    # A character takes 0.08 inches, a mark and the gap to the next column 0.7.
+    """Add a legend above the axes, with as many columns as fit; a single column on a phone."""
+    # In inches: 0.08 per character, 0.7 for marker and gap.
     room = width / (0.7 + 0.08 * max(len(str(handle.get_label())) for handle in handles))
     ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
     figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
 
 
 def _ends(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
-    """All numbers that an axis has to hold."""
+    """Collect all numbers that the axis must span."""
     known = [float(one) for name in table for one in table[name].dropna()]
     return [*known, *map(float, lines)]
 
 
 def _spans(values: Sequence[float]) -> bool:
-    """Whether values are better shown on a logarithmic axis."""
+    """Tell if a logarithmic axis suits the values."""
     return min(values) > 0 and max(values) / min(values) > 8
 
 
 def axis_name(axis: str, logarithmic: bool, width: float) -> str:
-    """The name of an axis, which says where the axis is logarithmic."""
+    """Label an axis, and mark it if logarithmic."""
     named = f"{axis} (logarithmic)" if logarithmic and not is_narrow(width) else axis
     return wrapped(named, 34 if is_narrow(width) else 62)
 
 
 def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
-    """The threshold as a line, or a range as a band, named above the axes."""
+    """Draw a threshold as a line, or a range as a band, named above the axes."""
     if not len(lines):
         return
     if len(lines) == 2:
@@ -216,7 +216,7 @@ def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float)
 
 
 def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
-    """Limits and ticks of one axis, with plain numbers."""
+    """Set limits and ticks for one axis, with plain numbers."""
     low, high = min(ends), max(ends)
     limits = axes.set_xlim if which == "x" else axes.set_ylim
     line = axes.xaxis if which == "x" else axes.yaxis
@@ -225,9 +225,9 @@ def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, widt
         margin = max((high / low) ** 0.06, 1.15)
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
-        # Numbers beside each other need more room than numbers below each other.
+        # Labels along x need more room than labels along y.
         room = 1.2 if which == "x" and is_narrow(width) else 2
-        # Labels of many decades are long.
+        # Labels over many decades are long.
         few = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=few))
         line.set_minor_locator(NullLocator())
@@ -240,7 +240,7 @@ def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, widt
 
 
 def tick(value: float) -> str:
-    """A number at an axis: 0.01, 5, 20,000, 2 million."""
+    """Format an axis number: 0.01, 5, 20,000, 2 million."""
     return exactly(float(f"{value:.6g}"))
 
 
@@ -255,10 +255,10 @@ def lines(
     log: tuple[bool, bool] = (True, True),
     joined: bool = True,
 ) -> Callable[[float], Figure]:
-    """Lines through what was measured along x, one a hue, a panel each where there are several.
+    """Return a drawing with a line per hue along x, and a panel per `panel` value.
 
-    table may have low and high, drawn as bars, and one_round, drawn hollow. levels: named level lines. joined:
-    False where nothing lies between.
+    table: optional columns low and high (drawn as bars) and one_round (drawn hollow). levels: named horizontal lines.
+    joined: False if values between points mean nothing.
     """
 
     def draw(width: float) -> Figure:
@@ -334,7 +334,7 @@ def lines(
 def bars(
     table: pd.DataFrame, x: str, y: str, axis: str, hue: str | None = None, stacked: bool = False
 ) -> Callable[[float], Figure]:
-    """Bars from zero: one a row of `y`, by hue side by side or stacked."""
+    """Return a drawing with bars from zero: a row per `y`, hues in parallel or stacked."""
 
     def draw(width: float) -> Figure:
         room = 17 if is_narrow(width) else 30
@@ -378,7 +378,7 @@ def bars(
 def heat(
     table: pd.DataFrame, x: str, y: str, value: str, axis: tuple[str, str], called: str, text: str | None = None
 ) -> Callable[[float], Figure]:
-    """A heat map: one field for each pair of x and y, darker for more, its number in it."""
+    """Return a heat map with a number in each cell, darker for more."""
 
     def draw(width: float) -> Figure:
         grid = table.pivot(index=y, columns=x, values=value)

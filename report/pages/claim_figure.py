@@ -1,4 +1,4 @@
-"""A claim's figure: at most eight of its cases against the line that decides, with what it shows as title."""
+"""Draw a claim's figure: at most eight cases against the threshold, titled with its message."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from report.pages import charts, verdict_words
 from report.pages.chart_rows import alt_text, one_round, scaled
 
 MOST_ROWS = 8
-# What tells one case from another, in the order in which a reader would ask.
+# Labels that tell cases apart, in the order a reader would ask for them.
 _LABELS = (
     "run", "model", "subject", "service", "server", "shape", "op", "task", "gpu", "machine", "accelerator", "cpu",
     "of", "to", "baseline", "parameters", "batch", "requests_per_s", "threads", "cores", "dtype", "phase", "direction",
     "host_memory", "level", "footprint", "backend", "method", "data", "setting", "size", "scale",
 )  # fmt: skip
 _MOST_LABELS = 3
-# Signs of a label.
+# Longest label, in characters.
 _ROOM = 44
 _TIERS = {"published": "published", "derived": "derived", "documented": "documented"}
 
 
 def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> charts.Chart | None:
-    """The figure of a verdict, None where no case has a number that could be drawn.
+    """Return the figure for a verdict; None if no case has a number to draw.
 
-    machines: the nodes' short names by id.
+    machines: short node names by id.
     """
     parts = one_axis(verdict)
     if not parts:
@@ -83,7 +83,7 @@ def _has_number(case: Mapping[str, Any]) -> bool:
 
 
 def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The parts that the figure shows: the one the claim hangs on, and those on its axis with its threshold."""
+    """Return the parts to draw: the deciding part, and those that share its axis and threshold."""
     parts = verdict["parts"] or []
 
     def number_of_cases(part: Mapping[str, Any]) -> int:
@@ -111,7 +111,7 @@ def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _spread(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
-    """At most eight cases, the greatest first: both ends, those nearest to the line, and others evenly between."""
+    """Pick at most eight cases, greatest first: both ends, the nearest to the threshold, and others spread evenly."""
     order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:
         return order
@@ -132,7 +132,7 @@ def _spread(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> li
 def short_labels(
     cases: Sequence[Mapping[str, Any]], machines: Mapping[str, str], parts: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Names of cases by what varies among them alone, as few words as tell them apart."""
+    """Label cases by the labels that differ, with as few words as tell them apart."""
     if len(parts) > 1:
         names = [formatting.capital(str(case.get("part") or "")) for case in cases]
         if len(set(names)) == len(cases):
@@ -166,13 +166,13 @@ def short_labels(
 
 
 def _joined(label: str, other: str) -> str:
-    """Both, what tells a case apart first where not all has room."""
+    """Join both labels; put the distinctive one first if there is no room for both."""
     text = ", ".join(filter(None, [label, other]))
     return text if len(text) <= _ROOM or not other else _first_words(", ".join(filter(None, [other, label])))
 
 
 def _numbered(labels: Sequence[str]) -> list[str]:
-    """Labels of which no two are alike: cases that nothing tells apart are counted."""
+    """Number duplicate labels."""
     seen: Counter[str] = Counter()
     told = []
     for label in labels:
@@ -182,7 +182,7 @@ def _numbered(labels: Sequence[str]) -> list[str]:
 
 
 def _apart(labels: Sequence[str]) -> list[str]:
-    """Of each label the pieces that not all have, those that the fewest share first."""
+    """Reduce labels to the pieces not common to all, rarest first."""
     pieces = [label.split(", ") for label in labels]
     shared = Counter(piece for one in pieces for piece in set(one))
     kept = [[piece for piece in one if shared[piece] < len(labels)] for one in pieces]
@@ -201,7 +201,7 @@ def _said(name: str, case: Mapping[str, Any]) -> str:
 
 
 def _as_number(value: Any) -> Any:
-    """A label's value as a number where it is one: the file keeps all of them as text."""
+    """Convert a label to a number if possible: the file keeps labels as text."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -221,7 +221,7 @@ def _tier(verdict: Mapping[str, Any], case: Mapping[str, Any]) -> str:
 
 
 def _axis(part: Mapping[str, Any], unit: str) -> str:
-    """What is compared, and its unit."""
+    """Name the compared quantity and its unit."""
     name = quantity_name(str(part.get("quantity") or ""))
     form = {"ratio": "{}, times", "trend": "growth exponent of {}", "crossover": "crossover of {}"}
     told = formatting.capital(form.get(str(part.get("rule")), "{}").format(name))
@@ -229,7 +229,7 @@ def _axis(part: Mapping[str, Any], unit: str) -> str:
 
 
 def quantity_name(quantity: str) -> str:
-    """What a quantity counts, from its name: 'matmul FLOP share'."""
+    """Spell out a quantity from its name: 'matmul FLOP share'."""
     if quantity in ("", "reference.value"):
         return "published figure"
     spelt = {
@@ -249,7 +249,7 @@ def quantity_name(quantity: str) -> str:
 
 
 def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
-    """The message: how many cases lie on which side of the line."""
+    """Count the cases on each side for the title."""
     count, n = len(cases), formatting.count
     line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:
@@ -275,7 +275,7 @@ def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line
 
 
 def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
-    """Marks and bars in words, and how many cases are not drawn."""
+    """Explain marks and bars, and count the cases not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
     told = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
     sides = {str(row["side"]) for row in rows}

@@ -1,4 +1,4 @@
-"""A claim's page: what it says, the verdict, its figure, how sure it is, what would change it, and all behind it."""
+"""Build a claim's page: claim, verdict, figure, confidence, what would change it, and all evidence."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from report.pages.machine_selection import on_shown
 from report.pages.markdown import identifier
 from report.pages.threshold_slider import as_json
 
-# More cases than these are in the data alone.
+# Limit on listed cases; the data has all.
 _MOST_CASES = 120
-# More numbers of rows than these too.
+# Limit on listed source rows.
 _MOST_NUMBERS = 12
 _STANDS = {
     "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
@@ -33,9 +33,9 @@ def claim_context(
     machines: Mapping[str, str],
     shown: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """What the template of a claim's page prints.
+    """Build the template context for a claim's page.
 
-    machines: the nodes' short names by id. shown: ids of those whose cases are listed; all, if not given.
+    machines: short node names by id. shown: node ids to list cases for; None lists all.
     """
     known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     order = list(known)
@@ -82,7 +82,7 @@ def claim_context(
 
 
 def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
-    """How far the verdict can be trusted, in sentences."""
+    """Yield sentences on how far to trust the verdict."""
     cases = [case for case in verdict["cases"] if case.get("estimate") is not None]
     kinds: dict[str, Mapping[str, Any]] = {}
     for case in sorted(cases, key=lambda case: -len(case.get("instances", ()))):
@@ -124,7 +124,7 @@ def _rounds(values: Sequence[int]) -> str:
 
 
 def _checked(part: Mapping[str, Any]) -> str:
-    """How well the model of a derived part held against measurements; '' where it needs none."""
+    """Report the accuracy measured for a derived part's model; '' if it needs none."""
     known = part.get("check")
     if part.get("checked") == "":
         return "It is derived by a model that no measurement has checked, so it decides nothing alone."
@@ -142,7 +142,7 @@ def _checked(part: Mapping[str, Any]) -> str:
 
 
 def _beside(part: Mapping[str, Any]) -> str:
-    """How what was found here compares with what others published, where they do not decide."""
+    """Compare our result with published ones that do not decide."""
     for other in part.get("others") or []:
         if other.get("beside"):
             return f"What was found here is {formatting.two_digits(other['beside'])} times what others published."
@@ -150,7 +150,7 @@ def _beside(part: Mapping[str, Any]) -> str:
 
 
 def _turns(verdict: Mapping[str, Any]) -> Any:
-    """What would change the verdict, in sentences."""
+    """Yield sentences on changes that would turn the verdict."""
     if text := verdict_sentences.turn(verdict):
         yield capital(text)
     for part in verdict["parts"] or []:
@@ -174,7 +174,7 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
 
 
 def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
-    """One line for each question on which another article, or another place of this one, says the opposite."""
+    """Yield an entry per question with a contrary claim in this or another article."""
     known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for one in document["contradictions"]:
         sides = one["sides"]
@@ -215,7 +215,7 @@ def _said(value: Any) -> str:
 
 
 def _others(part: Mapping[str, Any]) -> Any:
-    """What others measured of a part, one row for each body of evidence."""
+    """Yield a row per published evidence source for a part."""
     for other in part.get("others") or []:
         unit = str(other["unit"] or "1")
         ends = [formatting.with_unit(end, unit) for end in (other["least"], other["most"]) if end is not None]
@@ -235,7 +235,7 @@ def _others(part: Mapping[str, Any]) -> Any:
 
 
 def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
-    """Every case on the machines that are shown, with its number, a table for each part."""
+    """Yield a table per part, with every case on the shown machines."""
     parts = verdict["parts"] or []
     nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
     several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
@@ -272,20 +272,20 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 
 
 def _where(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
-    """The machine of a case; of several of one kind how many they are, and from where to where they range."""
+    """Name a case's machine; for several, their count and range."""
     spread = verdict_words.between(case.get("instance_low"), case.get("instance_high"), unit)
     apart = "machine" if number_of_machines(nodes_of_case(case)) > 1 else "run"
     return place_of(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 
 def _behind(rows: str) -> str:
-    """Numbers of rows as they are told; of a number made from many machines, the first."""
+    """List source rows, shortened for results from many machines."""
     numbers = rows.split()
     return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 
 
 def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Published sources and documents behind the verdict, by title, each with its key in the bibliography."""
+    """List published sources and documents used by the verdict, with title and bibliography key."""
     used = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
     named = {one for source in used for one in source.split(" and ")}
     rows = [

@@ -1,7 +1,7 @@
-"""The data of the site as tables that a spreadsheet opens: the summary, and the samples by machine and experiment.
+"""Write the site's data as CSV tables for spreadsheets: the summary, and samples by machine and experiment.
 
-A verdict names rows of the summary; each sample bears the number of its row. What is the same for all samples of a
-row (operations, bytes, tolerance) stands there once; a column of which nothing is known in a file is left out of it.
+Verdicts refer to summary rows, and samples name their summary row. Values that all samples in a row share (operations,
+bytes, tolerance) appear only in the summary; columns empty throughout a file are dropped.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from report.data.gathered_files import read_dataset, read_summary
 from report.data.summary import SERIES
 from report.pages import site_paths
 
-# What the file's name says, and what the summary says once for all samples of a row.
+# Columns given by the file name, or by the summary for all samples in a row.
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
 _FIRST = ["row", "round", "backend", "dtype", "threads"]
-# What was read beside the values, in more digits than it has meaning; they make half of a file.
+# Readings with more digits than are meaningful; unrounded, they would make up half the file.
 _COUNTERS = [
     "error", "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load",
     "steal",
 ]  # fmt: skip
 _DIGITS = 6
-# What a spreadsheet would take for the beginning of a formula.
+# Prefixes that start a spreadsheet formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
-    """Write the tables of a gathered folder into the site's folder `out`; give their paths relative to it.
+    """Write the tables from a gathered folder into the site folder `out`; return their relative paths.
 
-    data: what `report gather` wrote. nodes: those whose samples get tables of their own, the others' lie in one file of
-    all; without any, each node's. Raises StudyError if a table is missing or a sample has no row in the summary,
-    OSError.
+    data: folder written by `report gather`. nodes: nodes with sample tables, the rest go to a common file; default: a
+    table for every node. Raises StudyError if a table is missing or a sample has no summary row, OSError.
     """
     evidence = read_dataset(data, only=nodes)
     if not (data / "samples.parquet").is_file():
@@ -64,7 +63,7 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
 
 
 def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
-    """The samples of every node, experiment and device as they are written; one experiment is held at a time."""
+    """Yield samples per node, experiment and device, with only one experiment in memory."""
     for experiment in evidence.table["experiment"].unique():
         rows = evidence.table[evidence.table["experiment"] == experiment]
         samples = _numbered(evidence.samples(str(experiment)), rows)
@@ -73,7 +72,7 @@ def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFra
 
 
 def _numbered(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The samples in the order of the summary's rows, with the number of each one's own. Raises StudyError."""
+    """Add the summary row number, and sort by it. Raises StudyError."""
     numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
     if numbered["row"].isna().any():
         raise StudyError("samples.parquet: holds samples that summary.parquet has no row for: gather again")
@@ -81,7 +80,7 @@ def _numbered(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _wide(part: pd.DataFrame) -> pd.DataFrame:
-    """One file's samples: the point's parameters as columns, without columns that are told elsewhere or say nothing."""
+    """Expand parameters into columns, and drop columns that are empty or in the summary."""
     codes, texts = pd.factorize(part["params"])
     parameters = _parameters([str(text) for text in texts], list(part.columns)).take(codes)
     told = part.drop(columns=_ELSEWHERE).assign(**{name: _short(part[name]) for name in _COUNTERS})
@@ -92,9 +91,9 @@ def _wide(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parameters(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
-    """A row for each text of parameters (JSON), a column for each name in them.
+    """Expand JSON parameter texts: a row per text, a column per name.
 
-    taken: names of the samples' own columns; a parameter that is called like one has its name lengthened.
+    taken: existing sample columns; a parameter with such a name gets a prefix.
     """
     read = [json.loads(text) for text in texts]
     names = list(dict.fromkeys(name for one in read for name in one))
@@ -103,45 +102,45 @@ def _parameters(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
 
 
 def _values(values: Sequence[Any]) -> Any:
-    """A parameter's values as a column: whole numbers as such, where all that are known are."""
+    """Convert parameter values to a column, with integers as Int64."""
     if all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in values):
         return pd.array(list(values), dtype="Int64")
     return ["" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def _says(column: pd.Series) -> bool:
-    """Whether anything stands in a column."""
+    """Tell if a column has any value."""
     return bool((column.notna() & (column.astype(str) != "")).any())
 
 
 def _short(column: pd.Series) -> pd.Series:
-    """Numbers in fewer digits."""
+    """Round to `_DIGITS` significant digits."""
     codes, numbers = pd.factorize(column)
     short = [float(f"{number:.{_DIGITS}g}") for number in numbers]
-    # What is missing has the code -1: the last one.
+    # `factorize` codes missing values as -1, which indexes the last element.
     return pd.Series(np.array([*short, np.nan])[codes], column.index)
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV of which no spreadsheet takes a text for a formula. Raises OSError."""
+    """Write CSV safe against spreadsheet formulas. Raises OSError."""
     safe = {name: _safe(column) for name, column in table.items()}
     with atomic(path) as temporary:
         pd.DataFrame(safe).to_csv(temporary, index=False, lineterminator="\n")
 
 
 def _safe(column: pd.Series) -> pd.Series:
-    """Numbers as they are; texts on lines of CSV, with an apostrophe before what would be a formula."""
+    """Keep numbers; put an apostrophe before text that a spreadsheet would run as a formula."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     codes, words = pd.factorize(column)
-    # A carriage return would begin a row of its own: it is not quoted.
+    # pandas does not quote a carriage return, which would start a new row.
     safe = [f"'{word}" if word.startswith(_FORMULA) else word for word in map(str, words)]
     safe = [word.replace("\r", " ") for word in safe]
     return pd.Series(np.array([*safe, ""], dtype=object)[codes], column.index)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, whole or not at all. Raises StudyError if it is not there, OSError."""
+    """Copy a file atomically. Raises StudyError if it is missing, OSError."""
     if not source.is_file():
         raise StudyError(f"{source}: no such file: write it with `python -m report gather`")
     with atomic(target) as temporary:

@@ -1,4 +1,4 @@
-"""Say which results behind a page of measurements are disturbed."""
+"""Report disturbed results behind a page of measurements."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from report.formatting import count, first
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
 
-# Groups of results that are named.
+# Most groups named.
 _NAMED = 4
 
 
 def exhibits(family: Family, evidence: Evidence) -> list[Exhibit]:
-    """Exhibits of a family; the first one names the results behind all of them that are disturbed."""
+    """Return a family's exhibits, with a note on disturbed results in the first."""
     if evidence.data is None:
         return []
     with evidence.data.following() as used:
@@ -25,7 +25,7 @@ def exhibits(family: Family, evidence: Evidence) -> list[Exhibit]:
 
 
 def sentence(data: Dataset, used: Used) -> str:
-    """How many of the results that were used are disturbed, of which experiments, threads and machines; '' if none."""
+    """Count disturbed results by experiment, threads and machine; '' if none."""
     rows = sorted({row for numbers in data.rows_read(used).values() for row in numbers})
     bad = data.table.loc[[row for row in rows if row in data.disturbed]]
     if bad.empty:

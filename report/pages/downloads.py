@@ -1,4 +1,4 @@
-"""What lies beside the pages: the verdicts, the data as tables, and the editions."""
+"""Write the files published beside the pages: verdicts, data tables and editions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from report.pages.editions.edition_record import before, edition, read_editions,
 from report.pages.figure_data import Evidence
 from report.verdicts import read_verdicts
 
-# GitHub's host would otherwise leave out what begins with a dot or an underscore, and read pages as templates.
+# Without this file GitHub Pages drops names that start with a dot or underscore, and runs Jekyll.
 _NO_TEMPLATES = ".nojekyll"
 RECORD = "site.json"
 
 
 def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
-    """Write the rest of the site into the folder `report`, which `report render` filled; give the files' names.
+    """Add the download files to the folder `report`, filled by `report render`; return their names.
 
-    verdicts: the verdicts.json that was rendered, with its table beside it. data: what `report gather` wrote. previous:
-    the verdicts of an earlier edition, or the editions.json of the site as it was. What an earlier build wrote and this
-    one does not is removed. Raises StudyError, OSError.
+    verdicts: the rendered verdicts.json, with its CSV beside it. data: folder written by `report gather`. previous: an
+    earlier verdicts.json, or the editions.json from the previous site. Removes files that only an earlier build wrote.
+    Raises StudyError, OSError.
     """
     document = read_verdicts(verdicts)
     rendered(report, document)
@@ -44,7 +44,7 @@ def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None
 
 
 def rendered(report: Path, document: Mapping[str, Any]) -> None:
-    """Raise StudyError unless the folder holds the report of these verdicts."""
+    """Raise StudyError unless the folder holds the report rendered from these verdicts."""
     lacking = [name for name in (site_paths.PAGE, site_paths.PDF) if not (report / name).is_file()]
     if lacking:
         raise StudyError(f"{report}: holds no {' and no '.join(lacking)}: render first, with `python -m report render`")
@@ -66,7 +66,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _remove_others(report: Path, made: list[str]) -> None:
-    """Remove what an earlier build listed and this one did not make; nothing else in the folder is ours."""
+    """Remove files listed by an earlier build and not written now; other files are not ours."""
     try:
         listed = {str(name) for name in read_json(report / RECORD)["files"]}
     except (StudyError, KeyError, TypeError):

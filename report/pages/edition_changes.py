@@ -1,4 +1,4 @@
-"""What changed since the last edition, as a page tells it."""
+"""Build the page section on changes since the last edition."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from report.pages.markdown import identifier
 
 
 def since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:
-    """A comparison with the last edition before this one; None without one.
+    """Compare with the previous edition; None if there is none.
 
-    document: what the file `verdicts` holds. previous: an earlier verdicts.json, or the editions.json of a site.
-    Raises StudyError if either file cannot be compared.
+    document: content from the file `verdicts`. previous: an earlier verdicts.json, or a site's editions.json. Raises
+    StudyError if either file cannot be compared.
     """
     if previous is None:
         return None

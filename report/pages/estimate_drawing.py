@@ -1,4 +1,4 @@
-"""A drawing of estimates that keeps its rows, so that those of several machines can be drawn as one."""
+"""A drawing that keeps its rows, so that estimates from several machines can be merged into one figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 @dataclass(frozen=True)
 class Estimated:
-    """How `charts.estimates` draws, and from what."""
+    """Drawing from `charts.estimates`, with its arguments."""
 
     draw: Callable[[float], Figure]
     rows: Sequence[Mapping[str, Any]]
@@ -25,6 +25,6 @@ class Estimated:
 
 
 def heads_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """The rows before which a group begins, and its name."""
+    """Map the first row index in each group to the group name."""
     groups = [str(row.get("group") or "") for row in rows]
     return {at: name for at, name in enumerate(groups) if name and (not at or name != groups[at - 1])}

@@ -1,4 +1,4 @@
-"""The most usual exhibit: a row for each case, its number with an interval, and the same as a table."""
+"""The most common exhibit: a row per case with its interval, as chart and table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from report.pages.exhibit_types import Exhibit, Table, stated
 from report.pages.heading_numbers import Sentence
 from report.pages.verdict_words import BARS
 
-# A row's label, its case, and what else the table says of it.
+# Row label, case, and further table columns.
 Listed = tuple[str, Mapping[str, Any], Sequence[str]]
 
 
@@ -33,9 +33,9 @@ def listed(
     tier: str = "measured",
     groups: Sequence[str] = (),
 ) -> Exhibit:
-    """Cases as a chart of estimates in units of `by`, and as a table whose columns are called `head`.
+    """Return cases as a chart in units of `by`, and as a table with columns `head`.
 
-    groups: the heading of each case; none is drawn where all are alike.
+    groups: heading per case; not drawn if all are equal.
     """
     title = str(heading)
     shown = groups if len(set(groups)) > 1 else [""] * len(entries)
@@ -53,12 +53,12 @@ def listed(
 
 
 def span(values: Sequence[float], words: Any) -> str:
-    """'1.1 to 8.9': the smallest and the largest as `words` has them, or one if both look alike."""
+    """Format the range: '1.1 to 8.9', or a single number if both ends read the same."""
     return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
 
 
 def most_threads(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of each device with the most threads that it was measured with."""
+    """Keep each device's cases with the highest thread count."""
     most: dict[str, int] = {}
     for case in cases:
         most[str(case["device"])] = max(most.get(str(case["device"]), 0), int(case["threads"]))
@@ -66,12 +66,12 @@ def most_threads(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def has_gpu(cases: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether any of them is of a GPU."""
+    """True if any case ran on a GPU."""
     return any(device_kind(str(case["device"])) == "gpu" for case in cases)
 
 
 def on_gpu(device: str) -> str:
-    """What follows a row's name where it is not of the processor: ', GPU', or ', GPU 1' for a second one."""
+    """Return a label suffix: '' for the processor, ', GPU', or ', GPU 1' for a second GPU."""
     if device_kind(device) == "cpu":
         return ""
     number = device.partition(":")[2]

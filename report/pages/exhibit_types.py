@@ -1,4 +1,4 @@
-"""What a family of measurements is given, and what it gives back."""
+"""Types for a page of measurements: `Family`, `Exhibit` and `Table`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from report.pages.verdict_words import NOTHING, between
 
 @dataclass(frozen=True)
 class Table:
-    """A table in words. align: one letter a column, l or r."""
+    """A text table. align: one letter per column, l or r."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -26,7 +26,7 @@ class Table:
     caption: str = ""
 
     def filled(self) -> Table:
-        """The table without columns that say nothing."""
+        """Return a copy without empty columns."""
         kept = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
         rows = [[row[i] for i in kept] for row in self.rows]
         return Table([self.head[i] for i in kept], rows, "".join(self.align[i] for i in kept), self.caption)
@@ -34,11 +34,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One message: a figure whose title it is, what a reader should know beside it, and the numbers, folded.
+    """One message: a figure with the message as title, sentences beside it, and a folded table.
 
-    claims: ids of the claims that rest on it. heading: the title with its numbers. machine: its name, '' where the
-    exhibit is of no single one; called: as headings call it; own: whether it is the user's own. subject: the same for
-    all machines. section: a heading over this exhibit and those after it that are `within` it.
+    claims: ids for claims based on it. heading: title with numbers. machine: machine name, '' if several; called:
+    machine name for headings; own: True on the user's machine. subject: key shared by all machines. section: heading
+    above this and the following exhibits with `within` set.
     """
 
     chart: Chart
@@ -56,7 +56,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Family:
-    """A page of measurements. asks: what it answers, in a sentence. show: from all nodes' evidence to its exhibits."""
+    """A page of measurements. asks: the question it answers. show: builds exhibits from all evidence."""
 
     key: str
     title: str
@@ -65,7 +65,7 @@ class Family:
 
 
 def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
-    """The exhibits of each machine, marked with the machine and their subject; `show` gets its number, from 1."""
+    """Yield exhibits from each machine, tagged with machine and subject; `show` gets the machine number, from 1."""
     alone = sum(view.own for view in evidence.views) == 1
     for place, view in enumerate(evidence.views, 1):
         called = "Your machine" if view.own and alone else view.name
@@ -84,17 +84,17 @@ def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) 
 
 
 def annotate(chart: Chart) -> Chart:
-    """The chart with a note that explains hollow marks where it has any."""
+    """Explain hollow marks in the note if the chart has any."""
     return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 
 def records(cases: Estimates) -> list[dict[str, Any]]:
-    """Estimates as dicts: their labels, estimate, low, high, n_rounds, detail."""
+    """Convert estimates to dicts: labels, estimate, low, high, n_rounds, detail."""
     return dicts(cases.frame)
 
 
 def stated(case: Mapping[str, Any], unit: str) -> str:
-    """A number of a table with its interval: '412 GFLOP/s (405 to 420)', or '412 GFLOP/s (one round)'."""
+    """Format a table number with its interval: '412 GFLOP/s (405 to 420)', or '412 GFLOP/s (one round)'."""
     if one_round(case):
         return f"{formatting.with_unit(case['estimate'], unit)} ({ONE_ROUND})"
     around = between(case.get("low"), case.get("high"), unit)

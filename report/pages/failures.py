@@ -1,4 +1,4 @@
-"""Pages and figures that could not be made: each is named with its reason, and costs no other."""
+"""Record pages and figures that failed, so that one failure does not stop the rest."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from contract.schema import check
 from report.pages import site_paths
 
 _LONGEST = 300
-# Refusals that concern one file.
+# Errors that concern a single file.
 _OF_ONE_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _FIELDS = ("kind", "name", "reason")
-# The failures in a file, as `Failures.as_json` gives them.
+# List as written by `Failures.as_json`.
 _SCHEMA = {
     "type": "array",
     "items": {
@@ -34,7 +34,7 @@ _OF_FIGURES = {"type": "object", "required": ["failed"], "properties": {"failed"
 
 @dataclass(frozen=True)
 class Failure:
-    """A page, figure, preview or PDF that could not be made. name: its path in the report, without ending."""
+    """A failed page, figure, preview or PDF. name: its path in the report, without suffix."""
 
     kind: str
     name: str
@@ -45,21 +45,21 @@ class Failure:
 
 
 class Failures:
-    """All failures of one report, in the order in which they came."""
+    """Failures in one report, in chronological order."""
 
     def __init__(self, known: Iterable[Mapping[str, Any]] = ()) -> None:
         self.found = [Failure(str(one["kind"]), str(one["name"]), str(one["reason"])) for one in known]
 
     @contextmanager
     def caught(self, kind: str, name: str) -> Iterator[None]:
-        """Record an error of the block as a failure of this page or figure, with its traceback on standard error.
+        """Record an exception from the block as a failure, with a traceback on standard error.
 
-        An interruption and the system's refusals, of a full disk say, are raised: they concern every page.
+        Re-raises interrupts and system errors such as a full disk: they affect every page.
         """
         try:
             yield
         except Exception as fault:
-            # Errors of libraries that read a damaged file have no number.
+            # Some libraries raise OSError without errno for a damaged file.
             if isinstance(fault, OSError) and fault.errno not in (None, *_OF_ONE_FILE):
                 raise
             reason = str(fault) if isinstance(fault, StudyError) else f"{type(fault).__name__}: {fault}"
@@ -67,36 +67,36 @@ class Failures:
             traceback.print_exc()
 
     def add(self, kind: str, name: str, reason: str) -> None:
-        """Record a failure and tell it on standard error; another of the same page is left out."""
+        """Record and print a failure; ignore repeats for the same page."""
         failure = Failure(kind, name, (" ".join(reason.split()) or "no reason given")[:_LONGEST])
         if not self.find(kind, name):
             self.found.append(failure)
             print(f"warning: {failure}", file=sys.stderr)
 
     def find(self, kind: str, name: str) -> Failure | None:
-        """The failure of a page or figure, if it failed."""
+        """Return the recorded failure of this page or figure, if any."""
         return next((one for one in self.found if (one.kind, one.name) == (kind, name)), None)
 
     @property
     def as_json(self) -> list[dict[str, str]]:
-        """The failures as JSON."""
+        """Failures as JSON."""
         return [asdict(one) for one in self.found]
 
 
 def read_failures(report: Path) -> Failures:
-    """The failures of the report in a folder. Raises StudyError if no whole list of them is there."""
+    """Read a report's failures. Raises StudyError if the list is missing or damaged."""
     return Failures(_checked(report / site_paths.FAILURES, _SCHEMA, "render"))
 
 
 def read_failed_figures(folder: Path) -> Failures:
-    """The failures of the figures that `report figures` drew into a folder. Raises StudyError for a damaged list."""
+    """Read failures from `report figures` in a folder. Raises StudyError for a damaged list."""
     lists = [_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
-    # The page of a failed figure's claim or family fails again, where it is made.
+    # Skip pages: a failed claim or family fails again when its page is built.
     return Failures(one for drawn in lists for one in drawn["failed"] if one["kind"] != "page")
 
 
 def _checked(path: Path, schema: Mapping[str, Any], command: str) -> Any:
-    """The content of a file that a command of the report wrote. Raises StudyError unless it has this schema."""
+    """Read a file written by a report command. Raises StudyError unless it matches the schema."""
     document = read_json(path)
     try:
         check(document, schema, path)

@@ -1,4 +1,4 @@
-"""What the figures are drawn from: each node's measurements and quantities, and how the nodes are called."""
+"""Data behind the figures: measurements, quantities and names per node."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from report.formatting import short_processor
 from report.pages import machine_selection
 from report.quantities import quantities
 
-# The folder of the published nodes, as `source` has it.
+# Value in `source` for published nodes.
 PUBLISHED_NODES = "data/nodes"
 
 
 @dataclass(frozen=True)
 class View:
-    """One node's evidence.
+    """Evidence from one node.
 
-    name: as pages call it. own: whether it is the user's, beside published ones. rows: the summary's rows of this node
-    that are ok, with the points' parameters as columns.
+    name: node name on pages. own: True for the user's node among published ones. rows: summary rows for this node with
+    status ok, with parameters as columns.
     """
 
     node: str
@@ -40,25 +40,25 @@ class View:
     own: bool = False
 
     def devices(self) -> list[str]:
-        """Devices that have measured something: the CPU first."""
+        """List devices with results, the CPU first."""
         return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
 
     def of(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
-        """The points of one experiment and metric, on one device or on all."""
+        """Return points for an experiment and metric, on one device or all."""
         self.data.used.rows.add((experiment, metric))
         rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
         return rows[rows["device"] == device].copy() if device else rows.copy()
 
     def cases(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
-        """The same as estimates, which carry their intervals through arithmetic; labels as wanted."""
+        """Return the same points as estimates, which propagate intervals; filter by label."""
         return _only(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
-        """The estimates of a quantity on this node with these labels; none if it was not measured."""
+        """Return estimates for a quantity on this node, filtered by label; empty if not measured."""
         return _quantity(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
-        """A device as pages call it: the processor by the node's name, a GPU by its own."""
+        """Name a device: node name for the processor, GPU name for a GPU."""
         if device_kind(device) == "cpu":
             return self.name
         told = next((one["name"] for one in self.record.get("devices", ()) if one["id"] == device), device)
@@ -67,9 +67,9 @@ class View:
 
 
 class Evidence:
-    """The nodes of a document of verdicts, and what others published. data: the folder that `report gather` wrote.
+    """Nodes from a verdicts document, and published measurements. data: folder written by `report gather`.
 
-    Of many nodes pages show some one by one, by id `shown`: their measurements alone are `data` here.
+    With many nodes, pages list only those in `shown`, and `data` holds only their measurements.
     """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
@@ -78,7 +78,7 @@ class Evidence:
         self.names = {str(node["id"]): self._name(node) for node in self.document["nodes"]}
 
     def _ordered(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The nodes, the user's own first."""
+        """Put the user's nodes first."""
         return sorted(nodes, key=lambda node: str(node["id"]) not in self.own)
 
     def _name(self, node: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ class Evidence:
 
     @cached_property
     def shown(self) -> list[str]:
-        """Nodes that pages show one by one. Raises StudyError if the folder is not what `report gather` writes."""
+        """Node ids to list on pages. Raises StudyError if the folder is not from `report gather`."""
         nodes = self.document["nodes"]
         if self.folder is None or len(nodes) <= machine_selection.MOST:
             return machine_selection.shown(nodes, None)
@@ -97,14 +97,14 @@ class Evidence:
 
     @property
     def choice(self) -> str:
-        """How they were chosen, as a sentence; '' where they are all."""
+        """Sentence on the selection; '' if all nodes are shown."""
         return machine_selection.told(
             len(self.shown), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
         )
 
     @cached_property
     def data(self) -> Dataset | None:
-        """What was gathered of the nodes that are shown. Raises StudyError as `shown`."""
+        """Gathered data from the shown nodes. Raises StudyError like `shown`."""
         if self.folder is None:
             return None
         some = self.shown if self.choice else ()
@@ -112,7 +112,7 @@ class Evidence:
 
     @cached_property
     def views(self) -> list[View]:
-        """The evidence of each node that is shown, in the order of the verdicts' nodes. Raises StudyError."""
+        """Evidence per shown node, in document order. Raises StudyError."""
         if self.data is None:
             return []
         rows = _with_parameters(self.data.table)
@@ -132,18 +132,18 @@ class Evidence:
         ]
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
-        """The estimates of a quantity on all nodes that are shown, with these labels."""
+        """Return estimates for a quantity on all shown nodes, filtered by label."""
         return _quantity(self.data, name, wanted) if self.data else Estimates.empty()
 
 
 def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Ids of the user's own nodes: those measured or given here, beside published ones; none where all are alike."""
+    """Return ids for the user's nodes among published ones; empty if all are published or none is."""
     published = {str(node["id"]) for node in nodes if str(node.get("source")) == PUBLISHED_NODES}
     return {str(node["id"]) for node in nodes} - published if published else set()
 
 
 def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
-    """Raises KeyError for a quantity that does not exist, or a label that it does not declare."""
+    """Raises KeyError for an unknown quantity or label."""
     quantity = quantities()[name]
     if undeclared := set(wanted) - {*quantity.labels, "node", "device"}:
         raise KeyError(f"{name} has no label {', '.join(sorted(undeclared))}")
@@ -151,7 +151,7 @@ def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
 
 
 def _only(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
-    """Those with these labels; none where not all of the labels are known."""
+    """Filter by label; empty if a label is unknown."""
     return cases.only(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 
 

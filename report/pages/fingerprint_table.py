@@ -1,4 +1,4 @@
-"""A node's fingerprint as rows of a table, whatever keys it has."""
+"""Convert a node's fingerprint to table rows, for any keys."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _HIDDEN = {"family", "model_number"}
 
 
 def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
-    """The nodes of verdicts.json by their kind: its name, and what `describe` says of those shown, with its `number`.
+    """Group nodes by kind: kind name, and `describe` plus `number` for each shown node.
 
-    Besides, of a kind: how many machines or runs there are in words (`several`; '' of one), and whether a machine was
-    measured more than once (`runs`).
+    `several`: machine or run count in words, '' for one. `runs`: True if a machine was measured more than once.
     """
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
@@ -42,7 +41,7 @@ def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[
 
 
 def describe(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A node of verdicts.json in words: its fingerprint, what became of its points."""
+    """Describe a node from verdicts.json: fingerprint and point statuses."""
     statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
     duty = node.get("duty")
     return {
@@ -70,7 +69,7 @@ def describe(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _when(start: str, end: str) -> str:
-    """'2026-11-22 16:08 to 17:26 UTC'; the day again where it is another."""
+    """Format a period: '2026-11-22 16:08 to 17:26 UTC', with the end date if it differs."""
     first, last = (time[:16].replace("T", " ") for time in (start, end))
     if not first or not last:
         return first or last or NOTHING
@@ -78,12 +77,12 @@ def _when(start: str, end: str) -> str:
 
 
 def _hosts(node: Mapping[str, Any]) -> str:
-    """That its rounds were not all measured on one machine, as where a run went on elsewhere."""
+    """Report a run that continued on another machine."""
     return f", on {node['hosts']} machines of this kind one after another" if int(node.get("hosts") or 1) > 1 else ""
 
 
 def _missing(node: Mapping[str, Any]) -> str:
-    """What a node whose measuring was cut off lacks; '' if nothing."""
+    """List rounds missing after an interruption; '' if none."""
     rounds: dict[str, list[str]] = {}
     for name in node.get("missing") or []:
         job, _, number = str(name).rpartition(".")
@@ -95,7 +94,7 @@ def _missing(node: Mapping[str, Any]) -> str:
 
 
 def _size(count: Any) -> str:
-    """Bytes in powers of two, as caches and memories are sold: 1.5 MiB."""
+    """Format bytes with binary prefixes, as for caches and memory: 1.5 MiB."""
     if not isinstance(count, int | float) or not count:
         return NOTHING
     for name in ("B", "KiB", "MiB", "GiB"):
@@ -106,7 +105,7 @@ def _size(count: Any) -> str:
 
 
 def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
-    """Nested keys as 'CPU, model'; lists on one line; bytes and clocks with their units."""
+    """Flatten nested keys ('CPU, model'); join lists; add units to bytes and clocks."""
     rows = []
     for key, value in record.items():
         if key in _HIDDEN or value in (None, "", [], {}):

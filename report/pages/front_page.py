@@ -1,4 +1,4 @@
-"""The front page: the answer, one picture, the verdicts by article, findings, what to do, how sure."""
+"""Build the front page: answer, chart, verdicts by article, findings, advice and confidence."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
 from report.pages.markdown import Markdown, identifier
 
-# Cards of one row on a desktop screen.
+# Cards that fit in a row on a desktop screen.
 FINDINGS = 3
-# Pages of the figures that are no claim's, by the name of a finding's figure.
+# Page per figure that belongs to no claim.
 _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
-# Bytes of the weights of a language model of 7 billion parameters in 4 bits, all of which are read for every token.
+# Bytes read per token: weights of a 7-billion-parameter language model in 4 bits.
 _WEIGHTS = 7e9 / 2
 
 
 def facts(evidence: Evidence) -> dict[str, Fact]:
-    """What sentences tell beside the verdicts, by name; what the evidence does not have is not there."""
+    """Return facts for sentences beyond the verdicts, by name; omit those without evidence."""
     document = evidence.document
     found: dict[str, Fact] = {}
     for training, name in ((True, "replaced training"), (False, "replaced inference")):
@@ -63,7 +63,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
 
 
 def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
-    """How fast a desktop can write with a model of 7 billion parameters, and what a GPU for games was seen to do."""
+    """Yield generation speed for a 7-billion-parameter model: computed for desktops, published for a gaming GPU."""
     if evidence.data is None or evidence.data.published is None:
         return
     table = evidence.data.published.records
@@ -86,7 +86,7 @@ def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
 
 
 def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
-    """What the fastest runtime and number format gain for networks that people know, on one machine."""
+    """Yield gains from the fastest runtime and number format for known networks, on one machine."""
     known = known_gains(evidence)
     if known is None:
         return
@@ -103,7 +103,7 @@ def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
 
 
 def charts(evidence: Evidence) -> list[Chart]:
-    """The pictures that the front page has for itself."""
+    """Return charts drawn only for the front page."""
     found = []
     if evidence.document.get("replaced"):
         found.append(replaced_chart(evidence.document, "front-replaced"))
@@ -124,7 +124,7 @@ def charts(evidence: Evidence) -> list[Chart]:
 def front(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> dict[str, Any]:
-    """What the front page's template prints. drawn: the figures of claims and those of `charts`."""
+    """Build the template context. drawn: charts from claims and from `charts`."""
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
     found = []
@@ -153,7 +153,7 @@ def front(
 
 
 def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
-    """The table of what to do: one row a job of which anything can be told."""
+    """Return a row per job with advice, skipping jobs without evidence."""
     rows = []
     for job in declared["jobs"]:
         rate = says.first(job["rate"])
@@ -175,7 +175,7 @@ def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
 
 
 def _article(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A paragraph for an article, its counts, its best and its worst claim."""
+    """Summarize an article: paragraph, counts, best and worst claim."""
     own = [verdict for verdict in verdicts if verdict["article"] == one["key"]]
     best = next((name for name in one["best"] if _is(says, name, "supported")), None)
     worst = next((name for name in one["worst"] if _is(says, name, "challenged", "depends")), None)
@@ -194,7 +194,7 @@ def _is(says: Statements, name: str, *wanted: str) -> bool:
 
 
 def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What is passed on of a file of verdicts: the answer as plain text, the tally, and what it rests on."""
+    """Summarize verdicts for reuse elsewhere: answer as plain text, tally and sources."""
     says = Statements(document, facts(Evidence(document, None)), marks=False)
     machines = formatting.named_machines(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""

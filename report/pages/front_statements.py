@@ -1,7 +1,7 @@
-"""Sentences of the front page: declared in front.yaml, each told only where verdicts and measurements carry it.
+"""Sentences on the front page, declared in front.yaml; each appears only if verdicts and measurements support it.
 
-A place: `{W29 most}` is what claim W29 has for `most` (see `report.findings`); `{replaced training}` and other names
-of FACTS are what the evidence gives beside the verdicts.
+Placeholders: `{W29 most}` is the value `most` from claim W29 (see `report.findings`); `{replaced training}` and other
+names in FACTS come from `front_page.facts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "front.yaml"
 SCHEMA = json.loads((REPORT / "schemas" / "front.schema.json").read_text(encoding="utf-8"))
 _OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
-# What the evidence gives beside the verdicts: see `front_page.facts`.
+# Names from `front_page.facts`.
 FACTS = (
     "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
     "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
@@ -36,7 +36,7 @@ FACTS = (
 
 @dataclass(frozen=True)
 class Fact:
-    """A number for a place: its words, whose it is, and the page that shows it."""
+    """A placeholder value: its text, evidence tier and page."""
 
     text: str
     tier: str = ""
@@ -44,10 +44,10 @@ class Fact:
 
 
 class Statements:
-    """The evidence as sentences ask for it.
+    """Fill sentences from the evidence.
 
-    root: the way from the page to the site's folder. marks: whether numbers bear links and whose they are; without,
-    sentences are plain text.
+    root: relative path from the page to the site root. marks: add links and tier marks to numbers; False gives plain
+    text.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Statements:
         self.facts, self.root, self.marks = facts, root, marks
 
     def first(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
-        """The first statement whose conditions hold and whose places can be filled; None if there is none."""
+        """Return the first statement that holds and can be filled, else None."""
         for statement in statements:
             text = self.told(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
             if text is not None:
@@ -66,11 +66,11 @@ class Statements:
         return None
 
     def all(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Markdown]:
-        """Of each part its first statement that can be told."""
+        """Return the first usable statement from each part."""
         return [text for text in map(self.first, parts) if text is not None]
 
     def holds(self, when: Mapping[str, Any]) -> bool:
-        """Whether all conditions do."""
+        """True if all conditions hold."""
         return all(
             self.gpu == (asked == "measured") if name == "gpu" else self._is_so(name, _asked(asked))
             for name, asked in when.items()
@@ -89,7 +89,7 @@ class Statements:
         return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
 
     def told(self, says: str) -> Markdown | None:
-        """A sentence with its places filled, each number with its mark and its link; None if one cannot be."""
+        """Fill the placeholders in a sentence, with marks and links; None if any cannot be filled."""
         pieces = []
         split = PLACE.split(says)
         for at, text in enumerate(split):
@@ -126,7 +126,7 @@ class Statements:
 
 
 def _escaped(text: str) -> Markdown:
-    """Text between places: the spaces at its ends stand."""
+    """Escape text between placeholders, and keep the spaces at its ends."""
     inner = escape(text) if text.strip() else Markdown("")
     before = " " if text[:1].isspace() else ""
     after = " " if text[-1:].isspace() and text.strip() else ""
@@ -134,16 +134,16 @@ def _escaped(text: str) -> Markdown:
 
 
 def _asked(given: Any) -> dict[str, Any]:
-    """What is asked of a claim: `part`, `is` and `some`, the latter two as lists."""
+    """Normalize a condition to `part`, `is` and `some`, the latter two as lists."""
     raw = given if isinstance(given, Mapping) else {"is": given}
     return {key: [one] if key != "part" and isinstance(one, str) else one for key, one in raw.items()}
 
 
 def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[str, Any]:
-    """The declared front page.
+    """Read the declared front page.
 
-    Raises StudyError with file and line for what the schema does not allow, an unknown claim, part or outcome, and a
-    place that cannot be filled.
+    Raises StudyError with file and line for a schema violation, an unknown claim, part or outcome, or a placeholder
+    that cannot be filled.
     """
     raw: dict[str, Any] = read_yaml(path, SCHEMA)
     declared = {one.stem: read_yaml(one) for one in sorted(claims.glob("*.yaml"))}
@@ -170,7 +170,7 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
 
 
 def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
-    """Every sentence of the file, with the way to it and its conditions."""
+    """Yield every sentence with its path in the file and its conditions."""
     if isinstance(raw, Mapping):
         when = raw.get("when") or {}
         for key, value in raw.items():
@@ -186,7 +186,7 @@ def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[t
 
 
 def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]) -> None:
-    """Raise StudyError for a verdict, or a side of a case, that there is not: nothing would ever hold."""
+    """Raise StudyError for an unknown outcome: its condition would never hold."""
     for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
         for one in asked.get(key, ()):
             if one not in known:
@@ -194,7 +194,7 @@ def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]
 
 
 def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]) -> None:
-    """Raise StudyError unless there is such a claim, and such a part of it where one is named."""
+    """Raise StudyError unless the claim exists, and the part if given."""
     if claim not in parts:
         raise StudyError(f"{place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")
     if part and part not in parts[claim]:

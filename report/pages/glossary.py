@@ -1,4 +1,4 @@
-"""The glossary: its terms, their anchors, and its page."""
+"""Read the glossary, link its terms and build its page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from report.pages.site_sources import Page
 
 
 def read_glossary() -> list[dict[str, Any]]:
-    """Terms of the trade: term, also (other spellings), means. Raises StudyError for what the schema does not allow."""
+    """Read glossary terms: term, also (other spellings), means. Raises StudyError for a schema violation."""
     found: list[dict[str, Any]] = read_yaml(
         PACKAGE / "glossary.yaml", read_json(PACKAGE / "schemas" / "glossary.schema.json")
     )
@@ -26,7 +26,7 @@ def _anchor(term: str) -> Markdown:
 
 
 def anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The anchor of each spelling; abbreviations as they are written, words in small letters."""
+    """Map each spelling to its anchor; lower-case unless it has capitals or digits."""
     return {
         name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(_anchor(one["term"]))
         for one in glossary
@@ -35,7 +35,7 @@ def anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def glossary_page() -> Page:
-    """All terms in the order of the alphabet."""
+    """Build the page, in alphabetical order."""
     terms = [
         {"term": str(one["term"]), "anchor": _anchor(str(one["term"])), "means": str(one["means"])}
         for one in sorted(read_glossary(), key=lambda one: str(one["term"]).lower())

@@ -1,8 +1,8 @@
-"""Numbers in headings and sentences: only those that can be true and that the measurement tells apart.
+"""Put numbers in headings and sentences only if they are possible and precise enough.
 
-A `Sentence` has places for numbers, `sentence("… reaches {best} of the peak", best=shares(cases))`. A number that
-exceeds what is possible, or whose interval is too wide, is left out of its place; a sentence with an empty place is
-not told. Sentences of several machines that differ in their numbers alone merge into one with the ranges over machines.
+A `Sentence` has placeholders: `sentence("… reaches {best} of the peak", best=shares(cases))`. A number that is
+impossible or too imprecise is left out, and a sentence with an empty placeholder is dropped. Sentences that differ only
+in numbers merge across machines, with ranges.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from report import formatting
 from report.findings import WIDE
 from report.formatting import span_words, two_digits
 
-# An interval whose ends differ by this factor is not told at all.
+# Intervals are dropped if their ends differ by this factor.
 TOO_WIDE = 10.0
-# A share of which the interval covers this much of all is not told.
+# Shares are dropped if their interval covers this much.
 WIDE_SHARE = 0.5
-# A share this much above its limit, which its interval reaches, counts as all.
+# Shares up to this factor above their limit count as all, if the interval reaches the limit.
 SLIGHTLY = 1.05
-# A ratio this near to 1 counts as equal.
+# Ratios within this factor from 1 count as equal.
 EQUAL = 1.05
 
 ALL = "100%"
@@ -36,9 +36,9 @@ Words = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Number:
-    """A number with its interval (None: unknown) and the most that is possible; the least is 0.
+    """A number with interval bounds (None: unknown) and maximum; the minimum is 0.
 
-    about: what it is of. whole: of what it is a share.
+    about: subject. whole: total, for a share.
     """
 
     value: float
@@ -50,31 +50,31 @@ class Number:
 
     @property
     def impossible(self) -> bool:
-        """The number exceeds the most that is possible by more than its own uncertainty."""
+        """True if the number exceeds its maximum by more than its uncertainty."""
         if not self.value > self.most:
             return False
         return self.low is None or self.low > self.most or self.value > self.most * SLIGHTLY
 
     @property
     def either(self) -> bool:
-        """The ratio may be above or below 1, and is not nearly 1."""
+        """True if the ratio may lie on either side of 1, without being close to 1."""
         if self.low is None or self.high is None:
             return False
         return self.low < 1 < self.high and not 1 / EQUAL < self.value < EQUAL
 
     @property
     def inverse(self) -> Number:
-        """1 over it, its interval turned with it."""
+        """Reciprocal, with its interval."""
         low, high = (1 / end if end else None for end in (self.high, self.low))
         return Number(1 / self.value if self.value else math.nan, low, high)
 
     @property
     def narrow(self) -> bool:
-        """The interval is known and spans less than WIDE."""
+        """True if the interval is known and its bounds differ by less than the factor WIDE."""
         return self.low is not None and self.high is not None and self.low > 0 and self.high < WIDE * self.low
 
     def ends(self, limit: float = TOO_WIDE) -> tuple[float, float] | None:
-        """The number twice, its interval if that is wide, or None if it is not to be told: wider than a factor."""
+        """Return (value, value), or the interval if wide, or None if too wide or impossible. limit: maximum factor."""
         share = math.isfinite(self.most)
         if not math.isfinite(self.value) or self.value < 0 or (self.value == 0 and not share) or self.impossible:
             return None
@@ -93,10 +93,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Place:
-    """Content of one place of a sentence: a number, or the range over several.
+    """Content for a placeholder: a number, or a range over several.
 
-    groups: the numbers of each machine. words: of one end. after: what follows a ratio, "as fast", '' for other
-    numbers. most: only the largest counts. limit: factor from which on an interval is too wide to be told.
+    groups: numbers per machine. words: formats one end. after: text after a ratio, such as "as fast", else ''. most:
+    show only the maximum. limit: factor between bounds at which an interval is too wide.
     """
 
     groups: tuple[tuple[Number, ...], ...]
@@ -107,12 +107,12 @@ class Place:
 
     @property
     def numbers(self) -> list[Number]:
-        """Those of all machines."""
+        """Numbers from all machines."""
         return [one for group in self.groups for one in group]
 
     @property
     def text(self) -> str | None:
-        """The numbers in words; None where none can be told."""
+        """Numbers in words; None if none is usable."""
         ends = [end for group in self.groups for end in self._ends(group)]
         if not ends or (self.most and any(number.impossible for number in self.numbers)):
             return None
@@ -126,7 +126,7 @@ class Place:
         return told if sure or told == "all" else f"about {told}"
 
     def _ends(self, group: Sequence[Number]) -> list[tuple[float, float]]:
-        """Ends of a machine's numbers that are told: of the narrow ones, or of the intervals if none is narrow."""
+        """Return the bounds to show for a machine: narrow numbers, or all intervals if none is narrow."""
         if self.after and len(group) == 1 and group[0].either:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].ends(self.limit) else []
         known = [ends for one in group if (ends := one.ends(self.limit))]
@@ -134,12 +134,12 @@ class Place:
 
     @property
     def left_out(self) -> int:
-        """Count of numbers that are not told because their interval is too wide."""
+        """Count numbers dropped for wide intervals."""
         return sum(len([one for one in group if not one.impossible]) - len(self._ends(group)) for group in self.groups)
 
 
 def _ratio(low: str, high: str, after: str, sure: bool) -> str:
-    """'1.6 times as fast', 'up to 2.7 times as fast', 'about as fast': never 1 times."""
+    """Format a ratio without '1 times': '1.6 times as fast', 'up to 2.7 times as fast', 'about as fast'."""
     low, high = ("1" if _ONE.fullmatch(end) else end for end in (low, high))
     about = "" if sure else "about "
     if low == high == "1":
@@ -155,7 +155,7 @@ def _ratio(low: str, high: str, after: str, sure: bool) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with places. otherwise: the text in its stead where a place stays empty; '' for nothing."""
+    """A sentence with placeholders. otherwise: text if a placeholder stays empty, '' to drop it."""
 
     text: str
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -163,13 +163,13 @@ class Sentence:
 
     @property
     def able(self) -> bool:
-        """All places can be filled."""
+        """True if every placeholder can be filled."""
         return all(place.text is not None for place in self.places.values())
 
     def __str__(self) -> str:
         if not self.able:
             return self.otherwise
-        # Not str.format: names of models and machines may hold braces.
+        # No str.format: model and machine names may contain braces.
         filled = _PLACE.sub(
             lambda found: str(self.places[found[1]].text if found[1] in self.places else found[0]), self.text
         )
@@ -177,31 +177,31 @@ class Sentence:
 
     @property
     def impossible(self) -> list[Number]:
-        """The numbers that cannot be true."""
+        """Numbers above their maximum."""
         return [number for place in self.places.values() for number in place.numbers if number.impossible]
 
     @property
     def left_out(self) -> str:
-        """Sentence about the numbers whose intervals are too wide to be told; '' where there are none."""
+        """Sentence on numbers dropped for wide intervals; '' if none."""
         lost, total = (sum(each) for each in ([place.left_out for place in self.places.values()],
                                               [len(place.numbers) for place in self.places.values()]))  # fmt: skip
         return f"{lost} of {total} numbers vary too widely between rounds to be told in the title." if lost else ""
 
 
 def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
-    """A sentence with these places."""
+    """Build a `Sentence`."""
     return Sentence(text, places, otherwise)
 
 
 def texts(sentences: Iterable[Sentence]) -> list[str]:
-    """The sentences that can be told."""
+    """Format the sentences that can be filled."""
     return [text for one in sentences if (text := str(one))]
 
 
 def merge(sentences: Sequence[Sentence]) -> Sentence | None:
-    """One sentence for several machines, its places the ranges over them; None where more than numbers differs.
+    """Merge sentences from several machines into one with ranges; None if they differ in more than numbers.
 
-    None as well where no place can be filled and the machines have different sentences to tell instead.
+    Also None if no placeholder can be filled and the fallback texts differ.
     """
     first = sentences[0]
     if any(one.text != first.text or one.places.keys() != first.places.keys() for one in sentences):
@@ -215,7 +215,7 @@ def merge(sentences: Sequence[Sentence]) -> Sentence | None:
 
 
 def excess(numbers: Iterable[Number], machine: str) -> list[str]:
-    """Sentences that name the machine and the results that cannot be true; none where all can."""
+    """Report impossible results on a machine; empty if there are none."""
     found = [
         f"{number.about or 'one result'} came to {_times(number.value)} {number.whole}"
         for number in numbers
@@ -234,14 +234,14 @@ def _times(excess: float) -> str:
 
 
 def as_number(case: Case, most: float = math.inf) -> Number:
-    """The number of a case: estimate, low and high; an interval that is missing or not a number is unknown."""
+    """Convert a case to a `Number`; a missing or NaN bound is unknown."""
     low, high = (_known(case.get(end)) for end in ("low", "high"))
     value = _known(case.get("estimate"))
     return Number(math.nan if value is None else value, low, high, most)
 
 
 def as_share(case: Case, about: str = "", whole: str = "all that there is") -> Number:
-    """The number of a case that is a share of a whole: no more than all of it is possible."""
+    """Convert a case to a share with maximum 1."""
     return replace(as_number(case, 1.0), about=about, whole=whole)
 
 
@@ -250,7 +250,7 @@ def _known(value: object) -> float | None:
 
 
 def quotient(top: Case, base: Case) -> Number:
-    """A ratio of two cases that were measured apart; its interval by adding their errors on the log scale."""
+    """Divide two independent cases; combine their errors on the log scale."""
     one, other = as_number(top), as_number(base)
     if not (one.value > 0 and other.value > 0):
         return Number(math.nan)
@@ -267,24 +267,24 @@ def _log(above: float | None, below: float | None) -> float:
 
 
 def percent(share: float) -> str:
-    """A share in words of two digits: '4.1%'; no less than all is told as ALL."""
+    """Format a share to two digits: '4.1%'; ALL from 1 upwards."""
     if share >= 1:
         return ALL
     return f"{formatting.number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0') if share >= 5e-5 else '0'}%"
 
 
 def shares(cases: Iterable[Case | Number], **how: Any) -> Place:
-    """A place for shares of a whole, from 0 to 1."""
+    """Return a placeholder for shares, from 0 to 1."""
     return Place((tuple(case if isinstance(case, Number) else as_share(case) for case in cases),), percent, **how)
 
 
 def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits, **how: Any) -> Place:
-    """A place for ratios, as '2.7 times as fast'. after: 'as fast'."""
+    """Return a placeholder for ratios: '2.7 times as fast'. after: 'as fast'."""
     return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), words, after, **how)
 
 
 def amounts(cases: Iterable[Case | Number], words: Words | str = two_digits, **how: Any) -> Place:
-    """A place for numbers above 0. words: of one number, or a unit."""
+    """Return a placeholder for positive numbers. words: formatter, or unit."""
     unit = words if isinstance(words, str) else ""
     say: Words = (lambda value: formatting.with_unit(value, unit, 2)) if isinstance(words, str) else words
     return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), say, **how)

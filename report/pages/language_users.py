@@ -1,4 +1,4 @@
-"""Language models behind a server: how soon answers begin and how fast they stream, by users. On the serving page."""
+"""Language model servers under load: time to first token and streaming rate, by user count. For the serving page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.language import SERVER
 
 Case = Mapping[str, Any]
-# Columns of the table: their heads, the quantities, and the units.
+# Table columns: heading, quantity, unit.
 COLUMNS = {
     "First token, median": ("first_token_s", "s"),
     "99% of first tokens within": ("p99_first_token_s", "s"),
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 def language_users(view: View, place: int) -> Iterable[Exhibit]:
-    """The time to the first token over the users, and the rate at which each user's answer streams."""
+    """Yield exhibits: time to first token by user count, and streaming rate per user."""
     found = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
     cases = {name: {(*_server(one), one["users"]): one for one in found[name]} for name in found}
     if not found["first_token_s"]:
@@ -74,20 +74,20 @@ def _server(case: Case) -> tuple[Any, ...]:
 
 
 def _words(case: Case) -> list[str]:
-    """Model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
+    """Name model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
     server = library(str(case["backend"]))
     cores = "" if not case["cores"] or on_gpu(str(case["device"])) else f", {count(int(case['cores']), 'core')}"
     return [f"{title(str(case['model']))}, {case['format']}", f"{server}{cores}{on_gpu(str(case['device']))}"]
 
 
 def _ends(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
-    """Of each server the case of one user, and that of the most users that any has had."""
+    """Return cases with a single user, and cases with the highest user count."""
     most = max(int(case["users"]) for case in cases)
     return [case for case in cases if case["users"] == 1], [case for case in cases if case["users"] == most > 1]
 
 
 def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
-    """A heading about one user and the most users, of those that were measured."""
+    """Build a heading that compares a single user with the highest user count."""
     alone, crowd = _ends(cases)
     users = count(max(int(case["users"]) for case in cases), "user")
     many = many.replace("{users}", users)
@@ -100,7 +100,7 @@ def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: 
 
 
 def _fastest(cases: Sequence[Case]) -> list[Case]:
-    """The highest rate of each server."""
+    """Return the highest rate per server."""
     best: dict[tuple[Any, ...], Case] = {}
     for case in cases:
         if _server(case) not in best or case["estimate"] > best[_server(case)]["estimate"]:
@@ -109,7 +109,7 @@ def _fastest(cases: Sequence[Case]) -> list[Case]:
 
 
 def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
-    """A line for each server over the users."""
+    """Draw a line per server over the user count."""
     groups: dict[str, list[Case]] = {}
     for one in cases:
         groups.setdefault(", ".join(_words(one)), []).append(one)
@@ -123,7 +123,7 @@ def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit:
 
 
 def _work(cases: Sequence[Case]) -> str:
-    """A sentence about what users ask for."""
+    """Describe the workload."""
     asked = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
     work = several([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
     return (
@@ -133,7 +133,7 @@ def _work(cases: Sequence[Case]) -> str:
 
 
 def _faults(view: View) -> list[str]:
-    """A sentence for each load under which answers failed."""
+    """Report failed answers, a sentence per load."""
     failed = [record for record in records(view.quantity("language_serving.failed_share")) if record["estimate"] > 0]
     told = [
         sentence(f"Of the answers to {count(int(one['users']), 'user')} of {', '.join(_words(one))}, {{share}} failed.",
@@ -144,7 +144,7 @@ def _faults(view: View) -> list[str]:
 
 
 def _client(view: View) -> list[str]:
-    """A sentence about what the users' own process took from the server, where that is worth telling."""
+    """Report the client's CPU share if it matters."""
     share = view.of("language-serving", "client_share")["estimate"].max()
     if not share >= 0.01:
         return []
@@ -152,7 +152,7 @@ def _client(view: View) -> list[str]:
 
 
 def _missing(view: View) -> list[str]:
-    """Loads that were not measured, with the reason."""
+    """List loads not measured, with reasons."""
     table = view.data.table
     rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()

@@ -1,4 +1,4 @@
-"""What this study cannot say, as far as its own data show it: what was not measured, not read, not seen."""
+"""List the study's limits as far as its data show them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from report.data.summary import POINT
 from report.formatting import count, few, several
 from report.outcomes import SENSITIVE
 
-# Readings beside each sample, and what cannot be told without them.
+# Sensors read with each sample, and the consequence if they are missing.
 _SENSORS = {
     "clock_mhz": (
         "clock",
@@ -23,14 +23,14 @@ _SENSORS = {
     "power_w": ("power", "energy for each sample or request is not told"),
     "temperature_c": ("temperature", "a slow round cannot be laid to heat"),
 }
-# Fewer rounds have no interval, or one that is wide by the moderation alone.
+# Fewer rounds give no interval, or one widened by variance moderation.
 _FEWEST_ROUNDS = 3
 
 
 def limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str]]:
-    """Each limit with a name and a sentence or two, the weightiest first.
+    """Return limits with name and text, most important first.
 
-    data: the folder that `report gather` wrote, or None. Raises StudyError if it cannot be read.
+    data: folder written by `report gather`, or None. Raises StudyError if it cannot be read.
     """
     nodes, verdicts = document["nodes"], document["verdicts"]
     told = [
@@ -136,7 +136,7 @@ def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Which claims hang on how many cases of a list are of one kind."""
+    """Name claims that depend on the share of cases in a list."""
     counted = [
         str(verdict["id"])
         for verdict in verdicts

@@ -1,4 +1,4 @@
-"""Which machines pages show one by one: all of a few; of many those between which the others lie."""
+"""Select the machines to show individually: all if few, else the extremes and the median."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from contract.node import number_of_machines
 from report.data.summary import POINT
 from report.estimates import device_kind
 
-# Each has some fifty figures of its own: a reader compares no more.
+# Each adds about fifty figures; readers cannot compare more.
 MOST = 6
 COLUMNS = (*POINT, "metric", "status", "estimate")
 _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
 
 
 def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
-    """Ids of these nodes, in their order: all up to MOST, else the first ones, or those that `table` tells apart.
+    """Return node ids to show, in order: all up to MOST, else a selection by `table`, or the first MOST without it.
 
-    nodes: of a document of verdicts. table: the summary of all nodes, its columns COLUMNS. For each kind of device the
-    slowest node, the median and the fastest are taken, by the median of its times over those of the median node at the
-    same points; then nodes with experiments that none of these has, and one of each folder, where folders are few.
+    nodes: from a verdicts document. table: summary for all nodes, with COLUMNS. Per device kind, select the slowest,
+    median and fastest node by median time ratio to the median node at equal points. Then add nodes with experiments
+    that those lack, and a node from each folder if folders are few.
     """
     every = [str(node["id"]) for node in nodes]
     if len(every) <= MOST or table is None:
@@ -52,7 +52,7 @@ def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> lis
 
 
 def _ends(rows: pl.DataFrame) -> set[str]:
-    """The slowest, the median and the fastest node of each kind of device."""
+    """Return the slowest, median and fastest node per device kind."""
     times = rows.filter(pl.col("metric") == "time", pl.col("estimate") > 0)
     over = times.with_columns(over=pl.col("estimate") / pl.col("estimate").median().over(_POINT))
     ranks = over.group_by("kind", "node").agg(pl.col("over").median()).sort("kind", "over", "node")
@@ -68,8 +68,9 @@ def on_shown(
     nodes: Collection[str] | None,
     node: Callable[[Mapping[str, Any]], Any] = lambda case: case.get("node"),
 ) -> list[Mapping[str, Any]]:
-    """Cases of these nodes, or of several of one kind with one of these among them, and those of no node; all, if
-    `nodes` is None. node: of a case.
+    """Keep cases on the shown nodes, and cases without a node; a case over instances needs only one shown.
+
+    nodes: None keeps all. node: returns the node for a case.
     """
 
     def here(case: Mapping[str, Any]) -> bool:
@@ -80,7 +81,7 @@ def on_shown(
 
 
 def told(here: int, nodes: Sequence[str], known: bool) -> str:
-    """How machines were chosen, in sentences; '' where all are shown. known: whether there was a table."""
+    """Explain the selection; '' if all machines are shown. known: True if a table was available."""
     if here == len(nodes):
         return ""
     which = (

@@ -1,4 +1,4 @@
-"""Points that lack a result, or one of their results, counted: not started, failed or refused, and why."""
+"""Count points without a result: not started, failed or rejected, with reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from report.data.summary import POINT
 
 
 def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """By node (all, if none are named), experiment, device, status and reason: points, however many metrics they lack.
+    """Count points, not metrics, by node, experiment, device, status and reason. nodes: default all.
 
     Raises StudyError if the folder cannot be read.
     """
@@ -25,7 +25,7 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in lost.groupby(keys, sort=True, observed=True)
     ]
-    # What a plan leaves out as a whole has no rows: nothing was started for it.
+    # Experiments skipped by the plan have no rows.
     for node in read_json(data / "nodes.json"):
         if nodes and node["id"] not in nodes:
             continue

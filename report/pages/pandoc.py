@@ -1,4 +1,4 @@
-"""The renderer that every installation has: pandoc makes the pages, typst the PDFs; both are Python wheels."""
+"""Default renderer: pandoc for pages, typst for PDFs; both come as Python wheels."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ import typst
 
 from contract import child_processes
 
-# matplotlib brings the font that the figures and signs are set in, so that no system font is needed.
+# Fonts bundled with matplotlib, so that PDFs need no system fonts.
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-# What the PDFs are to conform to: PDF/UA-1 (ISO 14289-1), which a reader who listens to them needs.
+# PDF/UA-1 (ISO 14289-1), for screen readers.
 STANDARD: Final = "ua-1"
-# What Quarto's reader has switched off is off here too: one source, read in one way.
+# Match Quarto's reader, which disables this extension.
 _READS = "markdown-table_attributes"
 _SHARED = ("--standalone", f"--from={_READS}", "--wrap=none", "--columns=100000")
 
 
 def version() -> str:
-    """Versions of both programs."""
+    """Return both program versions."""
     return f"pandoc {pypandoc.get_pandoc_version()}, typst {installed('typst')}"
 
 
 def render(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Turn each page `NAME.qmd` of the folder into `NAME.html` beside it, as many at once as there are CPUs to use.
+    """Convert each `NAME.qmd` in the folder to `NAME.html`, in parallel on all available CPUs.
 
-    Returns the reason for each page that pandoc refuses.
+    Returns the error text for each page that failed.
     """
     bibliography = folder / "references.bib"
     text = bibliography.read_text(encoding="utf-8") if bibliography.exists() else ""
@@ -47,12 +47,12 @@ def render(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def _page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
-    """Convert one page; returns the reason why it cannot be, '' if it was."""
+    """Convert a page; return the error text, '' on success."""
     source = folder / f"{name}.qmd"
     text = source.read_text(encoding="utf-8")
     front = text.partition("\n---\n")[0]
     cites, contents = "\nnocite: " in front, "\ntoc: true" in front
-    # Of the bibliography what it cites: to read all takes pandoc as long as the page.
+    # Pass only the cited entries: pandoc takes as long to read all as to convert the page.
     own = source.with_suffix(".bib")
     if cites:
         own.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
@@ -71,10 +71,10 @@ def _page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
 
 
 def typeset(folder: Path, name: str, root: Path) -> str:
-    """Write `NAME.pdf` of the folder's `NAME.qmd`; returns the standard that it conforms to, '' for none.
+    """Write `NAME.pdf` from `NAME.qmd`; return the PDF standard it conforms to, '' if none.
 
-    root: the folder that holds all that the document names. A standard may refuse what data brought along (a sign
-    that no font holds): better a PDF that lacks the seal than none.
+    root: folder with all referenced files. The standard may reject content from data, such as a character missing from
+    all fonts; then write a plain PDF.
     """
     _convert(
         folder,
@@ -87,13 +87,13 @@ def typeset(folder: Path, name: str, root: Path) -> str:
     except typst.TypstError as refused:
         made, standard = compiler.compile(format="pdf", timestamp=now), ""
         print(f"note: {name}.pdf does not conform to PDF/{STANDARD.upper()}: {refused.args[0]}", file=sys.stderr)
-    # Of one document, written to no file, typst gives the bytes.
+    # For a single document without output path, typst returns bytes.
     (folder / f"{name}.pdf").write_bytes(pack(cast("bytes", made)))
     return standard
 
 
 def pack(pdf: bytes) -> bytes:
-    """The same PDF in object streams: its tags, an object each, weigh more than all else as typst writes them."""
+    """Compress a PDF into object streams: typst writes tags as separate objects, more than half its size."""
     out = BytesIO()
     with pikepdf.open(BytesIO(pdf)) as opened:
         streams = pikepdf.ObjectStreamMode.generate
@@ -102,7 +102,7 @@ def pack(pdf: bytes) -> bytes:
 
 
 def _convert(folder: Path, words: Sequence[str]) -> None:
-    """Run pandoc in a folder, where it reads what the source names. Raises RuntimeError."""
+    """Run pandoc in the folder, to resolve relative paths. Raises RuntimeError."""
     ran = child_processes.run([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
     if ran.returncode:
         raise RuntimeError(f"pandoc {words[0]} failed (exit {ran.returncode}): {ran.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""The two PDFs as documents: thirty pages for a reader, and an appendix with everything."""
+"""Sources for the two PDFs: a thirty-page report, and an appendix with everything."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from report.pages.site_content import Content
 
-# Half a page each: those that people repeat, of each article some.
+# Claims with half a page each: widely repeated, some from each article.
 _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
-# Families whose first figure the report shows.
+# Families with their first figure in the report.
 _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_products", "memory")
 
 
-# Contents of the pages that the PDFs share, in the place of those that failed.
+# Empty contexts for failed pages.
 _NOTHING: dict[str, dict[str, Any]] = {
     "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
                     **dict.fromkeys(("total", "here", "others", "open", "opinions"), 0)}},
@@ -31,7 +31,7 @@ _NOTHING: dict[str, dict[str, Any]] = {
 
 
 def report_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
-    """Source of the PDF of thirty pages, which pandoc turns to typst, without the pages that failed."""
+    """Return pandoc source for the thirty-page report, without failed pages."""
     contents = _shared_contents(made)
     by_key = {page.context["family"].key: page for page in made.pages if page.template == "family"}
     shown = [by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key]
@@ -57,7 +57,7 @@ def report_source(made: Content, document: Mapping[str, Any], environment: jinja
 
 
 def appendix_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
-    """Source of the PDF with every claim, measurement and source, without the pages that failed."""
+    """Return pandoc source for the appendix with every claim, measurement and source, without failed pages."""
     contents = _shared_contents(made)
     context = {
         "claims": _claims(made),
@@ -79,14 +79,14 @@ SOURCES = {"report": report_source, "appendix": appendix_source}
 
 
 def failed_source(reason: str) -> str:
-    """Source of the PDF in the place of one that failed."""
+    """Return source for a placeholder PDF."""
     front = {"title": TITLE, "description": "", "imprint": ""}
     lines = [f"{key}: {json.dumps(value)}" for key, value in front.items()]
     return "\n".join(["---", *lines, "---", "", f"This document could not be made. {escape(reason)}", ""])
 
 
 def _shared_contents(made: Content) -> dict[str, Mapping[str, Any]]:
-    """Contents by page of those that the PDFs show; nothing for a page that failed."""
+    """Map page names to contexts; empty content for a failed page."""
     pages = {page.path: page.context for page in made.pages if page.template != "failed"}
     return {name: pages.get(name, nothing) for name, nothing in _NOTHING.items()}
 
@@ -96,7 +96,7 @@ def _claims(made: Content) -> list[Mapping[str, Any]]:
 
 
 def _body(page: Page, environment: jinja2.Environment) -> str:
-    """The first two screens of a page, its headings a level down, without what is folded."""
+    """Render a page up to its first folded section."""
     text = environment.get_template(f"{page.template}.qmd").render({"root": Markdown(""), **page.context})
     return text.partition("\n::: {.fold")[0]
 

@@ -1,6 +1,6 @@
-"""A first page while the rest is measured: every verdict so far, marked as preliminary.
+"""Write a first page while measuring continues: every verdict so far, marked as preliminary.
 
-No figures, no measurements and no PDF: they take longer than what is known after one round is worth.
+No figures, measurements or PDF: not worth the time after a single round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from report.pages.verdict_words import fares
 
 
 def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
-    """Gather and judge the nodes as they are, after one round of `rounds`; returns the page, `out`/index.html.
+    """Gather and judge unfinished nodes after the first of `rounds` rounds; return the path `out`/index.html.
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
     """

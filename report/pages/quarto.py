@@ -1,4 +1,4 @@
-"""Quarto, where it is installed: the same sources as a website project, by `quarto render`."""
+"""Optional renderer: build the same sources as a Quarto website."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from pathlib import Path
 from contract import child_processes
 from contract.errors import StudyError
 
+# First version with the typst output that the templates expect.
 NEEDED = (1, 9)
 
 
 def find() -> tuple[str | None, str]:
-    """The quarto program, or None; and where it was looked for, in words."""
+    """Return the quarto path or None, and the places searched."""
     named = os.environ.get("QUARTO_PATH", "")
-    # Where pip puts the program of the package quarto-cli: an environment need not be on PATH to be used.
+    # pip installs quarto-cli's program here, even if the environment is not on PATH.
     beside = sysconfig.get_path("scripts")
     looked = f"QUARTO_PATH ({named or 'not set'}), then {beside}, then PATH"
     if named:
-        # As Quarto's own tools do: the variable names the program, or the folder that holds it.
+        # QUARTO_PATH may name the program or its folder, as in Quarto's own tools.
         place = Path(named)
         program = shutil.which(str(place / "quarto" if place.is_dir() else place))
         if program:
@@ -32,7 +33,7 @@ def find() -> tuple[str | None, str]:
 
 
 def version(program: str) -> str:
-    """What `quarto --version` says; '' if it does not run."""
+    """Return the output from `quarto --version`; '' if it fails."""
     try:
         asked = subprocess.run(
             [program, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
@@ -43,34 +44,34 @@ def version(program: str) -> str:
 
 
 def new_enough(told: str) -> bool:
-    """Whether a version is at least the one whose typst output this project was written for."""
+    """True if the version is at least NEEDED."""
     numbers = re.match(r"(\d+)\.(\d+)", told)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= NEEDED
 
 
 def render(folder: Path, program: str, names: Sequence[str]) -> None:
-    """Turn the website project in `folder` into pages beside their sources.
+    """Render the website project in `folder`, each page beside its source.
 
-    Raises StudyError with Quarto's own last words if it fails.
+    Raises StudyError with Quarto's error output.
     """
     ran = child_processes.run(
         [program, "render", ".", "--to", "html", "--no-execute"],
         cwd=folder,
-        # Its words are passed on where colours would be noise.
+        # Keep colour codes out: the output goes into an error message.
         env={**os.environ, "NO_COLOR": "1"},
     )
     site = folder / "_site"
     lacking = [name for name in names if not (site / f"{name}.html").is_file()]
     if ran.returncode or lacking:
         words = list(filter(None, map(str.strip, (ran.stderr or ran.stdout).splitlines())))
-        # From what went wrong on, for a stack may follow; else the last that it said.
+        # Start at the first error line, since a stack trace may follow; else take the last lines.
         fault = next((at for at, line in enumerate(words) if re.search(r"\berror\b", line, re.IGNORECASE)), -5)
         told = " / ".join(words[fault:][:5]) or "it said nothing"
         clear(folder)
         raise StudyError(f"quarto render failed (exit {ran.returncode}): {told}")
     for path in sorted(site.rglob("*")):
         place = folder / path.relative_to(site)
-        # What it copied lies there already.
+        # Copied resources are already in place.
         if path.is_file() and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)
@@ -78,7 +79,7 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Take away what Quarto leaves beside what it makes."""
+    """Remove Quarto's temporary files."""
     for debris in (folder / "_site", folder / ".quarto"):
         shutil.rmtree(debris, ignore_errors=True)
     (folder / ".gitignore").unlink(missing_ok=True)

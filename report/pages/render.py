@@ -1,4 +1,4 @@
-"""The report: from verdicts to a website, two PDFs, their sources and their figures."""
+"""Render the report: website, two PDFs, sources and figures, from verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from report.pages.svg import blank, save
 from report.verdicts import read_verdicts
 
 RENDERERS = ("auto", "quarto", "pandoc")
-# What pages share, by which it is known whether one has to be rendered again.
+# Inputs shared by all pages; if they change, every page is rendered again.
 _SHARED = ("page.html", "pages.lua", "pdf.typ", "references.bib")
 PDFS = ("report", "appendix")
 _PDF = "pdf.typ"
@@ -36,11 +36,11 @@ _PASSING = {f"{name}.typ" for name in PDFS}
 
 
 def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
-    """Draw the figures of these families into the folder, or of `claims`, `front` or `measurements`, which is all
-    families; returns their names, and the figures that could not be made.
+    """Draw figures into `out`; return figure names and failures. families: keys, or `claims`, `front`, `measurements`
+    (all).
 
-    Each with its version for phones; those of claims with their previews. A list of them is written last, as
-    `FAMILY.json`. Raises StudyError for an unknown family or unusable data.
+    Adds phone versions, and previews for claims. Writes the list `FAMILY.json` last. Raises StudyError for an unknown
+    family or unusable data.
     """
     evidence = Evidence(read_verdicts(verdicts), data)
     _ = evidence.views
@@ -58,7 +58,7 @@ def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str
 
 
 def _draw(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
-    """Draw figures; in the place of one that fails, a figure that says so."""
+    """Draw figures, with a placeholder for each that fails."""
     for chart in charts:
         with failures.caught("figure", chart.name):
             save(chart, folder)
@@ -69,7 +69,7 @@ def _draw(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
 def _draw_previews(
     document: Mapping[str, Any], charts: Sequence[Chart], folder: Path, family: str, failures: Failures
 ) -> None:
-    """Draw the previews of the claims' pages, or of the front page."""
+    """Draw previews for claims or the front page."""
     with failures.caught("preview", family):
         if family == "claims":
             previews.of_claims(document, charts, folder)
@@ -86,17 +86,15 @@ def render(
     previous: Path | None = None,
     drawn: bool = False,
 ) -> Failures:
-    """Write the report of `verdicts` (a verdicts.json) into the folder `out`.
+    """Write the report for `verdicts` (a verdicts.json) into the folder `out`.
 
-    `renderer`: auto (Quarto where it is found, new enough and does not fail, else pandoc), quarto or pandoc. `data`:
-    the folder that `report gather` wrote, for the measurements. `url`: where the pages will be published, for their
-    previews and claim reviews. `previous`: an earlier edition, for what changed since. `drawn`: whether `figures` has
-    drawn everything already.
+    `renderer`: auto (Quarto if installed, recent and working, else pandoc), quarto or pandoc. `data`: folder written by
+    `report gather`, to show measurements. `url`: publication address, for previews and claim reviews. `previous`:
+    earlier edition, to list changes. `drawn`: True to reuse the output from `figures`.
 
-    Everything is made in a scratch folder and moved into place file by file, each whole: a render that is killed leaves
-    the old report. Returns the pages and figures that could not be made: each has a page or figure in its place that
-    says so, and is listed on the page of checks and in `failures.json`. Raises StudyError for a missing renderer or
-    unusable input, OSError if the place cannot be written.
+    Works in a scratch folder and moves files into place atomically: a killed render keeps the old report. Returns
+    failed pages and figures: each gets a placeholder, and is listed on the checks page and in `failures.json`. Raises
+    StudyError for a missing renderer or unusable input, OSError if `out` cannot be written.
     """
     began = time.monotonic()
     chosen = _choose(renderer)
@@ -114,7 +112,7 @@ def render(
         for part in ("claims", "front"):
             _draw_previews(document, made.charts, out / "previews", part, failures)
     _complete(made.charts, out / "figures")
-    # In `out` itself: moving a file within one file system is atomic.
+    # Inside `out`: a move within a file system is atomic.
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
         names = _sources(scratch, made, document, url)
@@ -157,7 +155,7 @@ def render(
 
 
 def _complete(charts: Sequence[Chart], folder: Path) -> None:
-    """Raise StudyError if a figure that a page shows was not drawn; remove what no page shows."""
+    """Raise StudyError if a figure is missing; remove unused figures."""
     wanted = {f"{chart.name}{ending}" for chart in charts for ending in (".svg", ".phone.svg")}
     there = {path.name for path in folder.glob("*.svg")}
     if missing := sorted(wanted - there):
@@ -167,9 +165,9 @@ def _complete(charts: Sequence[Chart], folder: Path) -> None:
 
 
 def _sources(folder: Path, made: Content, document: Mapping[str, Any], url: str) -> list[str]:
-    """Write the pages' sources and the files that they share; returns the pages' names."""
+    """Write page sources and shared files; return page names."""
     pages = made.pages
-    # The page of checks lists the failures of all others.
+    # Write the checks page last: it lists all failures.
     for page in sorted(pages, key=lambda page: page.path == CHECKS):
         _write_source(folder, page, made)
     imprint = site_sources.imprint(document)
@@ -182,7 +180,7 @@ def _sources(folder: Path, made: Content, document: Mapping[str, Any], url: str)
 
 
 def _write_source(folder: Path, page: Page, made: Content) -> None:
-    """Write the source of a page; in the place of one that fails, a page that says so."""
+    """Write a page source, or a placeholder if it fails."""
     path, templates = folder / f"{page.path}.qmd", site_sources.templates()
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = replace(page, context={**page.context, "failed": made.failures.as_json}) if page.path == CHECKS else page
@@ -193,7 +191,7 @@ def _write_source(folder: Path, page: Page, made: Content) -> None:
 
 
 def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -> None:
-    """Write the sources of the PDFs; in the place of one that fails, a document that says so."""
+    """Write PDF sources, or a placeholder for each that fails."""
     for name, source in SOURCES.items():
         text = ""
         with made.failures.caught("PDF", name):
@@ -203,7 +201,7 @@ def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -
 
 
 def _unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
-    """Whether a page or PDF is there, and its source the same."""
+    """True if the output exists and its source is the same."""
     try:
         same = (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
     except OSError:
@@ -219,7 +217,7 @@ def _fingerprint(folder: Path, names: Sequence[str]) -> str:
 
 
 def _choose(renderer: str) -> dict[str, str]:
-    """Which program renders, and why not the other. Raises StudyError."""
+    """Choose the renderer, and note the reason. Raises StudyError."""
     if renderer not in RENDERERS:
         raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
     if renderer == "pandoc":
@@ -256,9 +254,9 @@ def _rendered(
     chosen: dict[str, str],
     renderer: str,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Render; returns the standard that each PDF conforms to, and which program made the pages in the end.
+    """Render; return the standard per PDF and the renderer used.
 
-    Raises StudyError if Quarto was asked for by name and fails; else pandoc takes its place.
+    Falls back to pandoc if Quarto fails; raises StudyError if Quarto was requested by name.
     """
     names = [page.path for page in made.pages]
     if chosen["program"]:
@@ -283,7 +281,7 @@ def _rendered(
 
 
 def _typeset(folder: Path, name: str, made: Content) -> str:
-    """Typeset a PDF; in the place of one that fails, a PDF that says so."""
+    """Typeset a PDF, or a placeholder if it fails."""
     with made.failures.caught("PDF", name):
         return pandoc.typeset(folder, name, folder)
     (folder / f"{name}.qmd").write_text(failed_source(str(made.failures.find("PDF", name))), encoding="utf-8")
@@ -291,7 +289,7 @@ def _typeset(folder: Path, name: str, made: Content) -> str:
 
 
 def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
-    """Move what was made over what is there; remove pages that an earlier render made and this one has no more."""
+    """Move new files over old ones; remove pages that only an earlier render made."""
     for name in ("figures", "previews"):
         (scratch / name).unlink()
     files = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.name not in _PASSING]
@@ -307,7 +305,7 @@ def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, 
 
 
 def _earlier(out: Path) -> dict[str, Any]:
-    """What the last render wrote of itself; nothing else in `out` is ours to remove."""
+    """Read the last render record; other files in `out` are not ours."""
     try:
         found = read_json(out / "render.json")
     except StudyError:

@@ -1,4 +1,4 @@
-"""Exhibits of several machines put together: one figure where all are lists of estimates, else one heading over all."""
+"""Combine exhibits from several machines: one figure if all are estimate lists, else a common heading."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from report.pages.exhibit_types import Exhibit, Family, Table
 from report.pages.figure_data import Evidence
 from report.pages.heading_numbers import merge
 
-# Rows of one figure: of more, each machine has its own.
+# Maximum rows in a combined figure; above that, each machine gets its own.
 MOST_ROWS = 30
 
 
 def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
-    """Exhibits of a family's page, machines side by side."""
+    """Return a family's exhibits, grouped across machines."""
     if evidence.data is None:
         return list(family.show(evidence))
     return side_by_side(disturbed_results.exhibits(family, evidence), len(evidence.views))
 
 
 def side_by_side(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
-    """Exhibits of so many machines for a page: those of one subject beside each other, no title twice."""
+    """Group exhibits by subject across machines, with unique titles."""
     if machines < 2:
         return _distinct(exhibits)
     subjects: dict[str, list[Exhibit]] = {}
@@ -35,7 +35,7 @@ def side_by_side(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
 
 
 def _together(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
-    """The exhibits of one subject."""
+    """Combine exhibits with the same subject."""
     title, elsewhere = _title(group)
     if len(group) == 1 or not title:
         yield from map(_named, group)
@@ -44,16 +44,16 @@ def _together(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
     if drawn:
         yield replace(_combined(group, title, drawn), says=[*elsewhere, *_says(group)])
         return
-    # The one whose title is that of all comes first, under no other heading.
+    # Start with the exhibit that has the common title, so that it needs no section heading.
     first, *others = sorted(map(_named, group), key=lambda one: one.chart.title != title)
     yield first if first.chart.title == title else replace(first, section=title, within=True)
     yield from (replace(other, within=True) for other in others)
 
 
 def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
-    """The heading of several machines: of the user's own if there are any, with the others' numbers in a sentence.
+    """Return a common heading (for the user's machines if any) and a sentence with the other machines' numbers.
 
-    '' where more than their numbers differs.
+    '' if headings differ in more than numbers.
     """
     headings = [one.heading for one in group]
     if any(heading is None for heading in headings) or merge([heading for heading in headings if heading]) is None:
@@ -69,7 +69,7 @@ def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
 
 def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
-    """The sentence that a group's numbers make; named are the machines that it is of, where these are not all."""
+    """Merge headings into a sentence; name the machines if it does not cover all."""
     able = [one for one in group if one.heading and one.heading.able]
     together = merge([one.heading for one in able or group if one.heading])
     text = str(together) if together else ""
@@ -81,7 +81,7 @@ def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
 
 
 def _of(machine: str, text: str) -> str:
-    """A sentence with the machine that it is of."""
+    """Prefix a sentence with its machine."""
     return text if not machine or machine in text else f"{machine}: {within(text)}"
 
 
@@ -90,7 +90,7 @@ def _named(one: Exhibit) -> Exhibit:
 
 
 def _drawn(group: Sequence[Exhibit]) -> Estimated | None:
-    """One figure with the rows of all, by machine; None where their charts or tables do not go together."""
+    """Merge estimate lists into one figure, grouped by machine; None if charts or tables are incompatible."""
     draws = [one.chart.draw for one in group]
     lists = [draw for draw in draws if isinstance(draw, Estimated)]
     alike = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
@@ -103,7 +103,7 @@ def _drawn(group: Sequence[Exhibit]) -> Estimated | None:
 
 
 def _combined(group: Sequence[Exhibit], title: str, drawn: Estimated) -> Exhibit:
-    """One exhibit for all: notes, words and tables put together."""
+    """Merge notes, sentences and tables into one exhibit."""
     first = group[0]
     return Exhibit(
         Chart(first.subject, title, drawn, _one_text(group, lambda one: one.chart.note),
@@ -113,7 +113,7 @@ def _combined(group: Sequence[Exhibit], title: str, drawn: Estimated) -> Exhibit
 
 
 def _one_text(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
-    """A text that differs in the machine's name alone, with all names; else each machine's own."""
+    """Merge texts that differ only in machine name; else keep one per machine."""
     blank = {text(one).replace(one.machine, "\0") for one in group}
     if len(blank) == 1:
         return blank.pop().replace("\0", several([one.machine for one in group]))
@@ -121,7 +121,7 @@ def _one_text(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
 
 
 def _says(group: Sequence[Exhibit]) -> list[str]:
-    """Sentences that all have in common once, others with their machine."""
+    """Keep common sentences once, and prefix others with their machine."""
     common = [text for text in group[0].says if all(text in one.says for one in group)]
     own = [
         text if one.machine in text else _of(one.called, text)
@@ -143,7 +143,7 @@ def _table(group: Sequence[Exhibit]) -> Table | None:
 
 
 def _distinct(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
-    """Exhibits without equal titles: from the second on, equal ones are numbered."""
+    """Number duplicate titles, from the second on."""
     seen: set[str] = set()
     found = []
     for exhibit in exhibits:

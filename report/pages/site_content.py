@@ -1,4 +1,4 @@
-"""All pages of the site and the figures that they show, made from verdicts and data."""
+"""Build all site pages and their figures from verdicts and data."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from report.pages.sections import exhibits_of
 from report.pages.site_sources import Page, plain
 from report.publish.claimreview import as_script, claim_reviews
 
-# The page that lists the pages and figures that could not be made.
+# Page that lists failures.
 CHECKS = "measurements/checks"
 REPORT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
 class Content:
-    """Pages, the figures that they show, the glossary's anchors by term, and the pages that could not be made."""
+    """Pages, figures, glossary anchors by term, and failures."""
 
     pages: list[Page] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Content:
     failures: Failures = field(default_factory=Failures)
 
     def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
-        """Add the page that `make` gives; if it fails, a page in its place that says so."""
+        """Append the page from `make`, or a placeholder if it fails."""
         if not self.failures.find("page", path):
             with self.failures.caught("page", path):
                 self.pages.append(make())
@@ -60,7 +60,7 @@ class Content:
         self.pages.append(stand_in(path, title, self.failures))
 
     def fail(self, page: Page, reason: str = "") -> Page:
-        """Put the page that says so in the place of one that failed; returns it. reason: unless it is recorded."""
+        """Replace a failed page by a placeholder, and return the placeholder. reason: to record, if new."""
         if reason:
             self.failures.add("page", page.path, reason)
         instead = stand_in(page.path, page.title, self.failures)
@@ -69,7 +69,7 @@ class Content:
 
 
 def stand_in(path: str, title: str, failures: Failures) -> Page:
-    """The page in the place of one that failed: its reason, and where all failures are listed."""
+    """Return a placeholder page with the reason."""
     failure = failures.find("page", path)
     reason = failure.reason if failure else "no reason given"
     return Page(path, "failed", title, "This page could not be made.", {"reason": reason})
@@ -77,7 +77,7 @@ def stand_in(path: str, title: str, failures: Failures) -> Page:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """All families of measurements, in the order of their pages; one whose module fails to load fails when shown."""
+    """Return all families in page order; one that fails to import raises when shown."""
     return tuple(map(_loaded_family, FAMILIES))
 
 
@@ -94,9 +94,9 @@ def _raise(fault: Exception, _evidence: Evidence) -> NoReturn:
 
 
 def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Chart]:
-    """The figures of one family, of all (`measurements`), of the claims or of the front page.
+    """Return figures for a family, for `measurements` (all families), `claims` or `front`.
 
-    A claim or family that fails has none, and is recorded in `failures`. Raises StudyError for an unknown key.
+    Records failures in `failures`. Raises StudyError for an unknown key.
     """
     if key == "claims":
         return [page["figure"] for page in _claim_contexts(evidence, failures).values() if page["figure"]]
@@ -116,9 +116,9 @@ def build(
     changes: Mapping[str, Any] | None = None,
     failures: Failures | None = None,
 ) -> Content:
-    """Everything of the site. url: its address, '' if unknown. changes: since the last edition.
+    """Build all site content. url: site address, '' if unknown. changes: from `since_last`.
 
-    failures: those of the figures, to which those of the pages are added. Raises StudyError for unusable data.
+    failures: figure failures, extended by page failures. Raises StudyError for unusable data.
     """
     document = evidence.document
     _ = evidence.views
@@ -165,7 +165,7 @@ def _front(document: Mapping[str, Any], says: Statements, declared: Mapping[str,
 
 
 def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each claim: in our words, its verdict, its finding, its evidence."""
+    """Return a row per claim: text, verdict, finding and evidence."""
     return [
         {
             "id": identifier(str(verdict["id"])),
@@ -194,7 +194,7 @@ def _evidence(verdict: Mapping[str, Any]) -> str:
 
 
 def _meaning() -> list[verdict_words.Word]:
-    """Each verdict once; the three kinds of open ones are one to readers."""
+    """List distinct verdict names; the three open ones share a name."""
     found: dict[str, verdict_words.Word] = {}
     for word in verdict_words.VERDICTS.values():
         found.setdefault(word.name, word)
@@ -206,7 +206,7 @@ def _claim_path(verdict: Mapping[str, Any]) -> str:
 
 
 def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
-    """Contents of the claims' pages by path, without those that fail."""
+    """Return page contexts by path, without failed claims."""
     shown, found = evidence.shown if evidence.choice else None, {}
     for verdict in evidence.document["verdicts"]:
         with failures.caught("page", _claim_path(verdict)):
@@ -216,7 +216,7 @@ def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[st
 
 def _claim(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
     meaning = {name: word.means for name, word in verdict_words.VERDICTS.items()}
-    # Without an address of the site a review's is relative to its page.
+    # Without a site address, review URLs are relative to the page.
     review = claim_reviews({**document, "verdicts": [verdict]}, f"{url}claims/" if url else "", meaning)
     return Page(
         _claim_path(verdict), "claim", f"{context['id']}: {context['says']}",
@@ -258,7 +258,7 @@ def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, 
                 key="jobs")  # fmt: skip
 
 
-# Claims on what to buy or rent.
+# Claims on buying or renting.
 _BUYING = ("G22", "G29", "G26", "W36", "G21", "G17", "G24", "W33", "W32")
 
 
@@ -281,14 +281,14 @@ def _family_path(family: Family) -> str:
 
 
 def _exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
-    """The exhibits of a family; none where it fails."""
+    """Return a family's exhibits; empty if it fails."""
     with failures.caught("page", _family_path(family)):
         return exhibits_of(family, evidence)
     return []
 
 
 def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
-    """The figures of the front page; none where they fail."""
+    """Return the front page's figures; empty if they fail."""
     with failures.caught("figure", "front"):
         return front_page.charts(evidence)
     return []
@@ -334,7 +334,7 @@ def _method(evidence: Evidence) -> Page:
 
 
 def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
-    """Pairs of a published and a measured figure of the same thing."""
+    """Yield pairs: published and measured figure for the same thing."""
     for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:
@@ -386,7 +386,7 @@ def _objections(evidence: Evidence) -> Page:
 
 
 def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
-    """What changed from edition to edition. changes: as `since_last` gives it."""
+    """Build the page on changes between editions. changes: from `since_last`."""
     day = str(document["generated_utc"])[:10]
     commit = short(document["commit"]) or "not recorded"
     machines = named_machines(document["nodes"]) or "no machine"

@@ -1,6 +1,6 @@
-"""Where the files of a published report lie, relative to its folder: the same in every edition, so that links last.
+"""Paths in a published report, relative to its folder: stable across editions, so that links last.
 
-`summary.csv` numbers its rows, verdicts name the rows behind them, and every sample bears the number of its row.
+`summary.csv` numbers its rows; verdicts and samples refer to them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import hashlib
 import re
 
 PAGE, PDF, APPENDIX, RENDERED = "index.html", "report.pdf", "appendix.pdf", "render.json"
-# Pages and figures that could not be made; written last.
+# Failed pages and figures; written last.
 FAILURES = "failures.json"
 VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
-# All samples in one file, where they are too many for tables of their own.
+# Common sample table if there are too many nodes.
 SAMPLES = "data/samples.parquet"
 EDITIONS = "editions.json"
 
@@ -22,16 +22,15 @@ _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 
 
 def samples(node: str, experiment: str, device: str) -> str:
-    """The table of all samples that one device of one node gave in one experiment, in data/: 'NODE/gemm.cuda-0.csv'.
+    """Return the path for samples from a node, experiment and device, in data/: 'NODE/gemm.cuda-0.csv'.
 
-    One name whatever its size: a link in last year's edition still leads to the same measurements. Nothing in the
-    names can lead out of the folder, or fail to be an address.
+    Independent from table size, so that links from earlier editions stay valid. Safe as path and URL for any name.
     """
     return f"data/{_fit(node)}/{_fit(experiment)}.{_fit(device.replace(':', '-'))}.csv"
 
 
 def _fit(name: str) -> str:
-    """A name that a file may bear anywhere: itself, or what is left of it with a digest that keeps it apart."""
+    """Make a name safe in file names and URLs; add a digest to a changed name."""
     if _NAME.fullmatch(name) and ".." not in name:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""The sources of a website: pages as Quarto reads them, made from templates, with menu, bibliography and glossary."""
+"""Render page sources for Quarto and pandoc from templates, with menu, bibliography and glossary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from report.pages.verdict_words import Word
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 TITLE = "Does AI need a GPU?"
-# What the menu shows: key, page, words.
+# Menu entries: key, page, text.
 MENU = (
     ("claims", "claims", "Claims"),
     ("jobs", "do-i-need-one", "Do I need one?"),
@@ -39,9 +39,9 @@ FOOTER = (
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its place without ending, the template of its body, and what that prints.
+    """A page: path without suffix, body template and context.
 
-    key: of the menu's entry that it belongs to. script: JSON-LD for programs. image: its preview.
+    key: menu entry. script: JSON-LD. image: preview.
     """
 
     path: str
@@ -56,13 +56,13 @@ class Page:
 
     @property
     def root(self) -> str:
-        """The way from this page to the site's folder."""
+        """Relative path to the site root."""
         return "../" * self.path.count("/")
 
 
 @cache
 def templates() -> jinja2.Environment:
-    """The environment of the pages' templates, each compiled once; not to be changed."""
+    """Return the template environment; cached, do not modify."""
     made = environment(TEMPLATES)
     made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(part)) for part in parts))
     made.filters |= {"badge": badge, "sign": sign}
@@ -70,23 +70,23 @@ def templates() -> jinja2.Environment:
 
 
 def badge(word: Word, small: bool = True) -> Markdown:
-    """A verdict's sign and name on its colour."""
+    """Format a verdict as a coloured badge."""
     size = " .small" if small else ""
     return Markdown(f"[{escape(word.sign)} {escape(word.name)}]{{.badge{size} .v-{identifier(word.css)}}}")
 
 
 def sign(word: Word) -> Markdown:
-    """A verdict's sign alone, its name told on it."""
+    """Format a verdict as a sign, with its name as tooltip."""
     return Markdown(f'[{escape(word.sign)}]{{.sign .v-{identifier(word.css)} title="{attribute(word.name)}"}}')
 
 
 def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> str:
-    """A page as .qmd: its front matter and its body. Raises jinja2.UndefinedError for what a template lacks."""
+    """Render a page as .qmd. Raises jinja2.UndefinedError for a missing context value."""
     front: dict[str, Any] = {
         "title": escape(page.title),
         "pagetitle": escape(page.title),
         "description": escape(page.description),
-        # pandoc leaves quotation marks as they are, which end an attribute.
+        # pandoc does not escape quotation marks in attributes.
         "title-attribute": _raw(page.title),
         "description-attribute": _raw(page.description),
         "root": page.root,
@@ -95,7 +95,7 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
     }
     if page.path == "index":
         front["front"] = True
-        # Its own heading is the title; Quarto would set both.
+        # Drop the title: the page has a heading, and Quarto would show both.
         del front["title"]
     if page.key:
         front[f"menu-{page.key}"] = True
@@ -109,7 +109,7 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
     if cited:
         front["nocite"] = ", ".join(f"@{key}" for key in cited)
     if page.script:
-        # No fence of raw HTML: Quarto copies this as it is.
+        # No raw HTML fence: Quarto copies the value verbatim.
         front["header-includes"] = page.script
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     body = made.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
@@ -117,12 +117,12 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
 
 
 def _raw(text: str) -> str:
-    """Text as raw HTML for an attribute, in markdown."""
+    """Wrap text as raw HTML for an attribute."""
     return f"`{html.escape(clean(text)).replace('`', '&#96;')}`{{=html}}"
 
 
 def address(url: str) -> str:
-    """A site's address with a slash at its end; '' for none. Raises StudyError unless it is http or https."""
+    """Normalize a site address to end in a slash; '' if empty. Raises StudyError unless it is http(s)."""
     if not url:
         return ""
     parts = urlsplit(url)
@@ -132,12 +132,12 @@ def address(url: str) -> str:
 
 
 def alone_template(imprint: str) -> str:
-    """pandoc's template of a page that stands alone, without menu."""
+    """Return the pandoc template for a standalone page, without menu."""
     return _template({"title": TITLE, "url": "", "menu": [], "footer": [], "imprint": imprint})
 
 
 def page_template(url: str, imprint: str) -> str:
-    """pandoc's template of a page, with menu and footer."""
+    """Return the pandoc template for a page, with menu and footer."""
     site = {
         "title": TITLE,
         "url": url,
@@ -159,12 +159,12 @@ def _template(site: Mapping[str, Any]) -> str:
 
 
 def _html(text: str) -> str:
-    """Text for pandoc's template, to which a dollar sign means a variable."""
+    """Escape HTML, and "$", which starts a variable in pandoc templates."""
     return html.escape(text).replace("$", "$$")
 
 
 def project(pages: Sequence[Page], url: str, imprint: str) -> str:
-    """`_quarto.yml` of the same site, in JSON, which is YAML: a website with menu, sidebars and search."""
+    """Return `_quarto.yml` as JSON (valid YAML): website with menu, sidebars and search."""
     script = (TEMPLATES / "site" / "page.js").read_text(encoding="utf-8")
     families = [page.path for page in pages if page.template == "family"]
     articles: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
             **({"site-url": url.rstrip("/"), "open-graph": True, "twitter-card": True} if url else {}),
             "search": {"location": "navbar", "type": "overlay"},
             "page-navigation": True,
-            # A claim's page says itself which article it is of.
+            # A claim's page already names its article.
             "bread-crumbs": False,
             "navbar": {
                 "left": [{"href": f"{path}.qmd", "text": text} for _, path, text in MENU],
@@ -212,7 +212,7 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
         },
         "lang": "en",
         "bibliography": "references.bib",
-        # Else Quarto sets tables anew that hold links, and their classes are lost.
+        # Otherwise Quarto rebuilds tables with links and drops their classes.
         "tbl-colwidths": True,
         "filters": ["pages.lua"],
         "execute": {"enabled": False},
@@ -221,7 +221,7 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
                 "theme": {"light": ["cosmo", "site/quarto.scss"], "dark": ["darkly", "site/quarto.scss"]},
                 "respect-user-color-scheme": True,
                 "css": "site/study.css",
-                # Within the page: a file would be looked for beside each page.
+                # Inline: Quarto would resolve a file path relative to each page.
                 "include-after-body": {"text": f"<script>\n{script}</script>\n"},
                 "html-math-method": "mathml",
                 "anchor-sections": True,
@@ -233,7 +233,7 @@ def project(pages: Sequence[Page], url: str, imprint: str) -> str:
 
 
 def copy_site(folder: Path) -> None:
-    """Styles and scripts of the pages, and the filter, into the folder."""
+    """Copy styles, scripts and the Lua filter into the folder."""
     (folder / "site").mkdir(exist_ok=True)
     for path in sorted((TEMPLATES / "site").iterdir()):
         shutil.copyfile(path, folder / "site" / path.name)
@@ -241,13 +241,13 @@ def copy_site(folder: Path) -> None:
 
 
 def plain(text: str, room: int = 200) -> str:
-    """A description: one line, no longer than programs show."""
+    """Shorten text to a one-line description."""
     line = clean(text)
     return line if len(line) <= room else line[: room - 1].rsplit(" ", 1)[0] + " …"
 
 
 def imprint(document: Mapping[str, Any]) -> str:
-    """Which edition this is, at the foot of every page."""
+    """Return the footer text that identifies the edition."""
     told = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
     commit = short(document["commit"])
     made_up = " Synthetic data: for tests only." if document["origin"] != "measured" else ""

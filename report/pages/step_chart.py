@@ -1,4 +1,4 @@
-"""A chart of steps: each row is a case, its marks the gains that it makes from step to step, on a line from 1."""
+"""Draw a step chart: a row per case, with marks for the gain after each step, starting at 1."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _STYLES = (
     (charts.GREEN, "v"),
     (charts.PURPLE, "P"),
 )
-# Height of each further line of a label, in inches.
+# Height per extra label line, in inches.
 _LINE = 0.16
 
 
 def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, base: str) -> Callable[[float], Figure]:
-    """One row a case with a mark for each of its steps, on a logarithmic axis.
+    """Return a drawing with a row per case and a mark per step, on a logarithmic axis.
 
-    rows: label, text at its end, short (the same for a phone), group (a heading above the first of its rows) and
-    marks, each with step, estimate, low and high (None where unknown) and one_round. steps: all names of steps, in
-    order, at most five. base: what a gain of 1 is.
+    rows: label, text (at the right), short (text on a phone), group (heading above its first row) and marks, each with
+    step, estimate, low and high (None if unknown) and one_round. steps: step names in order, at most five. base:
+    meaning for a gain equal to 1.
     """
 
     def draw(width: float) -> Figure:

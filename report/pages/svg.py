@@ -1,4 +1,4 @@
-"""Figures as files: SVG in the reader's font, readable on a dark page, without what no reader sees."""
+"""Save figures as SVG: in the reader's font, readable on a dark page, without metadata."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from matplotlib.figure import Figure
 from report.pages.charts import DARK, FONTS, MUTED, NARROW, WIDE, Chart, theme
 from report.pages.control_characters import harmless, visible
 
-# Metadata that matplotlib writes by itself, and that is left out.
+# Suppress matplotlib's default metadata.
 METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 def save(chart: Chart, folder: Path) -> None:
-    """Draw `NAME.svg` and, for phones, `NAME.phone.svg` into the folder. Raises OSError."""
+    """Draw `NAME.svg` and, for phones, `NAME.phone.svg`. Raises OSError."""
     for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
         path = folder / f"{chart.name}.{ending}"
         with theme():
-            # savefig would draw twice, once for the layout alone; the file is the same.
+            # savefig would draw twice, to compute the layout first; the output is the same.
             FigureCanvasSVG(chart.draw(width)).print_svg(path, metadata=METADATA)
         path.write_text(finished(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def blank(text: str) -> Callable[[float], Figure]:
-    """A sentence in the place of a figure."""
+    """Return a drawing with only a sentence."""
 
     def draw(width: float) -> Figure:
         figure = Figure(figsize=(width, 0.8))
@@ -39,11 +39,11 @@ def blank(text: str) -> Callable[[float], Figure]:
 
 
 def finished(svg: str) -> str:
-    """The SVG without what no reader sees, in the reader's font, readable on a dark page."""
+    """Remove metadata and comments, set the reader's font, add dark colours."""
     svg = visible(svg[svg.index("<svg") :])
     svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", FONTS, svg)
-    # Hundredths of a point are enough for coordinates; text is left alone.
+    # Round coordinates to hundredths, but not numbers in text.
     svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
     svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + harmless(text[2]), svg)
     dark = "".join(

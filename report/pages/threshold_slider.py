@@ -1,4 +1,4 @@
-"""What a claim's page looks up when a reader moves a threshold: the outcomes that `judging.robustness` worked out."""
+"""Data for the threshold slider on a claim's page: outcomes computed by `judging.robustness`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from report.publish.claimreview import in_script
 
 
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Sliders and choices as the page's script reads them, in the unit that a reader would use."""
+    """Return sliders and choices for page.js, in readable units."""
     found = []
     for one in verdict.get("by_threshold") or []:
         unit = str(one["unit"] or "1")
@@ -45,7 +45,7 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def as_json(verdict: Mapping[str, Any]) -> Markdown:
-    """The same as text for a script element; '' where a claim has none."""
+    """Format `sliders` for a script element; '' if there are none."""
     found = sliders(verdict)
     return Markdown(in_script(found) if found else "")
 

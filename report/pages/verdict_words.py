@@ -1,4 +1,4 @@
-"""How the pages speak of verdicts and of whose numbers they rest on."""
+"""Wording for verdicts and evidence tiers on pages."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from report import formatting, statistics
 from report.outcomes import DECIDED, HERE, OTHERS
 from report.pages.markdown import identifier
 
-# The level of the intervals that are shown, as captions say it.
+# Confidence level, for captions.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
 BARS = f"Bars: {LEVEL} intervals"
-# What a table says where there is nothing.
+# Mark for an empty table cell.
 NOTHING = "–"
 
 
 def disturbed(share: float | None) -> str:
-    """Mark behind a number, by the share of its results that are disturbed: ' (disturbed)', or ''."""
+    """Return a suffix by the share disturbed: ' (disturbed)', ' (partly disturbed)' or ''."""
     return "" if not share else " (disturbed)" if share > 0.5 else " (partly disturbed)"
 
 
 @dataclass(frozen=True)
 class Word:
-    """A verdict on a page: its class in style sheets, its sign, its name, what it means, and how it counts claims."""
+    """Verdict display: CSS class, sign, name, meaning, and verb forms for counts."""
 
     css: str
     sign: str
@@ -59,7 +59,7 @@ VERDICTS: dict[str, Word] = {
 
 @dataclass(frozen=True)
 class Tier:
-    """Whose number it is: its sign, a word, and what that means."""
+    """Evidence tier: sign, name and meaning."""
 
     sign: str
     name: str
@@ -75,12 +75,12 @@ TIERS: dict[str, Tier] = {
 
 
 def verdict(name: str) -> Word:
-    """How a verdict is shown; one that is not known counts as open."""
+    """Return the display for a verdict; open if unknown."""
     return VERDICTS.get(name, VERDICTS["awaiting experiment"])
 
 
 def claim(one: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """What a page says of another claim: its id and its verdict, and what else of verdicts.json is asked for."""
+    """Return id, verdict and requested fields for a claim."""
     return {
         "id": identifier(str(one["id"])),
         "word": verdict(str(one["verdict"])),
@@ -89,12 +89,12 @@ def claim(one: Mapping[str, Any], *more: str) -> dict[str, Any]:
 
 
 def tier(name: str) -> Tier | None:
-    """Whose numbers a claim rests on; None where there is no evidence."""
+    """Return the evidence tier; None if there is no evidence."""
     return TIERS.get(name)
 
 
 def basis(one: Mapping[str, Any]) -> str:
-    """What a verdict rests on, as it stands after it: 'on published figures'; '' where it rests on nothing."""
+    """Phrase a verdict's basis: 'on published figures'; '' if none."""
     if one["verdict"] not in (*DECIDED, "undecided"):
         return ""
     if one.get("decided_on") == OTHERS:
@@ -108,7 +108,7 @@ def basis(one: Mapping[str, Any]) -> str:
 
 
 def rests(one: Mapping[str, Any]) -> str:
-    """Where a claim was decided: 'here', 'others' or 'open'; 'opinion' for what nothing can decide."""
+    """Classify a claim: decided 'here', by 'others', 'open', or 'opinion' if untestable."""
     if one["verdict"] == "not testable":
         return "opinion"
     if one["verdict"] not in DECIDED:
@@ -117,7 +117,7 @@ def rests(one: Mapping[str, Any]) -> str:
 
 
 def between(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
-    """An interval in words: '27.1 to 28.7 GB/s'; '' where none is known, or where both ends look alike."""
+    """Format an interval: '27.1 to 28.7 GB/s'; '' if unknown, or if both ends read the same."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     scale, name = formatting.prefix(high, unit)
@@ -128,7 +128,7 @@ def between(low: float | None, high: float | None, unit: str, digits: int = 3) -
 
 
 def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """'15 hold, 11 do not and 3 depend on the case': how the decided ones do; '' if there are none."""
+    """Count decided verdicts: '15 hold, 11 do not and 3 depend on the case'; '' if none."""
     told = []
     for name in DECIDED:
         count = sum(one["verdict"] == name for one in verdicts)
@@ -137,7 +137,7 @@ def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return formatting.several(told)
 
 
-# How sure a verdict of measured or derived cases is, as `robust` in verdicts.json.
+# Sentence per value for `robust` in verdicts.json.
 ROBUST = {
     "robust": "Robust: no other fair threshold, price or base turns it, nor does leaving out any one case.",
     "sensitive": "Sensitive: another fair choice turns it.",

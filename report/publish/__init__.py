@@ -1,4 +1,4 @@
-"""The study for programs: claim reviews (schema.org), tables of verdicts (Parquet), data packages (Frictionless)."""
+"""Machine-readable output: claim reviews (schema.org), verdict tables (Parquet), data packages (Frictionless)."""
 
 from report.publish.claimreview import as_script, claim_reviews
 from report.publish.datapackage import write_datapackage, write_published

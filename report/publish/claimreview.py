@@ -1,6 +1,6 @@
-"""Verdicts as schema.org ClaimReview, in JSON-LD: what a search engine or another fact-checker reads.
+"""Export verdicts as schema.org ClaimReview in JSON-LD, for search engines and fact-checkers.
 
-Source of the vocabulary: https://schema.org/ClaimReview; what a rating should say:
+Vocabulary: https://schema.org/ClaimReview; rating guidelines:
 https://developers.google.com/search/docs/appearance/structured-data/factcheck
 """
 
@@ -14,10 +14,9 @@ from typing import Any
 from report.formatting import capital
 from report.publish.study_metadata import study
 
-# Only what was decided has a place on a scale. Without a number a rating is its words alone: too close to
-# call, not measured yet and not measurable are no half-truths.
+# Only decided verdicts get a number: undecided, open or untestable is no half-truth.
 RATINGS = {"supported": 5, "depends": 3, "outdated": 2, "challenged": 1}
-# What the articles say of themselves; the others name neither author nor day.
+# Author and date, for articles that state them.
 _ARTICLES: Mapping[str, Mapping[str, Any]] = {
     "nuface": {
         "author": {"@type": "Person", "name": "Rico"},
@@ -25,18 +24,17 @@ _ARTICLES: Mapping[str, Mapping[str, Any]] = {
         "datePublished": "2026-01-08",
     }
 }
-# The vocabulary's Date is a whole one; of the sources some are dated by month or year.
+# schema.org Date needs a full date; some sources give only month or year.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# Signs that could end the script element, or a line of it, before its text does.
+# Characters that could end the script element or a line.
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[str, str] | None = None) -> Any:
-    """All verdicts as one JSON-LD document; validates against report/schemas/claimreview.schema.json.
+    """Return all verdicts as a JSON-LD document that validates against report/schemas/claimreview.schema.json.
 
-    document: what `report judge` wrote. base: address of the folder of the claims' pages;
-    empty for one of these pages itself. meaning: what each verdict means, in words.
-    Raises StudyError if the study's name is not to be had.
+    document: written by `report judge`. base: URL prefix for claim pages; empty inside such a page. meaning:
+    explanation per verdict. Raises StudyError if the study's name cannot be read.
     """
     by = {"@type": "Organization", "name": study().authors}
     return {
@@ -46,12 +44,12 @@ def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[
 
 
 def as_script(document: Any) -> str:
-    """JSON-LD as an HTML script element; no text in it can end the element."""
+    """Format JSON-LD as an HTML script element that no text can end early."""
     return f'<script type="application/ld+json">{in_script(document, separators=(",", ":"))}</script>\n'
 
 
 def in_script(document: Any, separators: tuple[str, str] | None = None) -> str:
-    """JSON as the content of a script element, which no text in it can end."""
+    """Format JSON for a script element; escape characters that could end it."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=separators).translate(_ESCAPED)
 
 

@@ -1,7 +1,7 @@
-"""The data as Frictionless Data Packages: which files there are, and what stands in their columns.
+"""Describe the data as Frictionless Data Packages: files and their columns.
 
-Source: Data Package 2.0, https://datapackage.org/standard/data-package/ (and data-resource/, table-schema/).
-The property `unit` of a field is ours; the standard has none.
+Source: Data Package 2.0, https://datapackage.org/standard/data-package/ (and data-resource/, table-schema/). The field
+property `unit` is our extension.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _PACKAGE, _SCHEMA, _OTHERS = "datapackage.json", "samples.schema.json", "publish
 
 
 def write_datapackage(folder: Path) -> Path:
-    """Describe a folder that `gather` wrote in its datapackage.json; give that path.
+    """Write datapackage.json for a folder from `gather`; return its path.
 
-    Every file with its size and hash, every table with its columns. Raises StudyError
-    if the folder does not hold the dictionary and a table; OSError if it cannot be written.
+    Lists files with size and hash, and tables with columns. Raises StudyError if the dictionary or a table is missing,
+    OSError.
     """
     described = pd.read_csv(_there(folder / "dictionary.csv"), keep_default_na=False)
     schemas = {
@@ -62,11 +62,11 @@ def write_datapackage(folder: Path) -> Path:
 
 
 def write_published(folder: Path) -> Path:
-    """Describe the published nodes under `folder`/nodes in `folder`/datapackage.json; give that path.
+    """Write `folder`/datapackage.json for the nodes under `folder`/nodes; return its path.
 
-    A node's rounds are parts of one table, listed by name; their columns stand once, in samples.schema.json. What
-    others measured, in `folder`/published, is a table a source, with columns in published.schema.json. Raises
-    StudyError for an unreadable node record or source, OSError.
+    A node's round files form a single table with the shared schema samples.schema.json. Published measurements in
+    `folder`/published form a table per source, with published.schema.json. Raises StudyError for an unreadable node
+    record or source, OSError.
     """
     columns = dictionary()
     names = [str(name) for name in columns["column"]]
@@ -100,7 +100,7 @@ def write_published(folder: Path) -> Path:
 
 
 def _others(folder: Path) -> list[dict[str, Any]]:
-    """What others measured and published: a table a source, each with some columns of one schema. Raises StudyError."""
+    """Describe published measurements: a table per source, with fields from a common schema. Raises StudyError."""
     sources = read_published(folder).sources
     units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
     fields = [
@@ -112,7 +112,7 @@ def _others(folder: Path) -> list[dict[str, Any]]:
         for name, meaning in MEANING.items()
     ]
     if sources:
-        # A table may lack fields of the schema.
+        # Tables may lack some schema fields.
         match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
         schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
         write_json(folder.parent / _OTHERS, schema)
@@ -160,7 +160,7 @@ def _resource(path: Path, title: str, schema: Mapping[str, Any] | None) -> dict[
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
-        # CSV and Parquet of a table are two resources: their names must differ.
+        # Include the suffix: CSV and Parquet versions need distinct names.
         "name": f"{path.stem}-{path.suffix[1:]}",
         "title": title,
         "path": path.name,
@@ -178,9 +178,9 @@ def _media(suffix: str) -> dict[str, str]:
 
 
 def _schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
-    """Table schema: types as Parquet has them; meanings and units from the dictionary.
+    """Return a table schema: types from Parquet, meanings and units from the dictionary.
 
-    A column of the summary that the dictionary tells nothing of is the samples' column of that name.
+    A summary column without a dictionary entry uses the entry for `samples`.
     """
     told: dict[str, Mapping[str, Any]] = {}
     for name in ("samples", table):
@@ -216,7 +216,7 @@ def _field(name: str, kind: str, told: Mapping[Any, Any] | None = None, required
     if told.get("unit"):
         field["unit"] = str(told["unit"])
     if kind == "string":
-        # An empty text says that none applies; it is not a gap.
+        # An empty text is a value ("not applicable"), not a gap.
         field["missingValues"] = []
     elif required:
         field["constraints"] = {"required": True}

@@ -1,4 +1,4 @@
-"""What the study calls itself: title, version, licence and authors, as CITATION.cff has them."""
+"""Read study metadata from CITATION.cff: title, version, licence, authors and keywords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "does-ai-need-a-gpu"
 
 @dataclass(frozen=True)
 class Study:
-    """The study as it wants to be named. authors: one entity for all; licence: its SPDX identifier."""
+    """Citation metadata. authors: a single entity; licence: SPDX identifier."""
 
     title: str
     version: str
@@ -25,7 +25,7 @@ class Study:
 
 
 def study(citation: Path = CITATION) -> Study:
-    """Read the citation file. Raises StudyError if it is missing or lacks one of these."""
+    """Read the citation file. Raises StudyError if it is missing or incomplete."""
     told = read_yaml(citation)
     try:
         return Study(

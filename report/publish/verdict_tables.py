@@ -1,4 +1,4 @@
-"""Verdicts as typed tables: one row a claim, and one row per compared case."""
+"""Write verdicts as typed tables: a row per claim, and a row per case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.formatting import name_of_case, nodes_of_case
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
 _TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
 
-# Column: type, whether it may be empty, meaning. The meaning goes into the file beside the column.
+# Column: type, nullable, meaning. The meaning is stored as column metadata.
 CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "id": (_TEXT, False, "The claim"),
     "article": (_TEXT, False, "The article that makes it"),
@@ -80,14 +80,14 @@ CASES: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     ),
     "outcome": (_TEXT, False, "supports, challenges or undecided"),
 }
-# Rows that are written at once.
+# Rows per batch.
 _TOGETHER = 20_000
 
 
 def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
-    """Write both tables beside `out` (verdicts.json) as verdicts.parquet and verdict_cases.parquet; give their paths.
+    """Write verdicts.parquet and verdict_cases.parquet beside `out` (verdicts.json); return both paths.
 
-    document: the verdicts. Raises OSError if the place cannot be written.
+    document: the verdicts. Raises OSError.
     """
     verdicts = document["verdicts"]
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
@@ -140,7 +140,7 @@ def _write(
     ]
     schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
     with atomic(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
-        # Some at a time: those of a thousand machines take as much room as the verdicts.
+        # Write in batches: rows for a thousand machines need as much memory as the verdicts.
         while some := list(islice(rows, _TOGETHER)):
             table = arrow.Table.from_pylist(some, schema=schema)
             table.validate(full=True)

@@ -1,4 +1,4 @@
-"""Differences between two editions of a claim: its rule, what others published, its data."""
+"""Find differences between two editions of a claim: rule, published figures and data."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contract.provenance import short
 from report.formatting import first, interval, threshold_text
 
 Record = Mapping[str, Any]
-# In the order in which they are told: decisions of people come before measurements.
+# In display order: human decisions before measurements.
 CAUSES = ("rule", "source", "data", "unknown")
-# Of more than so many of a kind the others are told by their number.
+# Most items listed per kind; the rest are counted.
 _MOST = 3
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One of CAUSES in words. part: the claim's part, "" for all of it.
+    """A difference, with its kind from CAUSES. part: name of the part, "" for the whole claim.
 
-    stays: told of a claim that kept its verdict, too.
+    stays: True to list it even if the verdict stayed.
     """
 
     cause: str
@@ -30,9 +30,9 @@ class Cause:
 
 
 def causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
-    """All differences that may have changed the claim's verdict between the editions old and new; [] without any.
+    """Return all differences that may explain a changed verdict.
 
-    was, now: the claim in each of them.
+    was, now: claim records in the editions old and new.
     """
     found = []
     if was["version"] != now["version"]:
@@ -53,7 +53,7 @@ def causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
 
 
 def unknown(old: Record, new: Record) -> Cause:
-    """What is said where the files show no cause."""
+    """Return the fallback if no difference was found."""
     commits = [short(one["commit"], 7) or "not recorded" for one in (new, old)]
     judged = f": judged by commit {commits[0]}, before by {commits[1]}" if commits[0] != commits[1] else ""
     return Cause("unknown", f"rule and evidence are the same in these files{judged}")
@@ -61,7 +61,7 @@ def unknown(old: Record, new: Record) -> Cause:
 
 def _part(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
     name = now["name"]
-    # Older editions call a case a cell.
+    # Older editions write "cell" for "case".
     rules = [one["rule"].replace(" cell", " case") for one in (now, was)]
     if was["quantity"] != now["quantity"] or was["unit"] != now["unit"]:
         values = [
@@ -93,19 +93,19 @@ def _part(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]
 
 
 def _figures(part: Record, edition: Record) -> dict[str, str]:
-    """Value and status of the published figures that a part rests on, by their names."""
+    """Map published figures used by a part to value and status."""
     found = [edition["figures"][name] for name in part["figures"] if name in edition["figures"]]
     return {one["what"]: f"{one['stated']}, {one['status']}" for one in found}
 
 
 def _apart(was: Record, now: Record) -> bool:
-    """Whether the intervals share nothing: then it is not the drift from one measurement to the next."""
+    """True if the intervals are disjoint: more than drift between measurements."""
     ends = [one[end] for one in (was, now) for end in ("low", "high")]
     return None not in ends and (was["high"] < now["low"] or now["high"] < was["low"])
 
 
 def _changed(kind: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """'sources added: a (verified); b (…)', 'sources changed: c: verified, before …', 'sources gone: …'."""
+    """Format differences: 'sources added: a (verified); b (…)', 'sources changed: …', 'sources gone: …'."""
     told = {
         "added": [f"{name} ({value})" for name, value in now.items() if name not in was],
         "changed": [

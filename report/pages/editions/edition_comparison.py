@@ -1,4 +1,4 @@
-"""Two editions side by side: which verdicts changed and why, which claims are new or withdrawn, what stayed."""
+"""Compare two editions: changed verdicts with reasons, new and withdrawn claims."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Record = Mapping[str, Any]
 
 
 def compare(old: Record, new: Record) -> dict[str, Any]:
-    """Changes from one edition to another (records of `edition_record.edition`).
+    """Compare two records from `edition_record.edition`.
 
-    changed: claims whose verdict did, each with `was`, `is` and `why`, a list of {cause, part, text}. revised: those
-    that kept it on other grounds. added and withdrawn claims; stayed: ids of all that kept their verdict; nodes:
-    labels of the machines that were added, are gone, were measured again.
+    changed: claims with a new verdict, each with `was`, `is` and `why`, a list with cause, part and text. revised: same
+    verdict, different evidence. added, withdrawn: claims. stayed: claim ids with the same verdict. nodes: labels for
+    added, gone and remeasured machines.
     """
     before = {claim["id"]: claim for claim in old["claims"]}
     after = {claim["id"]: claim for claim in new["claims"]}
@@ -69,12 +69,12 @@ def _single(claim: Record) -> dict[str, str]:
 
 
 def day(about: Record) -> str:
-    """The date of an edition."""
+    """Return an edition's date."""
     return str(about["generated_utc"])[:10]
 
 
 def headline(found: Record) -> str:
-    """One sentence: how many verdicts changed, and of which claims there were none before."""
+    """Count changed verdicts, new and withdrawn claims in a sentence."""
     changed, of = len(found["changed"]), len(found["changed"]) + len(found["stayed"])
     told = [f"{changed or 'none'} of {count(of, 'verdict')} changed" if of else "no claim is in both"]
     words = {"added": ("claim is new", "claims are new"), "withdrawn": ("was withdrawn", "were withdrawn")}
@@ -86,13 +86,13 @@ def headline(found: Record) -> str:
 
 
 def machines(found: Record) -> list[str]:
-    """A sentence each for the machines that were added, measured again, or are gone."""
+    """List added, remeasured and gone machines, a sentence each."""
     said = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
     return [f"{word}: {several(found['nodes'][key])}." for key, word in said if found["nodes"][key]]
 
 
 def reasons(why: Sequence[Record]) -> list[str]:
-    """The causes of one claim in words, those of one of several parts together."""
+    """Format causes, grouped by part."""
     told: dict[str, list[str]] = {}
     for one in why:
         told.setdefault(one["part"], []).append(str(one["text"]))
@@ -100,7 +100,7 @@ def reasons(why: Sequence[Record]) -> list[str]:
 
 
 def lines(found: Record) -> Iterator[str]:
-    """The comparison in plain text."""
+    """Format the comparison as plain text lines."""
     editions = [f"{day(found[key])} (commit {short(found[key]['commit'], 7) or 'unknown'})" for key in ("new", "old")]
     yield f"The edition of {editions[0]} against that of {editions[1]}:"
     yield headline(found)

@@ -1,6 +1,6 @@
-"""Editions: of each file of verdicts what a later one is compared with, and the list that a site keeps of them.
+"""Read and write edition records: data from a verdicts file kept for later comparison.
 
-A file of verdicts holds every cell; an edition their numbers, which is a small part of the size.
+A record keeps counts instead of cases, so it is much smaller than a verdicts file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PART = ("name", "quantity", "unit", "threshold", "outcome", "estimate", "low", 
 
 
 def edition(document: Record, path: Path | str) -> dict[str, Any]:
-    """What is kept of a file of verdicts. path: its name, for complaints.
+    """Extract an edition record from a verdicts document. path: file name for error messages.
 
-    Raises StudyError if it lacks what editions are compared by.
+    Raises StudyError if a field needed to compare editions is missing.
     """
     document = with_cases(document)
     _check(document, "verdicts", path)
@@ -48,7 +48,7 @@ def edition(document: Record, path: Path | str) -> dict[str, Any]:
 
 
 def _check(document: Any, kind: str, path: Path | str) -> None:
-    """Raise StudyError, which says what to do, if a document is not of a kind that the schema knows."""
+    """Raise StudyError with advice if the document violates its schema. kind: definition in the schema."""
     try:
         check(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
     except StudyError as fault:
@@ -72,7 +72,7 @@ def _claim(verdict: Record) -> dict[str, Any]:
 
 
 def _rule(part: Record) -> str:
-    """The rule in words, which older verdicts hold as a finished sentence."""
+    """Return the rule in words; older verdicts store it as finished text."""
     return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule(part)
 
 
@@ -91,9 +91,9 @@ def _figure(entry: Record) -> dict[str, str]:
 
 
 def read_editions(path: Path) -> list[dict[str, Any]]:
-    """The editions in a file, the oldest first: one in a verdicts.json, all in the editions.json of a site.
+    """Read editions, oldest first: one from a verdicts.json, all from an editions.json.
 
-    Raises StudyError if it is neither.
+    Raises StudyError for any other file.
     """
     document = read_json(path)
     if not isinstance(document, dict) or not {"verdicts", "editions"} & set(document):
@@ -105,14 +105,14 @@ def read_editions(path: Path) -> list[dict[str, Any]]:
 
 
 def write_editions(path: Path, editions: Iterable[Record]) -> None:
-    """Write what `read_editions` reads. Raises OSError."""
+    """Write a file for `read_editions`. Raises OSError."""
     write_json(path, {"editions": list(editions)}, in_lines=True)
 
 
 def before(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:
-    """Those of the editions that came before the current one, the oldest first.
+    """Return earlier editions, oldest first.
 
-    What was judged again and came out the same in everything is the current edition, not one before it.
+    Drop the latest ones that equal the current edition apart from time and commit.
     """
     found = [one for one in _in_order(editions) if one["generated_utc"] < current["generated_utc"]]
     while found and digest(found[-1]) == digest(current):
@@ -125,6 +125,6 @@ def _in_order(editions: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def digest(one: Record) -> str:
-    """A short name of all that an edition says; when and from which commit it was said is no part of it."""
+    """Hash an edition without its time, commit and version."""
     text = json.dumps({name: value for name, value in one.items() if name not in _SAID}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,8 +1,7 @@
-"""Keeps an edition for good: the site as it was built, what it was made from, and the README's words on it.
+"""Archive an edition: the built site, its sources, and the README section about it.
 
-An edition lies in `data/editions/NUMBER/` with a record, `edition.json`, of every file's digest. The samples
-lie in `data/nodes/` and are not kept twice. What the README says of the study is made from the newest one, so that it
-cannot say what no report says.
+An edition is a folder `data/editions/NUMBER/` with a record, `edition.json`, that holds every file's digest. Samples
+stay in `data/nodes/` only. The README section comes from the newest edition, so it always matches a report.
 """
 
 from __future__ import annotations
@@ -35,24 +34,23 @@ README = ROOT / "README.md"
 RECORD = "edition.json"
 SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
 BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
-# Sources of the pages, which the commit makes again; the samples, which lie in data/nodes/; files for a host alone.
+# Page sources (in the commit), samples (in data/nodes/), and files only for the web host.
 _NOT_KEPT = {
     *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
     *(site_paths.EDITIONS, site_paths.FILES, site_paths.SAMPLES),
 }
-# What the release itself writes: a tree with changes in these alone is still that of its commit.
+# Files that a release changes; changes to them do not make the work tree dirty.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
 
 def release(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
-    """Copy a built site, without its samples, and its record into a folder of its own; give the folder.
+    """Copy a built site without samples, and its record, into a new folder; return the folder.
 
-    verdicts: the verdicts.json that was rendered. data: what `report gather` wrote. report: the folder that
-    `report render` and `report site` filled. number: of the edition, by default one more than the newest. into: what
-    holds the editions.
+    verdicts: the rendered verdicts.json. data: folder written by `report gather`. report: folder written by `report
+    render` and `report site`. number: edition number, default newest plus one. into: parent folder.
 
-    Raises StudyError if there is an edition of that number, if anything in it is not measured, if it was not judged
-    by the commit that is checked out, if the report is of other verdicts, or if the linter finds a fault.
+    Raises StudyError if the edition exists, if data are not measured, if the verdicts are from another commit than
+    HEAD, if the report is from other verdicts, or if the linter finds a fault.
     """
     document = read_verdicts(verdicts)
     number = (newest(into) or 0) + 1 if number is None else number
@@ -80,7 +78,7 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
 
 
 def _check_site(report: Path, document: Mapping[str, Any]) -> None:
-    """Raise StudyError unless the folder holds the site of these verdicts."""
+    """Raise StudyError unless the folder holds the site for these verdicts."""
     rendered(report, document)
     if not (report / SITE).is_file():
         raise StudyError(f"{report}: has no {SITE}: build the site first, with `python -m report site`")
@@ -92,7 +90,7 @@ def _check_site(report: Path, document: Mapping[str, Any]) -> None:
 
 
 def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
-    """Names in a folder of the site that an edition does not keep: sources of pages, and samples."""
+    """Return an ignore function for `copytree`: page sources and samples."""
 
     def names(folder: str, entries: list[str]) -> set[str]:
         place = Path(folder).relative_to(report)
@@ -103,7 +101,7 @@ def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
 
 
 def _of_the_commit(commit: str, verdicts: Path) -> None:
-    """Raise StudyError unless the project is checked out as it was committed, and the verdicts are of that commit."""
+    """Raise StudyError unless the work tree is clean and the verdicts are from HEAD."""
     try:
         head = git(ROOT, "rev-parse", "--verify", "HEAD").strip()
         changed = git(ROOT, "status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
@@ -113,13 +111,13 @@ def _of_the_commit(commit: str, verdicts: Path) -> None:
         raise StudyError(
             f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render"
         )
-    # A commit with `+` is of other files, unless this command itself has written what differs.
+    # A commit with `+` has local changes: accept it only if they are all ours.
     if commit not in (head, commit_of(ROOT)):
         raise StudyError(f"{verdicts}: was judged by commit {short(commit)}, checked out is {short(head)}: judge again")
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return a file's SHA-256 as hex."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -140,12 +138,12 @@ def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) 
 
 
 def newest(into: Path = EDITIONS) -> int | None:
-    """The highest number of an edition that is kept; None if there is none."""
+    """Return the highest edition number; None if there is none."""
     return max((int(one.name) for one in into.glob("[0-9]*") if one.name.isdigit() and one.is_dir()), default=None)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a kept edition. Raises StudyError if it is none, or if a file is not as it was kept."""
+    """Read and verify an archived edition. Raises StudyError if the record is invalid or a file was changed."""
     path = folder / RECORD
     record = read_json(path)
     check(record, read_json(SCHEMA), path)
@@ -156,14 +154,13 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def said_now(folder: Path) -> dict[str, Any]:
-    """The record of a kept edition, its answer in the words that these verdicts have today: kept words are not edited,
-    and may be wrong. Raises StudyError as `read_record`."""
+    """Return the record, its answer in current wording: archived text is never edited. Raises like `read_record`."""
     record = read_record(folder)
     return {**record, "answer": in_short(with_cases(read_json(folder / site_paths.VERDICTS)))["answer"]}
 
 
 def in_words(record: Mapping[str, Any]) -> str:
-    """What the README says of an edition, in markdown."""
+    """Format the README section about an edition, as markdown."""
     at = f"data/editions/{record['number']}"
     names, counts = zip(*record["tally"].items(), strict=True)
     return "\n".join(
@@ -184,7 +181,7 @@ def in_words(record: Mapping[str, Any]) -> str:
 
 
 def write_readme(record: Mapping[str, Any], readme: Path = README) -> None:
-    """Put `in_words` between the marks in the README. Raises StudyError if they are not there, once and in order."""
+    """Replace the README section between BEGIN and END. Raises StudyError unless each occurs once, in order."""
     text = readme.read_text(encoding="utf-8")
     marked = re.findall(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
     if len(marked) != 1:

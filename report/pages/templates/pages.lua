@@ -1,5 +1,5 @@
--- What both renderers need: links between pages, figures with a version for phones, folded parts, tables that a phone
--- shows row by row, and terms of the trade that link to the glossary where a page first uses them.
+-- Filter for both renderers: page links, phone versions of figures, folded sections, table rows as lists on phones, and
+-- a glossary link for the first use of each term.
 local stringify = pandoc.utils.stringify
 local html = FORMAT:match("html") ~= nil
 local root, terms, linked = "", {}, {}
@@ -15,11 +15,11 @@ end
 local typst = FORMAT == "typst"
 
 local function link(element)
-  -- Other pages are not in a PDF.
+  -- A PDF does not contain the other pages.
   if typst and (element.target:match("%.qmd") or not element.target:match("^https?:")) then
     return element.content
   end
-  -- Quarto turns links to sources into links to pages itself.
+  -- Quarto converts links from sources to pages itself.
   if html and not quarto then
     element.target = element.target:gsub("%.qmd$", ".html"):gsub("%.qmd#", ".html#")
   end
@@ -49,7 +49,7 @@ local function image(element)
     attribute(phone), attribute(element.src), attribute(alt)))
 end
 
--- Verdicts and small print, as the PDF sets them.
+-- Typeset verdicts and small print in PDFs.
 local function span(element)
   if not typst then
     return nil
@@ -98,7 +98,7 @@ local function div(element)
   return { pandoc.Para({ pandoc.Strong({ pandoc.Str(summary) }) }), table.unpack(element.content) }
 end
 
--- The head of each column, beside its fields: a phone shows a row as a list.
+-- Copy column headings to cells: a phone shows a row as a list.
 local function tabular(element)
   if not html then
     return nil
@@ -118,15 +118,15 @@ local function tabular(element)
       end
     end
   end
-  -- Columns take the room that they need.
+  -- Reset column widths to automatic.
   for at, column in ipairs(element.colspecs) do
     element.colspecs[at] = { column[1] }
   end
   return element
 end
 
--- Words of a paragraph, one after the other, compared with the terms, the longest first.
-local function explain(inlines)
+-- Link glossary terms in a paragraph; at each word, try the longest term first.
+local function link_terms(inlines)
   local at = 1
   while at <= #inlines do
     if inlines[at].t == "Str" then
@@ -166,7 +166,7 @@ local function explain(inlines)
   return inlines
 end
 
-local function paragraphs(blocks)
+local function link_terms_in_paragraphs(blocks)
   return blocks:walk({
     traverse = "topdown",
     Header = function(element) return element, false end,
@@ -177,8 +177,8 @@ local function paragraphs(blocks)
         return element, false
       end
     end,
-    Para = function(element) element.content = explain(element.content) return element end,
-    Plain = function(element) element.content = explain(element.content) return element end,
+    Para = function(element) element.content = link_terms(element.content) return element end,
+    Plain = function(element) element.content = link_terms(element.content) return element end,
   })
 end
 
@@ -189,7 +189,7 @@ function Pandoc(document)
     for term, anchor in pairs(meta["glossary-terms"]) do
       terms[term] = stringify(anchor)
     end
-    document.blocks = paragraphs(document.blocks)
+    document.blocks = link_terms_in_paragraphs(document.blocks)
   end
   document.blocks = document.blocks:walk({ Link = link, Image = image, Div = div, Span = span, Table = tabular })
   return document
