@@ -23,7 +23,7 @@ from experiments.workload import HarnessError, Unsupported
 _REFUSALS: dict[str, type[Exception]] = {
     "unsupported": Unsupported, "harness": HarnessError, "oom": MemoryError, "raised": RuntimeError,
 }  # fmt: skip
-_PIECE = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class ChildError(HarnessError):
@@ -52,7 +52,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**worker_environment.clean(), **(variables or {})},
+                env={**worker_environment.clean_environment(), **(variables or {})},
                 # Ctrl-C reaches a whole group: this process answers it, and ends the child.
                 process_group=0,
             )
@@ -61,7 +61,7 @@ class Child:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._orders, self._answers = self._process.stdin, self._process.stdout
-        _ALL.add(self)
+        _CHILDREN.add(self)
 
     @property
     def pid(self) -> int:
@@ -90,7 +90,7 @@ class Child:
         if not line:
             code = self._process.wait()
             self.stop()
-            raise ChildError(f"the {self.name} {_end(code)}")
+            raise ChildError(f"the {self.name} {_describe_exit(code)}")
         try:
             answer = json.loads(line)
         except ValueError:
@@ -114,7 +114,7 @@ class Child:
                     if end is not None and running_time.now() >= end:
                         return None
                     continue
-                piece = os.read(self._answers.fileno(), _PIECE)
+                piece = os.read(self._answers.fileno(), _CHUNK_BYTES)
                 if not piece:
                     return b""
                 self._read += piece
@@ -128,20 +128,20 @@ class Child:
         for pipe in (self._orders, self._answers):
             with contextlib.suppress(OSError):
                 pipe.close()
-        _ALL.discard(self)
+        _CHILDREN.discard(self)
 
 
-_ALL: weakref.WeakSet[Child] = weakref.WeakSet()
+_CHILDREN: weakref.WeakSet[Child] = weakref.WeakSet()
 
 
 @atexit.register
 def stop_all() -> None:
     """End every child of this process."""
-    for child in list(_ALL):
+    for child in list(_CHILDREN):
         child.stop()
 
 
-def all_answers(children: Sequence[Child]) -> list[dict[str, Any]]:
+def collect_answers(children: Sequence[Child]) -> list[dict[str, Any]]:
     """One answer of each child, in their order. Raises what `answer` raises for the first one that fails."""
     found: dict[int, dict[str, Any]] = {}
     with selectors.DefaultSelector() as selector:
@@ -154,7 +154,7 @@ def all_answers(children: Sequence[Child]) -> list[dict[str, Any]]:
     return [found[number] for number in range(len(children))]
 
 
-def _end(code: int) -> str:
+def _describe_exit(code: int) -> str:
     """The end of a process in words, by its exit code."""
     if code < 0:
         name = signal.Signals(-code).name
@@ -165,7 +165,7 @@ def _end(code: int) -> str:
 # ------------------------------------------------------------------ in a child
 
 
-def answering() -> Callable[[Mapping[str, Any]], None]:
+def answer_sender() -> Callable[[Mapping[str, Any]], None]:
     """Keep standard output for answers, and return a function that sends one; other output goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -177,12 +177,12 @@ def answering() -> Callable[[Mapping[str, Any]], None]:
     return answer
 
 
-def orders() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
+def read_order() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     """The orders of this process, which ends with its parent from now on, and a function that answers.
 
     It is held to the logical CPUs `cpus` of its orders, if they name some.
     """
-    answer, line = answering(), b""
+    answer, line = answer_sender(), b""
     # Not through sys.stdin: at the end, a thread that waits on it would hold its buffer.
     while not line.endswith(b"\n"):
         piece = os.read(0, 1 << 20)

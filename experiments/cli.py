@@ -122,10 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from experiments.experiment_list import gathered, told
+    from experiments.experiment_list import format_listing, list_experiments
 
-    listing = gathered()
-    print(json.dumps(listing, indent=1) if arguments.json else told(listing))
+    listing = list_experiments()
+    print(json.dumps(listing, indent=1) if arguments.json else format_listing(listing))
     return 0
 
 
@@ -137,33 +137,33 @@ def _probe(arguments: argparse.Namespace) -> int:
         print(node_id(*hardware.identity(arguments.out)))
         return 0
 
-    hardware.refuse_part_of_job()
+    hardware.refuse_partial_allocation()
     # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
-    with worker_environment.applied():
-        from experiments.fingerprint import described, fingerprint, require, untold_facts
+    with worker_environment.clean_environment_applied():
+        from experiments.fingerprint import fingerprint, require_device, summarize_node, unknown_gpu_facts
 
         options = dict(option.partition("=")[::2] for option in arguments.option)
         record = fingerprint(options, arguments.out)
     if arguments.require:
-        require(record, arguments.require)
+        require_device(record, arguments.require)
     if arguments.out:
         write_node(arguments.out, record)
-        print(described(record), file=sys.stderr)
+        print(summarize_node(record), file=sys.stderr)
     else:
         print(json.dumps(record, indent=1))
-    for line in untold_facts(record):
+    for line in unknown_gpu_facts(record):
         print(line, file=sys.stderr)
     return 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from experiments.doctor import Level, examine, for_programs, told
+    from experiments.doctor import Level, examine, findings_json, format_findings
 
     findings = examine(arguments.device)
     if arguments.json:
-        print(json.dumps(for_programs(findings), indent=1))
+        print(json.dumps(findings_json(findings), indent=1))
     else:
-        print(told(findings, shutil.get_terminal_size((100, 24)).columns))
+        print(format_findings(findings, shutil.get_terminal_size((100, 24)).columns))
     return int(any(finding.level is Level.WARNING for finding in findings))
 
 
@@ -187,7 +187,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.out.suffix != ".parquet":
         raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
-    job, preset, plan = _job(arguments)
+    job, preset, plan = _find_job(arguments)
     node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
     # A place that cannot be written is found out before anything is measured.
     with atomic(arguments.out.with_suffix(".writable")):
@@ -198,7 +198,7 @@ def _run(arguments: argparse.Namespace) -> int:
         job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.sample_table")
     )
     # Numbers of threads are Snakemake's doing and set per point anyway: not worth a word.
-    choosing = [name for name in worker_environment.inherited() if not name.endswith("_THREADS")]
+    choosing = [name for name in worker_environment.blocked_variables() if not name.endswith("_THREADS")]
     if choosing:
         print(
             f"note: left out of the measuring process's environment: {', '.join(choosing)} "
@@ -208,7 +208,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with node_lock(PATIENCE_S):
         begun = time.perf_counter()
         round_.run()
-        samples = rounds.table(round_, node, uuid.uuid4().hex[:12])
+        samples = rounds.samples_table(round_, node, uuid.uuid4().hex[:12])
         wall = time.perf_counter() - begun
         about = {
             "seed": seed,
@@ -220,10 +220,10 @@ def _run(arguments: argparse.Namespace) -> int:
             "warmup_s": round_.warmup_s,
             "timed_s": round_.timed_s,
             "workers": round_.workers,
-            "host": hardware.instance(),
+            "host": hardware.machine_instance(),
             # Whole paths name people and machines.
             "options": {"preset": Path(preset).name, "seed": arguments.seed},
-            "left_out_of_environment": worker_environment.inherited(),
+            "left_out_of_environment": worker_environment.blocked_variables(),
             "environments": round_.environments,
             **({"planned": job.digest(arguments.round)} if plan else {}),
             **({"protocol": arguments.protocol} if arguments.protocol else {}),
@@ -232,33 +232,33 @@ def _run(arguments: argparse.Namespace) -> int:
 
         write_unchecked(arguments.out, samples, about)
         if arguments.node and plan:
-            from experiments.node_writer import begin
+            from experiments.node_writer import begin_node
 
-            begin(arguments.out.parent, arguments.node, plan)
+            begin_node(arguments.out.parent, arguments.node, plan)
     return 0
 
 
-def _job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
+def _find_job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
     """What is to be measured, and the preset's name: from a plan, which is given too, or from the preset itself."""
     if arguments.plan:
         made = read_plan(arguments.plan)
         return made.job(arguments.name, arguments.device), made.preset, made
     from experiments import hardware, plan
-    from experiments.devices import find
-    from experiments.sweep import preset_path, read_preset, sweep
+    from experiments.devices import find_device_class
+    from experiments.sweep import find_sweep, preset_path, read_preset
 
-    part = sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
-    device = find(arguments.device)(arguments.device).describe()
-    return plan.job(part, device, hardware.usable_cores()), str(arguments.preset), None
+    part = find_sweep(read_preset(arguments.preset), arguments.name, str(preset_path(arguments.preset)))
+    device = find_device_class(arguments.device)(arguments.device).describe()
+    return plan.plan_job(part, device, hardware.usable_cores()), str(arguments.preset), None
 
 
 def _plan(arguments: argparse.Namespace) -> int:
     from experiments import hardware, plan, worker_processes
     from experiments.sweep import preset_path, read_preset
 
-    _announce(arguments.models)
+    _load_user_models(arguments.models)
     preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
-    devices = _described(arguments.node)
+    devices = _read_devices(arguments.node)
     if arguments.gpu:
         devices = [device for device in devices if device["kind"] == "cpu"]
         devices.append({"id": "cuda:0", "kind": "gpu", "name": arguments.gpu, **plan.H100})
@@ -267,16 +267,16 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.time_start:
         # One process tells both of the CPU.
         timed = {
-            "cpu": worker_processes.start_s(
-                "cpu", then=lambda worker: core_flops.update(worker_processes.core_flops(worker))
+            "cpu": worker_processes.measure_start_s(
+                "cpu", then=lambda worker: core_flops.update(worker_processes.measure_core_flops(worker))
             )
         }
         timed |= {
-            str(device["id"]): worker_processes.start_s(str(device["id"]))
+            str(device["id"]): worker_processes.measure_start_s(str(device["id"]))
             for device in devices
             if device["kind"] != "cpu"
         }
-        timed[NO_TORCH] = worker_processes.start_s("cpu", NO_TORCH)
+        timed[NO_TORCH] = worker_processes.measure_start_s("cpu", NO_TORCH)
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
@@ -284,24 +284,24 @@ def _plan(arguments: argparse.Namespace) -> int:
     made = plan.full_plan(preset, source, devices, cores, start_s, core_flops)
     made = replace(made, preset=str(arguments.preset), asked=asked)
     if minutes:
-        made = plan.within(made, minutes, least=arguments.budget is None)
+        made = plan.fit_budget(made, minutes, least=arguments.budget is None)
     if arguments.out:
         write_json(arguments.out, made.plain, in_lines=True)
-    print(plan.told(made), file=sys.stderr if arguments.out else sys.stdout)
+    print(plan.format_plan(made), file=sys.stderr if arguments.out else sys.stdout)
     return 0
 
 
-def _announce(models: Path | None) -> None:
+def _load_user_models(models: Path | None) -> None:
     """Read the models of the user's own. Raises StudyError."""
     if models:
         from experiments import user_models
         from experiments.language import gguf_shape, shapes
         from experiments.models import catalogue
 
-        user_models.announce(models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, gguf_shape.describe)
+        user_models.export_models(models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, gguf_shape.describe)
 
 
-def _described(node: Path | None) -> list[dict[str, Any]]:
+def _read_devices(node: Path | None) -> list[dict[str, Any]]:
     """The devices of a node's record, or of this machine."""
     from experiments.devices import detect
 
@@ -319,23 +319,23 @@ def _seal(arguments: argparse.Namespace) -> int:
 
 
 def _outcomes(arguments: argparse.Namespace) -> int:
-    from experiments.outcome_summary import outcomes
+    from experiments.outcome_summary import format_outcomes
 
-    print(outcomes(arguments.folders))
+    print(format_outcomes(arguments.folders))
     return 0
 
 
 def _pack(arguments: argparse.Namespace) -> int:
-    from experiments.pack_node import pack
+    from experiments.pack_node import pack_node
 
-    print(pack(arguments.folder, arguments.out))
+    print(pack_node(arguments.folder, arguments.out))
     return 0
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from experiments.sweep import preset_path, read_preset
 
-    _announce(arguments.models)
+    _load_user_models(arguments.models)
     preset, source = read_preset(arguments.preset), preset_path(arguments.preset)
     if arguments.node and arguments.node.exists():
         _same_machine(arguments.node)
@@ -367,7 +367,7 @@ def _same_machine(path: Path) -> str:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from experiments.scaffold import new, told
+    from experiments.scaffold import format_next_steps, write_experiment
 
-    print(told(arguments.name, new(arguments.name)))
+    print(format_next_steps(arguments.name, write_experiment(arguments.name)))
     return 0

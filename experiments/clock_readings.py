@@ -10,7 +10,7 @@ from collections.abc import Callable
 from statistics import median_low
 
 from contract import running_time
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.workload import Workload
 
 # Readings of one call that are asked for, and attempts for each of them.
@@ -38,7 +38,7 @@ class Timer:
         self.readings = self.unreadable = 0
         self._least, self._most = math.inf, -math.inf
 
-    def take(self, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float] | None:
+    def take(self, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float] | None:
         """Seconds of one call, as `Device.time` gives them, or None where that is no time."""
         parts = self.device.time(self.work, calls, meanwhile)
         self.readings += 1

@@ -83,34 +83,34 @@ def read_totals(process: psutil.Process) -> Totals:
     """All totals now."""
     node = psutil.cpu_times()
     stolen = getattr(node, "steal", 0.0)
-    busy = _busy(node)
+    busy = _busy_s(node)
     stalled = pressure("memory")
     periods, hits = quota_periods()
     return Totals(
         at=time.perf_counter(),
         busy=busy,
-        here=_busy_here(busy),
-        own=_own(process),
+        here=_allowed_busy_s(busy),
+        own=_own_cpu_s(process),
         stolen=stolen,
         queued=pressure("cpu") or 0.0,
         stalled=stalled,
-        paged=_pages() if stalled is None else 0.0,
+        paged=_pages_moved() if stalled is None else 0.0,
         periods=periods,
         quota_hits=hits,
-        hot=heat_stops(),
+        hot=count_heat_throttles(),
         stops=_stops,
         stood=running_time.stood_s(),
     )
 
 
-def _busy(times: Any) -> float:
+def _busy_s(times: Any) -> float:
     """Seconds of psutil's CPU times that somebody used."""
     # On Linux user and nice contain the guests' time already.
     idle = times.idle + sum(getattr(times, name, 0.0) for name in ("iowait", "guest", "guest_nice", "steal"))
     return float(sum(times) - idle)
 
 
-def _busy_here(everywhere: float) -> float:
+def _allowed_busy_s(everywhere: float) -> float:
     """Seconds that somebody used on the CPUs that this process may use; those of all where it may use all."""
     online, allowed = sorted(topology.online_cpus()), topology.allowed_cpus()
     if allowed.issuperset(online):
@@ -118,10 +118,10 @@ def _busy_here(everywhere: float) -> float:
     each = psutil.cpu_times(percpu=True)
     if len(each) != len(online):
         return everywhere
-    return sum(_busy(times) for cpu, times in zip(online, each, strict=True) if cpu in allowed)
+    return sum(_busy_s(times) for cpu, times in zip(online, each, strict=True) if cpu in allowed)
 
 
-def _own(process: psutil.Process) -> float:
+def _own_cpu_s(process: psutil.Process) -> float:
     """CPU seconds of a process, of its children that ended, of its workers, and of servers that fork these for it."""
     spent = sum(process.cpu_times()[:4])
     if process.pid != os.getpid():
@@ -139,7 +139,7 @@ def _own(process: psutil.Process) -> float:
     return float(spent)
 
 
-def table(path: Path) -> dict[str, str]:
+def read_key_values(path: Path) -> dict[str, str]:
     """A file of lines `key value`; empty where there is none."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -150,7 +150,7 @@ def table(path: Path) -> dict[str, str]:
 
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:
     """Periods in which quotas of this process's cgroups were counted, and those in which one stopped its tasks."""
-    seen = [table(folder / "cpu.stat") for folder in cgroups(root)]
+    seen = [read_key_values(folder / "cpu.stat") for folder in cgroups(root)]
     return (
         sum(decimal(one.get("nr_periods", "")) or 0.0 for one in seen),
         sum(decimal(one.get("nr_throttled", "")) or 0.0 for one in seen),
@@ -170,7 +170,7 @@ def pressure(kind: str, root: Path = ROOT) -> float | None:
     return None
 
 
-def _pages() -> float:
+def _pages_moved() -> float:
     """Pages that were swapped, or that this process waited for: the larger, since one holds part of the other."""
     swap = psutil.swap_memory()
     faults = 0
@@ -181,13 +181,13 @@ def _pages() -> float:
     return max((swap.sin + swap.sout) / _PAGE, float(faults))
 
 
-def heat_stops(root: Path = ROOT) -> float:
+def count_heat_throttles(root: Path = ROOT) -> float:
     """How often heat has lowered the clock of the first socket or its first core; 0 where nobody counts."""
     folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
     return sum(number(folder / f"{who}_throttle_count") or 0.0 for who in ("core", "package"))
 
 
-def sensor(root: Path = ROOT) -> Path | None:
+def find_temperature_sensor(root: Path = ROOT) -> Path | None:
     """The file that holds the processor's temperature in thousandths of a degree."""
     for chip in sorted((root / "sys/class/hwmon").glob("hwmon*")):
         with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ def sensor(root: Path = ROOT) -> Path | None:
     return None
 
 
-def packages(root: Path = ROOT) -> list[Path]:
+def find_energy_counters(root: Path = ROOT) -> list[Path]:
     """The energy counters (RAPL) of all sockets, in millionths of a joule; the parts of one are counted in it."""
     found = []
     for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
@@ -226,7 +226,7 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
     """The processor's clock, temperature, power and energy, where the system lets us."""
     energy: list[tuple[float, float]] = []
     # Found once: asking every sensor of the machine each time can take milliseconds.
-    thermometer, meters = sensor(root), packages(root)
+    thermometer, meters = find_temperature_sensor(root), find_energy_counters(root)
 
     def joules() -> float | None:
         """All sockets together; None where one cannot be read."""
@@ -267,7 +267,7 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
     Says nothing where NVML does not answer, or cannot tell which GPU the device is; of a slice of a GPU
     (MIG) only what all slices share: clocks, temperature and throttling. library: stands in for pynvml.
     """
-    library = library or nvml.module()
+    library = library or nvml.load_pynvml()
     found = nvml.find_device(device, library)
     handle, whole = found.handle, found.unwatched is None
     if handle is None:
@@ -284,13 +284,13 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
         return {
             **{name: float(clock) if clock else None for name, clock in clocks.items()},
             "temperature_c": nvml.ask_number(library, "nvmlDeviceGetTemperature", handle, celsius, most=1000),
-            "power_w": nvml.watts(handle, library) if whole else None,
+            "power_w": nvml.read_power_w(handle, library) if whole else None,
             "utilisation": busy / 100 if isinstance(busy, int) and 0 <= busy <= 100 else None,
         }
 
     def flags() -> list[Flag]:
-        found = [Flag("throttled", reason) for reason in nvml.throttling(handle, library)]
-        others = nvml.other_processes(handle, library) if whole else 0
+        found = [Flag("throttled", reason) for reason in nvml.throttle_reasons(handle, library)]
+        others = nvml.count_other_processes(handle, library) if whole else 0
         return [*found, Flag("busy", f"{others} other on the GPU")] if others else found
 
     def joules() -> float | None:

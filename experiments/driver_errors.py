@@ -51,7 +51,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
 def advice(said: str, root: Path = ROOT) -> str:
     """Advice on an error of NVML, CUDA or torch, on this system; for any other error too."""
     inside = in_container(root)
-    outside, within = _row(said) or (_RESTART, _AGAIN)
+    outside, within = _match_advice(said) or (_RESTART, _AGAIN)
     if inside and within == _ATTACH and any((root / "dev").glob("nvidia[0-9]*")):
         return _WITH_NVML
     if not inside and outside == _INSTALL and (root / "dev/dxg").exists():
@@ -61,7 +61,7 @@ def advice(said: str, root: Path = ROOT) -> str:
 
 def has_advice(said: str) -> bool:
     """True if there is advice for this error alone."""
-    return _row(said) is not None
+    return _match_advice(said) is not None
 
 
 def means_no_driver(said: str) -> bool:
@@ -82,6 +82,6 @@ def in_container(root: Path = ROOT) -> bool:
     return re.search(r"docker|kubepods|containerd|libpod|/lxc", groups) is not None
 
 
-def _row(said: str) -> tuple[str, str] | None:
+def _match_advice(said: str) -> tuple[str, str] | None:
     found = ((outside, within) for pattern, outside, within in _ADVICE if re.search(pattern, said, re.IGNORECASE))
     return next(found, None)

@@ -16,7 +16,7 @@ from experiments.sweep import preset_path
 PRESET = "full"
 
 
-def gathered() -> dict[str, Any]:
+def list_experiments() -> dict[str, Any]:
     """What `list --json` prints; no device is opened for it.
 
     devices: their entries of a node record. left_out: a line for each that is not
@@ -32,14 +32,14 @@ def gathered() -> dict[str, Any]:
     columns = {}
     for kind in KINDS:
         names = [device.name for device in devices if type(device) is kind]
-        columns[_column(names) or f"({kind.maker})"] = kind
+        columns[_column_title(names) or f"({kind.maker})"] = kind
     described = {}
     for name, one in experiments().items():
         blocks = parts[name]["sweep"] if name in parts else []
         described[name] = {
             "says": one.says,
             "parameters": list(one.parameters),
-            "devices": {column: _asked(one, blocks, kind) for column, kind in columns.items()},
+            "devices": {column: _describe_support(one, blocks, kind) for column, kind in columns.items()},
         }
     return {
         "preset": PRESET,
@@ -50,12 +50,14 @@ def gathered() -> dict[str, Any]:
     }
 
 
-def _column(names: Sequence[str]) -> str:
+def _column_title(names: Sequence[str]) -> str:
     """The devices of a kind in few words: 'cuda:0', 'cuda:0 … cuda:7'."""
     return names[0] if len(names) == 1 else " … ".join([*names[:1], *names[-1:]])
 
 
-def _asked(experiment: Experiment, blocks: Sequence[Mapping[str, Any]], kind: type[Device]) -> dict[str, Any]:
+def _describe_support(
+    experiment: Experiment, blocks: Sequence[Mapping[str, Any]], kind: type[Device]
+) -> dict[str, Any]:
     asks = [block for block in blocks if block.get("on", kind.kind) == kind.kind and kind.kind in experiment.fits]
     libraries: dict[str, None] = {}
     for block in asks:
@@ -65,14 +67,14 @@ def _asked(experiment: Experiment, blocks: Sequence[Mapping[str, Any]], kind: ty
     return {"asked": bool(asks), "libraries": names, "all": len(names) == len(libraries)}
 
 
-def told(listing: Mapping[str, Any]) -> str:
+def format_listing(listing: Mapping[str, Any]) -> str:
     """The same for people."""
     lines = []
     for name, one in listing["experiments"].items():
         lines += [f"{name:14}{one['says']}", f"{'':14}parameters: {', '.join(one['parameters'])}"]
     lines += ["", f"What the preset {listing['preset']} asks of the devices here and of (GPUs that are not here)"]
     rows = [["", *next(iter(listing["experiments"].values()))["devices"]]]
-    rows += [[name, *map(_cell, one["devices"].values())] for name, one in listing["experiments"].items()]
+    rows += [[name, *map(_format_cell, one["devices"].values())] for name, one in listing["experiments"].items()]
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     lines += ["".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += ["yes: all of it. A library's name: what is done by that library alone. –: nothing.", ""]
@@ -82,7 +84,7 @@ def told(listing: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"left out: {reason}" for reason in listing["left_out"])])
 
 
-def _cell(asked: Mapping[str, Any]) -> str:
+def _format_cell(asked: Mapping[str, Any]) -> str:
     if asked["asked"] and asked["all"]:
         return "yes"
     return ", ".join(asked["libraries"]) or "–"

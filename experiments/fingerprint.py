@@ -13,8 +13,8 @@ from contract.errors import StudyError
 from contract.node import node_id, utc
 from contract.provenance import commit, short, study_version
 from experiments import driver_errors, gpus, hardware, nvml
-from experiments.devices import detect, usable
-from experiments.devices.accelerator import loaded
+from experiments.devices import detect, open_devices
+from experiments.devices.accelerator import load_torch
 
 PACKAGES = (
     "numpy",
@@ -39,13 +39,13 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
     before: an earlier record, whose name this machine keeps (`hardware.identity`). Raises StudyError where torch cannot
     be loaded, without which nothing is measured, and where a GPU of the earlier record cannot be asked now.
     """
-    torch, refusal = loaded()
+    torch, refusal = load_torch()
     if torch is None:
         raise StudyError(refusal)
     if before:
         hardware.refuse_silent_gpus(before)
     found, left_out = detect()
-    devices, refused = usable(found)
+    devices, refused = open_devices(found)
     entries = [device.describe() for device in devices]
     kind, instance = hardware.identity(before)
     return {
@@ -57,16 +57,16 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
         "hardware": {
             "cpu": hardware.cpu(),
             "memory_bytes": hardware.memory_bytes(),
-            "gpus": _with_memory(gpus.list_gpus(), entries),
+            "gpus": _add_memory(gpus.list_gpus(), entries),
             "nvml": nvml.status(),
         },
         "software": {
-            "os": f"{platform.system()} {_release()}",
+            "os": f"{platform.system()} {_kernel_version()}",
             "libc": " ".join(platform.libc_ver()),
             "python": platform.python_version(),
-            "packages": _versions(),
-            "blas": _blas(),
-            "torch": _torch(),
+            "packages": _package_versions(),
+            "blas": _blas_libraries(),
+            "torch": _torch_build(),
         },
         "devices": entries,
         "left_out": [*left_out, *refused],
@@ -76,7 +76,7 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
     }
 
 
-def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
+def _add_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
     """Entries of GPUs, with the memory that torch knows of where NVML does not: a GPU may share the machine's."""
     sizes = {device["name"]: device["memory_bytes"] for device in devices if "memory_bytes" in device}
     for card in cards:
@@ -88,7 +88,7 @@ def _with_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> l
     return cards
 
 
-def untold_facts(record: dict[str, Any]) -> list[str]:
+def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
     """Unknown facts about the GPUs of a node record, a line each."""
     refused = nvml.recorded_refusal(record)
     in_trouble = refused and not driver_errors.means_no_driver(refused)
@@ -103,10 +103,10 @@ def untold_facts(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def described(record: dict[str, Any]) -> str:
+def summarize_node(record: dict[str, Any]) -> str:
     """A node record in one sentence: its processor, memory and accelerators, and what the system does not tell."""
     cpu, others = record["hardware"]["cpu"], [device["name"] for device in record["devices"] if device["kind"] != "cpu"]
-    cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _cores(cpu["usable_cores"])
+    cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _format_cores(cpu["usable_cores"])
     gigabytes = record["hardware"]["memory_bytes"] / 1e9
     unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
     return (
@@ -115,11 +115,11 @@ def described(record: dict[str, Any]) -> str:
     )
 
 
-def _cores(number: int) -> str:
+def _format_cores(number: int) -> str:
     return "1 core" if number == 1 else f"{number} cores"
 
 
-def require(record: dict[str, Any], kind: str) -> None:
+def require_device(record: dict[str, Any], kind: str) -> None:
     """Raise StudyError, in one line, if the node has no device of this kind."""
     if any(device["kind"] == kind for device in record["devices"]):
         return
@@ -135,12 +135,12 @@ def require(record: dict[str, Any], kind: str) -> None:
     )
 
 
-def _release() -> str:
+def _kernel_version() -> str:
     """The kernel's version without what a vendor or a host appended to it."""
     return re.split(r"[^0-9.]", platform.release())[0]
 
 
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     found = {}
     for name in PACKAGES:
         try:
@@ -150,7 +150,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _blas() -> list[dict[str, Any]]:
+def _blas_libraries() -> list[dict[str, Any]]:
     """Each BLAS and OpenMP that the processes of this study load: library, version, threads, kernels chosen."""
     import numpy
     import torch
@@ -162,7 +162,7 @@ def _blas() -> list[dict[str, Any]]:
     return [{key: pool[key] for key in kept if pool.get(key) is not None} for pool in threadpool_info()]
 
 
-def _torch() -> dict[str, Any]:
+def _torch_build() -> dict[str, Any]:
     """How torch was built: the lines of its configuration that name libraries and CPU capability."""
     import torch
 

@@ -27,15 +27,15 @@ def list_gpus() -> list[Card]:
     A GPU that torch sees is listed whether or not it can be worked on. NVIDIA's are asked of torch where NVML does not
     answer or shows none, and where it tells no name, or shows a GPU that is cut (MIG): torch names the slice.
     """
-    cards = nvml.gpus()
+    cards = nvml.nvidia_gpus()
     # Of torch's GPUs, NVML's are no news.
     nvml_suffices = bool(cards) and not any(is_nameless(card) or card.get("mig") for card in cards)
     if not _torch_may_see_more(nvml_suffices):
         return cards
-    from experiments.devices import named_by_torch
+    from experiments.devices import torch_gpu_names
 
     told, unnamed = Counter(card["name"] for card in cards), list(filter(is_nameless, cards))
-    for maker, name in sorted(named_by_torch()):
+    for maker, name in sorted(torch_gpu_names()):
         if maker == "NVIDIA" and nvml_suffices:
             continue
         if maker == "NVIDIA" and told[name]:
@@ -54,9 +54,9 @@ def is_nameless(card: Mapping[str, Any]) -> bool:
 
 def _torch_may_see_more(nvml_suffices: bool) -> bool:
     """True if torch may see GPUs that NVML does not name. Told from how torch was built: to load it takes seconds."""
-    from experiments.devices.accelerator import is_loaded
+    from experiments.devices.accelerator import is_torch_loaded
 
-    if is_loaded() or sys.platform == "darwin":
+    if is_torch_loaded() or sys.platform == "darwin":
         return True
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
@@ -92,18 +92,18 @@ class Change:
     new: tuple[str, ...] = ()
 
 
-def compare(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
+def compare_gpus(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
     """Compare a record's GPUs with those of this machine. here: `list_gpus()`. A GPU without a name may be any."""
     then = record["hardware"]["gpus"]
     by_torch = {card["name"] for card in then if card.get("known_by") == "torch"}
     by_nvml = [card["name"] for card in then if card.get("known_by") != "torch"]
     if by_nvml and (refused := nvml.refusal()):
         return Change(tuple(by_nvml), f"NVML does not answer ({refused}): {driver_errors.advice(refused)}")
-    missing = list((Counter(_names(then)) - Counter(_names(here))).elements())
+    missing = list((Counter(_known_names(then)) - Counter(_known_names(here))).elements())
     # Records of earlier versions have other makers' GPUs among the devices alone.
     devices = [str(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
-    before: Counter[str] = Counter(_names(then)) | Counter(devices)
-    new = list((Counter(_names(here)) - before).elements())[len(then) - len(_names(then)) :]
+    before: Counter[str] = Counter(_known_names(then)) | Counter(devices)
+    new = list((Counter(_known_names(here)) - before).elements())[len(then) - len(_known_names(then)) :]
     unnamed = list(filter(is_nameless, here))
     untold = [name for name in missing if name not in by_torch][: len(unnamed)]
     unseen = [name for name in missing if name in by_torch]
@@ -117,12 +117,12 @@ def compare(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
     return Change((*untold, *unseen), why, tuple(gone.elements()), tuple(new))
 
 
-def in_words(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Names of GPUs in a sentence: '2x NVIDIA H200, NVIDIA L4'."""
     return ", ".join(f"{number}x {name}" if number > 1 else name for name, number in Counter(names).items())
 
 
-def _names(cards: Sequence[Mapping[str, Any]]) -> list[str]:
+def _known_names(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     return [card["name"] for card in cards if not is_nameless(card)]
 
 

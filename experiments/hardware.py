@@ -39,7 +39,7 @@ def usable_cores() -> int:
     return processor.usable_cores(topology.allowed_cpus(), counters.quota())
 
 
-def refuse_part_of_job() -> None:
+def refuse_partial_allocation() -> None:
     """Raise StudyError where Slurm gave this job more processors of the machine than this process may use.
 
     A step of an exclusive job has the whole machine, and is still bound to the cores that it was said to need.
@@ -75,9 +75,9 @@ def identity(described: Path | None = None) -> tuple[str, str]:
     if described and described.exists():
         with suppress(StudyError):
             before = read_node(described)
-            if _fits(before, gpus.list_gpus()):
+            if _matches(before, gpus.list_gpus()):
                 return before["kind"], before["instance"]
-    here, own = kind(), instance()
+    here, own = machine_kind(), machine_instance()
     if described and own not in (known := _measured_instances(described.parent / "nodes", here)) and len(known) == 1:
         return here, known[0]
     return here, own
@@ -90,16 +90,16 @@ def _measured_instances(nodes: Path, here: str) -> list[str]:
     return sorted(one for one in found if not one or re.fullmatch(INSTANCE["pattern"], one))
 
 
-def kind() -> str:
+def machine_kind() -> str:
     """A readable, stable name of this kind of machine, with a hash of its hardware.
 
     Nothing in it names a person, host or serial number; two machines of the same
     make share it.
     """
-    return _kind(cpu(), [card["name"] for card in gpus.list_gpus()])
+    return _kind_name(cpu(), [card["name"] for card in gpus.list_gpus()])
 
 
-def _kind(about: Mapping[str, Any], cards: Sequence[str]) -> str:
+def _kind_name(about: Mapping[str, Any], cards: Sequence[str]) -> str:
     """The kind of a machine with this processor, as `cpu` describes it, and with GPUs of these names."""
     facts = {key: about.get(key, "") for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
     # Only where they are: machines without have their names from before.
@@ -119,15 +119,15 @@ def _slug(words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
-def _fits(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
+def _matches(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
     """True if a record may be of this machine: all that can be asked now is as it was."""
     then, now = record["hardware"]["cpu"], cpu()
-    if record["kind"] == _kind(now, [card["name"] for card in here]):
+    if record["kind"] == _kind_name(now, [card["name"] for card in here]):
         return True
     unasked = {key: then[key] for key in now.get("unknown", ()) if key in then}
     recorded = [card["name"] for card in record["hardware"]["gpus"]]
-    changed = gpus.compare(record, here)
-    return _kind({**now, **unasked}, recorded) == record["kind"] and not changed.gone and not changed.new
+    changed = gpus.compare_gpus(record, here)
+    return _kind_name({**now, **unasked}, recorded) == record["kind"] and not changed.gone and not changed.new
 
 
 def refuse_silent_gpus(where: Path) -> None:
@@ -142,11 +142,11 @@ def refuse_silent_gpus(where: Path) -> None:
 
 
 def _refuse_silent_gpus(record: Mapping[str, Any], here: Sequence[gpus.Card], where: Path) -> None:
-    changed = gpus.compare(record, here)
-    if changed.silent and _fits(record, here):
+    changed = gpus.compare_gpus(record, here)
+    if changed.silent and _matches(record, here):
         raise StudyError(
-            f"{where} describes a machine with {gpus.in_words(changed.silent)}, and {changed.why}. Then give the same "
-            "command again: nothing that was measured is lost"
+            f"{where} describes a machine with {gpus.format_names(changed.silent)}, and {changed.why}. Then give the "
+            "same command again: nothing that was measured is lost"
         )
 
 
@@ -154,10 +154,10 @@ def refuse_other_machine(where: Path) -> dict[str, Any]:
     """The record in a file. Raises StudyError unless it is of this machine, and its GPUs answer."""
     record, here = read_node(where), gpus.list_gpus()
     _refuse_silent_gpus(record, here, where)
-    if not _fits(record, here):
-        name, changed = _kind(cpu(), [card["name"] for card in here]), gpus.compare(record, here)
-        more = f" and has no {gpus.in_words(changed.gone)}" if changed.gone else ""
-        more += f" and has {gpus.in_words(changed.new)}, which it does not name" if changed.new else ""
+    if not _matches(record, here):
+        name, changed = _kind_name(cpu(), [card["name"] for card in here]), gpus.compare_gpus(record, here)
+        more = f" and has no {gpus.format_names(changed.gone)}" if changed.gone else ""
+        more += f" and has {gpus.format_names(changed.new)}, which it does not name" if changed.new else ""
         refused = nvml.recorded_refusal(record)
         more += f" (NVML did not answer then: {refused})" if changed.new and refused else ""
         raise StudyError(
@@ -167,7 +167,7 @@ def refuse_other_machine(where: Path) -> dict[str, Any]:
     return record
 
 
-def instance() -> str:
+def machine_instance() -> str:
     """Which machine of its kind this is: six hexadecimal digits that tell nothing else; empty if the system cannot say.
 
     Hosts that were made from one image may share it: whoever reads their data has to expect that.

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from experiments.workload import INSTALLED_AS, Unsupported, not_installed
+from experiments.workload import INSTALLED_AS, Unsupported, missing_library
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 OURS = ("contract", "experiments", "report", "studies", "workflow", "tests")
 
 
-def refusal(error: BaseException) -> Unsupported | None:
+def explain_import_error(error: BaseException) -> Unsupported | None:
     """Remedy for a library that is missing, or fails while it is imported; None for any other error.
 
     Raises the ModuleNotFoundError of a module of ours or of Python's.
     """
-    cause = root(error)
+    cause = root_cause(error)
     if isinstance(cause, ModuleNotFoundError) and not is_installed((cause.name or "").partition(".")[0]):
-        return not_installed(cause)
+        return missing_library(cause)
     importer, broken = failed_import(cause)
     said = (str(cause).splitlines() or [type(cause).__name__])[0]
     if importer != broken:
@@ -38,7 +38,7 @@ def refusal(error: BaseException) -> Unsupported | None:
         return Unsupported(f"{what}: {remedy(importer, broken)}")
     if broken and isinstance(cause, ImportError | OSError):
         return Unsupported(f"{broken} cannot be loaded here ({said}): {remedy(broken, broken)}")
-    return not_installed(cause) if isinstance(cause, ModuleNotFoundError) else None
+    return missing_library(cause) if isinstance(cause, ModuleNotFoundError) else None
 
 
 def is_installed(library: str) -> bool:
@@ -46,7 +46,7 @@ def is_installed(library: str) -> bool:
     return not library or importlib.util.find_spec(library) is not None
 
 
-def root(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """The error from which an error came."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -65,13 +65,13 @@ def failed_import(error: BaseException) -> tuple[str, str]:
 
 def remedy(importer: str, broken: str) -> str:
     """The command that mends a library: away with it, or anew where it is needed by itself or by its importer."""
-    name = installed_as(broken)
-    needed = {canonical(need.name) for need in _needs(installed_as(importer))}
-    anew = importer == broken or canonical(name) in needed
+    name = distribution_name(broken)
+    needed = {canonical_name(need.name) for need in _requirements(distribution_name(importer))}
+    anew = importer == broken or canonical_name(name) in needed
     return f"pip install --force-reinstall {name}" if anew else f"pip uninstall --yes {name}"
 
 
-def installed_as(module: str) -> str:
+def distribution_name(module: str) -> str:
     """The name under which a module's library is installed."""
     known = [INSTALLED_AS.get(module, module), *metadata.packages_distributions().get(module, [])]
     for name in known:
@@ -82,12 +82,12 @@ def installed_as(module: str) -> str:
     return known[0]
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """A library's name as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _needs(name: str) -> list[Requirement]:
+def _requirements(name: str) -> list[Requirement]:
     """Names of the libraries that a library requires, by its metadata."""
     from packaging.requirements import Requirement
 
@@ -98,26 +98,28 @@ def _needs(name: str) -> list[Requirement]:
     return [one for one in every if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
-def beside_torch() -> Iterable[str]:
+def torch_dependents() -> Iterable[str]:
     """The modules of installed libraries that are built for one PyTorch, by their metadata; without ours."""
     for module, names in metadata.packages_distributions().items():
-        if module not in OURS and any(canonical(need.name) == "torch" for name in names for need in _needs(name)):
+        if module not in OURS and any(
+            canonical_name(need.name) == "torch" for name in names for need in _requirements(name)
+        ):
             yield module
 
 
-def why_not(module: str) -> str:
+def import_failure(module: str) -> str:
     """Why a module cannot be imported; '' if it can."""
     try:
         importlib.import_module(module)
     except Exception as error:  # a library's check of another may raise anything
-        return (str(root(error)).splitlines() or [type(error).__name__])[0]
+        return (str(root_cause(error)).splitlines() or [type(error).__name__])[0]
     return ""
 
 
-def breaking_transformers() -> list[tuple[str, str]]:
+def transformers_breakers() -> list[tuple[str, str]]:
     """Libraries that Transformers imports wherever they are installed, and that fail here: (name, why)."""
-    failing = [(module, why) for module in sorted(beside_torch()) if (why := why_not(module))]
+    failing = [(module, why) for module in sorted(torch_dependents()) if (why := import_failure(module))]
     if not failing:
         return []
     known = importlib.import_module("transformers.utils.import_utils")
-    return [(installed_as(module), why) for module, why in failing if hasattr(known, f"is_{module}_available")]
+    return [(distribution_name(module), why) for module, why in failing if hasattr(known, f"is_{module}_available")]

@@ -26,11 +26,11 @@ def origins(device: Device) -> Observed:
     """Where NVIDIA's libraries in this process come from: see `compared`. Raises Unsupported."""
     if device.kind == "cpu":
         raise Unsupported("NVIDIA's libraries are not needed on a CPU")
-    use(device)
-    return compared(mapped(), package_folders())
+    load_libraries(device)
+    return count_origins(mapped_files(), package_folders())
 
 
-def use(device: Device) -> None:
+def load_libraries(device: Device) -> None:
     """Call cuDNN, cuBLAS and, where CuPy is installed, NVIDIA's compiler: libraries are loaded when first used."""
     import torch
 
@@ -44,7 +44,7 @@ def use(device: Device) -> None:
     device.synchronise()
 
 
-def mapped(maps: Path = Path("/proc/self/maps")) -> set[str]:
+def mapped_files(maps: Path = Path("/proc/self/maps")) -> set[str]:
     """Paths of the files that this process has mapped. Raises Unsupported where the system does not tell."""
     try:
         lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -66,7 +66,7 @@ def package_folders() -> list[Path]:
     return [Path(folder).resolve() for folder in folders]
 
 
-def compared(paths: Iterable[str], folders: Iterable[Path]) -> Observed:
+def count_origins(paths: Iterable[str], folders: Iterable[Path]) -> Observed:
     """Whether the driver, and any library of the toolkit, was loaded from outside these folders; and their number.
 
     Raises Unsupported if no driver was loaded. No path leaves this function.

@@ -18,7 +18,7 @@ _NOTHING = re.compile(r"\W*(unknown|none|null|nil|n/?a|undefined|not specified|)
 _MOST_OUTPUT, _LONGEST_S = 2**20, 10.0
 
 
-def output_of(*command: str) -> bytes:
+def read_output(*command: str) -> bytes:
     """The first MiB that a command prints within 10 s, in English; nothing where there is no such command."""
     printed = b""
     with (
@@ -42,14 +42,14 @@ def output_of(*command: str) -> bytes:
     return printed[:_MOST_OUTPUT]
 
 
-def known_text(value: object) -> str:
+def parse_text(value: object) -> str:
     """A field as one line of at most 200 characters; '' for what stands for nothing: '-', '(null)', 'unknown'."""
     line = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(value)).split())
     line = line.encode("utf-8", "replace").decode("utf-8")[:200].strip()
     return "" if _NOTHING.fullmatch(line) or not re.search(r"\w", line) else line
 
 
-def known_count(value: object, most: float) -> int | None:
+def parse_count(value: object, most: float) -> int | None:
     """A field as a whole number from 1 to `most`; None for anything else."""
     digits = re.fullmatch(r"\s*([0-9]{1,18})\s*", str(value))
     return number if digits and 1 <= (number := int(digits[1])) <= most else None
@@ -58,26 +58,26 @@ def known_count(value: object, most: float) -> int | None:
 def lscpu_fields(printed: bytes) -> list[tuple[str, str]]:
     """Names and values of what `lscpu -J` or `lscpu` printed, in its order; of JSON of another shape, what fits."""
     try:
-        return [(name.strip().rstrip(":"), value) for name, value in _pairs(parse_json(printed, "lscpu"))]
+        return [(name.strip().rstrip(":"), value) for name, value in _field_pairs(parse_json(printed, "lscpu"))]
     except StudyError:
         lines = printed.decode("utf-8", "replace").splitlines()
         parts = (line.partition(":") for line in lines)
         return [(name.strip(), value.strip()) for name, colon, value in parts if colon and name.strip()]
 
 
-def _pairs(value: object) -> Iterator[tuple[str, str]]:
+def _field_pairs(value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         name, data = value.get("field"), value.get("data")
         if isinstance(name, str) and isinstance(data, str | int | float):
             yield name, str(data)
         for one in value.values():
-            yield from _pairs(one)
+            yield from _field_pairs(one)
     elif isinstance(value, list):
         for one in value:
-            yield from _pairs(one)
+            yield from _field_pairs(one)
 
 
-def sections(fields: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+def split_by_core_kind(fields: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     """lscpu's fields by kind of core: each begins with its model's name, and the first also has what comes before."""
     found: list[dict[str, str]] = [{}]
     for name, value in fields:
@@ -87,11 +87,11 @@ def sections(fields: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     return found
 
 
-def first(fields: Sequence[tuple[str, str]], *names: str) -> dict[str, str]:
+def first_values(fields: Sequence[tuple[str, str]], *names: str) -> dict[str, str]:
     """The first value of each of these fields that says anything."""
     found: dict[str, str] = {}
     for name, value in fields:
-        if name in names and (line := known_text(value)):
+        if name in names and (line := parse_text(value)):
             found.setdefault(name, line)
     return found
 
@@ -100,4 +100,4 @@ def sysctl_fields(printed: bytes) -> dict[str, str]:
     """macOS's `sysctl hw machdep.cpu`: `name: value` lines."""
     lines = printed.decode("utf-8", "replace").splitlines()
     pairs = (line.partition(":") for line in lines)
-    return {name.strip(): line for name, _, value in pairs if (line := known_text(value))}
+    return {name.strip(): line for name, _, value in pairs if (line := parse_text(value))}

@@ -63,7 +63,7 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Used:
+class EnergyUse:
     """Joules that were used, and how they are known: energy (counted) or energy_from_power."""
 
     joules: float
@@ -111,7 +111,7 @@ class Watch:
         # Another point's work may have another clock, and other threads: only within a point is a lower one a loss.
         self._highest_mhz = 0.0
         kept = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
-        kept += crowded(*self._window, self._threads) if self._window else []
+        kept += crowding_flags(*self._window, self._threads) if self._window else []
         self._state = State(self._state.values, tuple(worst(kept)))
         self._before = self._state.flags
 
@@ -146,14 +146,14 @@ class Watch:
         running = (self._state.values.get("power_w") or 0.0) * (time.perf_counter() - self._totals.at)
         return Energy(self._device.joules(), self._summed + running)
 
-    def energy_since(self, then: Energy) -> Used | None:
+    def energy_since(self, then: Energy) -> EnergyUse | None:
         """What the device has used since `then`; None where nothing tells it, or a counter began anew."""
         now = self.energy()
         if now.counted is not None and then.counted is not None:
             joules, method = now.counted - then.counted, "energy"
         else:
             joules, method = now.summed - then.summed, "energy_from_power"
-        return Used(joules, method) if joules > 0 else None
+        return EnergyUse(joules, method) if joules > 0 else None
 
     @property
     def energy_least_s(self) -> float:
@@ -169,9 +169,9 @@ class Watch:
 
     def _close(self, device: State) -> None:
         before, self._totals = self._totals, self._read_totals()
-        values, flags = between(before, self._totals, os.cpu_count() or 1)
+        values, flags = compare_totals(before, self._totals, os.cpu_count() or 1)
         self._window = before, self._totals
-        flags += crowded(*self._window, self._threads)
+        flags += crowding_flags(*self._window, self._threads)
         self._summed += (device.values.get("power_w") or 0.0) * (self._totals.at - before.at)
         self._state = State({**device.values, **values}, tuple(worst([*flags, *device.flags])))
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
@@ -181,13 +181,13 @@ class Watch:
         values = self._device.values()
         clock = values.get("clock_mhz") or 0.0
         self._highest_mhz = max(self._highest_mhz, clock)
-        return State(values, (*self._device.flags(), *slowed(clock, self._highest_mhz)))
+        return State(values, (*self._device.flags(), *clock_flags(clock, self._highest_mhz)))
 
     def _read_totals(self) -> Totals:
         return counters.read_totals(self._process)
 
 
-def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
+def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
     """Others' load and steal as shares of `cores` in a window, and the flags that it deserves."""
 
     def rise(name: str) -> float:
@@ -203,7 +203,7 @@ def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]
     if other > BUSY_SHARE:
         flags.append(Flag("busy", f"{other:.0%} other load"))
     if stood := rise("stood"):
-        flags.append(stopped(stood))
+        flags.append(pause_flag(stood))
     elif rise("stops"):
         flags.append(Flag("stopped", "by a signal, and went on"))
     if queued > QUEUED_SHARE:
@@ -223,7 +223,7 @@ def between(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]
     return {"other_load": other, "steal": steal}, flags
 
 
-def crowded(before: Totals, now: Totals, threads: int) -> list[Flag]:
+def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
     """A flag if others had cores that `threads` threads of this process needed; none for no threads.
 
     One neighbour is a small share of many cores. Threads that wait for each other all wait for the one beside it.
@@ -242,12 +242,12 @@ def crowded(before: Totals, now: Totals, threads: int) -> list[Flag]:
     return [Flag("crowded", f"others had {others:.1f} cores, so that {sharing}")]
 
 
-def stopped(seconds: float) -> Flag:
+def pause_flag(seconds: float) -> Flag:
     """The flag of what was measured while the process stood still for so many seconds."""
     return Flag("stopped", f"stood still for {seconds:,.1f} s")
 
 
-def slowed(clock_mhz: float, highest_mhz: float) -> list[Flag]:
+def clock_flags(clock_mhz: float, highest_mhz: float) -> list[Flag]:
     """A flag if the clock has fallen from the highest that was seen; none where there is no counter."""
     drop = 1 - clock_mhz / highest_mhz if clock_mhz and highest_mhz else 0.0
     return [Flag("clock", f"{drop:.0%} below the highest seen")] if drop > CLOCK_DROP else []

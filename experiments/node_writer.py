@@ -12,20 +12,20 @@ from contract.node import PARTIAL, RECORD, read_node, write_node
 from experiments.jobs import Plan
 
 
-def begin(folder: Path, probe: Path, plan: Plan) -> None:
+def begin_node(folder: Path, probe: Path, plan: Plan) -> None:
     """Put an unsealed record into a folder that gets a round: cut off here, it still tells what was measured of what.
 
     probe: the record of this machine. Raises StudyError, OSError.
     """
-    partial, jobs = folder / PARTIAL, asked(plan)
-    if _jobs_in(partial) != jobs:
+    partial, jobs = folder / PARTIAL, summarize_plan(plan)
+    if _read_jobs(partial) != jobs:
         write_node(partial, {**read_node(probe), "jobs": jobs})
     # What was sealed before was another set of rounds; the record that is read is nobody's seal.
     if (folder / RECORD).resolve() != probe.resolve():
         (folder / RECORD).unlink(missing_ok=True)
 
 
-def _jobs_in(partial: Path) -> Any:
+def _read_jobs(partial: Path) -> Any:
     """The jobs in an unsealed record; None if it is missing or cannot be read."""
     try:
         return read_node(partial).get("jobs")
@@ -33,7 +33,7 @@ def _jobs_in(partial: Path) -> Any:
         return None
 
 
-def asked(plan: Plan) -> dict[str, Any]:
+def summarize_plan(plan: Plan) -> dict[str, Any]:
     """Of each job of a plan: seconds that each round should take, and how many points are left out for which reason."""
     numbers = range(1, plan.rounds + 1)
     return {
@@ -67,18 +67,18 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
             "each machine's rounds belong in a folder of their own"
         )
     if plan is not None:
-        record["jobs"] = asked(plan)
+        record["jobs"] = summarize_plan(plan)
         for name, job in record["jobs"].items():
-            taken = _by_round((path, about) for path, _, about in seen if path.name.startswith(f"{name}."))
+            taken = _round_seconds((path, about) for path, _, about in seen if path.name.startswith(f"{name}."))
             job["wall_s"] = [taken[number][0] for number in sorted(taken)]
             if any(stood := [taken[number][1] for number in sorted(taken)]):
                 job["stood_s"] = stood
-    _set_aside(out.parent, keep={path.resolve() for path in rounds})
+    _move_superseded(out.parent, keep={path.resolve() for path in rounds})
     write_node(out, record)
     (out.parent / PARTIAL).unlink(missing_ok=True)
 
 
-def _by_round(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
+def _round_seconds(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
     """Seconds by the number of the round, which a file's name ends with, and those in which it stood still."""
     return {
         int(path.stem.rpartition(".")[2]): (round(about["wall_s"], 2), round(about.get("stood_s", 0.0), 2))
@@ -87,7 +87,7 @@ def _by_round(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[f
     }
 
 
-def _set_aside(folder: Path, keep: set[Path]) -> None:
+def _move_superseded(folder: Path, keep: set[Path]) -> None:
     """Move rounds of an earlier preset out of the way: mixed with this one's, they would be judged together."""
     for path in folder.glob("[!.]*.parquet"):
         if path.resolve() not in keep:
@@ -95,7 +95,7 @@ def _set_aside(folder: Path, keep: set[Path]) -> None:
             path.replace(folder / "superseded" / path.name)
 
 
-def pace(record: dict[str, Any]) -> dict[str, float]:
+def job_paces(record: dict[str, Any]) -> dict[str, float]:
     """Seconds of running time over seconds predicted, by job, of those rounds that say both."""
     found = {}
     for name, job in record.get("jobs", {}).items():

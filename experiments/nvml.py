@@ -38,7 +38,7 @@ def placeholder_name(maker: str = "NVIDIA") -> str:
     return f"{maker} GPU"
 
 
-def module() -> Any:
+def load_pynvml() -> Any:
     """pynvml: importable without a driver."""
     import pynvml
 
@@ -47,32 +47,34 @@ def module() -> Any:
 
 def refusal(library: Any = None) -> str:
     """Why NVML does not answer, in its words; '' if it does."""
-    return _count(library or module())[1]
+    return _count_gpus(library or load_pynvml())[1]
 
 
-def gpus(library: Any = None) -> list[dict[str, Any]]:
+def nvidia_gpus(library: Any = None) -> list[dict[str, Any]]:
     """NVIDIA GPUs by NVML, without serial numbers: entries of the node record. [] where NVML does not answer.
 
     What a GPU does not tell is left out, and `unanswered` has NVML's words for it by the name of the field;
     "handle" stands for all of them. A GPU without a name is called `placeholder_name()`.
     """
-    library = library or module()
+    library = library or load_pynvml()
     found = []
-    for index in range(_count(library)[0]):
+    for index in range(_count_gpus(library)[0]):
         handle, refused = try_question(partial(library.nvmlDeviceGetHandleByIndex, index))
         found.append(
-            {"name": placeholder_name(), "unanswered": {"handle": refused}} if refused else _described(handle, library)
+            {"name": placeholder_name(), "unanswered": {"handle": refused}}
+            if refused
+            else _describe_gpu(handle, library)
         )
     return found
 
 
 def status() -> str:
     """Driver version and number of GPUs, or why NVML does not answer."""
-    library = module()
-    number, refused = _count(library)
+    library = load_pynvml()
+    number, refused = _count_gpus(library)
     if refused:
         return refused
-    version, unknown = try_question(lambda: _text(library.nvmlSystemGetDriverVersion()))
+    version, unknown = try_question(lambda: _check_text(library.nvmlSystemGetDriverVersion()))
     return f"driver {f'unknown ({unknown})' if unknown else version}, {number} GPU(s)"
 
 
@@ -89,12 +91,12 @@ def ask(library: Any, question: str, *words: Any) -> Any:
 
 def ask_number(library: Any, question: str, *words: Any, most: float = _MOST) -> float | None:
     """The answer to one question if it is a number from 0 to `most`, else None."""
-    return try_question(lambda: _number(getattr(library, question)(*words), most))[0]
+    return try_question(lambda: _check_number(getattr(library, question)(*words), most))[0]
 
 
 def ask_text(library: Any, question: str, *words: Any) -> str | None:
     """The answer to one question as a line of text, else None."""
-    return try_question(lambda: _text(getattr(library, question)(*words)))[0]
+    return try_question(lambda: _check_text(getattr(library, question)(*words)))[0]
 
 
 def try_question(question: Callable[[], Any]) -> tuple[Any, str]:
@@ -102,10 +104,10 @@ def try_question(question: Callable[[], Any]) -> tuple[Any, str]:
     try:
         return question(), ""
     except Exception as refused:  # a driver in trouble, or an old library, raises what it likes
-        return None, _words(refused)
+        return None, _error_text(refused)
 
 
-def _words(refused: Exception) -> str:
+def _error_text(refused: Exception) -> str:
     try:
         words = str(refused)
     except Exception:  # pynvml asks the library for words that it does not know itself
@@ -113,29 +115,31 @@ def _words(refused: Exception) -> str:
     return re.sub(r"[^ -~]+", " ", words).strip(" .")[:200] or type(refused).__name__
 
 
-def _count(library: Any) -> tuple[int, str]:
+def _count_gpus(library: Any) -> tuple[int, str]:
     """The number of GPUs and '', or 0 and why NVML does not answer."""
 
     def count() -> int:
         library.nvmlInit()
-        return int(_number(library.nvmlDeviceGetCount(), _MOST_GPUS))
+        return int(_check_number(library.nvmlDeviceGetCount(), _MOST_GPUS))
 
     number, refused = try_question(count)
     return number or 0, refused
 
 
-def _described(handle: Any, library: Any) -> dict[str, Any]:
+def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
     """A GPU's entry of the node record."""
     known: dict[str, Any] = {"name": placeholder_name()}
     unanswered = {}
     questions: dict[str, Callable[[], Any]] = {
-        "name": lambda: _text(library.nvmlDeviceGetName(handle)),
-        "memory_bytes": lambda: _whole(library.nvmlDeviceGetMemoryInfo(handle).total, _MOST_BYTES),
-        "power_limit_w": lambda: _number(library.nvmlDeviceGetPowerManagementLimit(handle) / 1000),
-        "max_sm_clock_mhz": lambda: _number(library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)),
-        "max_memory_clock_mhz": lambda: _number(library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM)),
-        "pcie_generation": lambda: _whole(library.nvmlDeviceGetMaxPcieLinkGeneration(handle), 100),
-        "pcie_width": lambda: _whole(library.nvmlDeviceGetMaxPcieLinkWidth(handle), 1000),
+        "name": lambda: _check_text(library.nvmlDeviceGetName(handle)),
+        "memory_bytes": lambda: _check_positive(library.nvmlDeviceGetMemoryInfo(handle).total, _MOST_BYTES),
+        "power_limit_w": lambda: _check_number(library.nvmlDeviceGetPowerManagementLimit(handle) / 1000),
+        "max_sm_clock_mhz": lambda: _check_number(library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_SM)),
+        "max_memory_clock_mhz": lambda: _check_number(
+            library.nvmlDeviceGetMaxClockInfo(handle, library.NVML_CLOCK_MEM)
+        ),
+        "pcie_generation": lambda: _check_positive(library.nvmlDeviceGetMaxPcieLinkGeneration(handle), 100),
+        "pcie_width": lambda: _check_positive(library.nvmlDeviceGetMaxPcieLinkWidth(handle), 1000),
     }
     for name, question in questions.items():
         value, refused = try_question(question)
@@ -143,26 +147,26 @@ def _described(handle: Any, library: Any) -> dict[str, Any]:
             unanswered[name] = refused
         else:
             known[name] = value
-    if is_cut(handle, library):
+    if is_mig(handle, library):
         known["mig"] = True
     return known | ({"unanswered": unanswered} if unanswered else {})
 
 
-def _number(value: Any, most: float = _MOST) -> float:
+def _check_number(value: Any, most: float = _MOST) -> float:
     """A finite number within bounds, as it was answered. Raises ValueError, TypeError."""
     if isinstance(value, bool) or not math.isfinite(value) or not 0 <= value <= most:
         raise ValueError(f"{value!r} is no answer")
     return value
 
 
-def _whole(value: Any, most: float) -> int:
+def _check_positive(value: Any, most: float) -> int:
     """A number that is not 0: no card has no memory, and no link of no lanes."""
-    if not (number := int(_number(value, most))):
+    if not (number := int(_check_number(value, most))):
         raise ValueError("0 is no answer")
     return number
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     """A line of text, of at most 200 characters; old libraries answer in bytes. Raises ValueError, TypeError."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:200]
@@ -189,35 +193,35 @@ class Unwatched(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
+class DeviceLookup:
     """NVML's handle of a device, None without certainty; and why the device is not watched, or not wholly."""
 
     handle: Any = None
     unwatched: Unwatched | None = None
 
 
-def find_device(device: str, library: Any) -> Found:
+def find_device(device: str, library: Any) -> DeviceLookup:
     """NVML's handle of torch's device `cuda:N`, by its UUID or its place on the PCI bus.
 
     Never by the number of a GPU that torch sees: NVML numbers them in another order.
     """
-    from experiments.devices.accelerator import loaded
+    from experiments.devices.accelerator import load_torch
 
-    torch, _ = loaded()
+    torch, _ = load_torch()
     if torch is None or not device.startswith("cuda") or torch.version.hip is not None:
-        return Found(unwatched=Unwatched.MAKER)
-    if _count(library)[1]:
-        return Found(unwatched=Unwatched.SILENT)
-    names, _ = try_question(partial(_identities, torch, int(device.partition(":")[2] or 0)))
+        return DeviceLookup(unwatched=Unwatched.MAKER)
+    if _count_gpus(library)[1]:
+        return DeviceLookup(unwatched=Unwatched.SILENT)
+    names, _ = try_question(partial(_identity_questions, torch, int(device.partition(":")[2] or 0)))
     for question, name in names or ():
         handle = ask(library, question, name)
         if handle is not None:
-            cut = str(name).startswith("MIG-") or is_cut(handle, library)
-            return Found(handle, Unwatched.SLICE if cut else None)
-    return Found(unwatched=Unwatched.UNKNOWN if names else Unwatched.UNIDENTIFIED)
+            cut = str(name).startswith("MIG-") or is_mig(handle, library)
+            return DeviceLookup(handle, Unwatched.SLICE if cut else None)
+    return DeviceLookup(unwatched=Unwatched.UNKNOWN if names else Unwatched.UNIDENTIFIED)
 
 
-def handle(device: str, library: Any) -> Any:
+def device_handle(device: str, library: Any) -> Any:
     """The same handle alone. Raises NVMLError where there is none."""
     found = find_device(device, library)
     if found.handle is None:
@@ -225,7 +229,7 @@ def handle(device: str, library: Any) -> Any:
     return found.handle
 
 
-def _identities(torch: Any, index: int) -> list[tuple[str, Any]]:
+def _identity_questions(torch: Any, index: int) -> list[tuple[str, Any]]:
     """NVML's questions by which a GPU of torch's can be found, each with the identity to ask for; the best first.
 
     CUDA's UUID has no prefix. Of a slice it is the slice's or the whole card's, by the version of CUDA. Sources:
@@ -244,13 +248,13 @@ def _identities(torch: Any, index: int) -> list[tuple[str, Any]]:
     return found
 
 
-def is_cut(handle: Any, library: Any) -> bool:
+def is_mig(handle: Any, library: Any) -> bool:
     """True if MIG cuts the GPU into slices, or the handle is such a slice's."""
     modes, _ = try_question(lambda: tuple(library.nvmlDeviceGetMigMode(handle)))
     return bool(modes and modes[0] == 1) or ask(library, "nvmlDeviceIsMigDeviceHandle", handle) == 1
 
 
-def watts(handle: Any, library: Any) -> float | None:
+def read_power_w(handle: Any, library: Any) -> float | None:
     """What the GPU draws now; None where nothing tells it.
 
     The field is what was last measured. nvmlDeviceGetPowerUsage is that too on old GPUs, but from Ampere on
@@ -262,30 +266,30 @@ def watts(handle: Any, library: Any) -> float | None:
         (field,) = library.nvmlDeviceGetFieldValues(handle, [_POWER_NOW])
         if field.nvmlReturn != library.NVML_SUCCESS:
             raise ValueError("no such field")
-        return _number(field.value.uiVal / 1000)
+        return _check_number(field.value.uiVal / 1000)
 
     power, refused = try_question(now)
-    return try_question(lambda: _number(library.nvmlDeviceGetPowerUsage(handle) / 1000))[0] if refused else power
+    return try_question(lambda: _check_number(library.nvmlDeviceGetPowerUsage(handle) / 1000))[0] if refused else power
 
 
-def throttling(handle: Any, library: Any) -> list[str]:
+def throttle_reasons(handle: Any, library: Any) -> list[str]:
     """Why the GPU's clock is held back now, in words; empty if it is not."""
     mask = int(ask_number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, most=2.0**64) or 0)
     return [words for name, words in _REASONS.items() if mask & getattr(library, name, 0)]
 
 
-def processes(handle: Any, library: Any) -> set[int]:
+def process_ids(handle: Any, library: Any) -> set[int]:
     """Numbers of the processes that use the GPU, as far as the driver shows them from where we are."""
     questions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
     running = (ask(library, question, handle) for question in questions)
     return {one.pid for some in running if isinstance(some, Iterable) for one in some if hasattr(one, "pid")}
 
 
-def other_processes(handle: Any, library: Any) -> int:
+def count_other_processes(handle: Any, library: Any) -> int:
     """How many processes besides this one use the GPU.
 
     In a container the driver may know this process by another number: then one of them is taken to be this one.
     """
-    found = processes(handle, library)
+    found = process_ids(handle, library)
     own = os.getpid()
     return len(found - {own}) if own in found else max(len(found) - 1, 0)

@@ -16,7 +16,7 @@ from contract.node import missing_rounds, read_node, record_path
 SHOWN = 110
 
 
-def outcomes(folders: Iterable[Path]) -> str:
+def format_outcomes(folders: Iterable[Path]) -> str:
     """A text: by node the points without a result, the most frequent first, and the rounds that are missing.
 
     folders: of nodes, or of folders of them. A point counts once a round. Raises StudyError where there is no node.
@@ -25,10 +25,10 @@ def outcomes(folders: Iterable[Path]) -> str:
     nodes = [place for folder in given for place in (folder, *sorted(folder.glob("*"))) if record_path(place).is_file()]
     if not nodes:
         raise StudyError(f"no node in {', '.join(map(str, given))}: name the folder of one, say results/nodes")
-    return "\n".join(line for node in nodes for line in _lines(node))
+    return "\n".join(line for node in nodes for line in _node_lines(node))
 
 
-def _lines(node: Path) -> Iterable[str]:
+def _node_lines(node: Path) -> Iterable[str]:
     from contract.sample_table import read_samples
 
     record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))

@@ -16,7 +16,7 @@ MADE = """See what it changes:  python -m report add {pack} --dry-run
 Hand it in: attach it to the project's issue form "Hand in a node", or add it to data/incoming/ in a pull request."""
 
 
-def find(folder: Path) -> Path:
+def find_node(folder: Path) -> Path:
     """The folder of a node: the one given, or the only one in it. Raises StudyError if there is none, or several."""
     if record_path(folder).is_file():
         return folder
@@ -29,14 +29,14 @@ def find(folder: Path) -> Path:
     raise StudyError(f"{folder}: holds no node. Measure this machine first (`make study`), or name a node's folder")
 
 
-def pack(folder: Path, out: Path | None = None) -> str:
+def pack_node(folder: Path, out: Path | None = None) -> str:
     """Pack the node in a folder; give what there is to tell of the file that was made.
 
     out: the file to write, results/<node>.zip if none is named. What an earlier preset left (superseded), and what else
     lies there that is neither record nor round, stays behind. Raises StudyError for a round that nobody could use, so
     that it is mended here and not refused elsewhere; OSError.
     """
-    place = find(folder)
+    place = find_node(folder)
     record = record_path(place)
     rounds = sorted(place.glob("[!.]*.parquet"))
     if not rounds:
@@ -60,10 +60,10 @@ def pack(folder: Path, out: Path | None = None) -> str:
     target = out or NODES.parent / f"{manifest['node']}.zip"
     with atomic(target) as temporary:
         temporary.write_bytes(made)
-    return _told(target, len(made), record, [path.name for path in rounds])
+    return _describe_pack(target, len(made), record, [path.name for path in rounds])
 
 
-def _told(target: Path, size: int, record: Path, rounds: list[str]) -> str:
+def _describe_pack(target: Path, size: int, record: Path, rounds: list[str]) -> str:
     """What was made, and what to do with it."""
     known = read_node(record)
     missing = missing_rounds(known, rounds)

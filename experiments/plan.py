@@ -19,7 +19,7 @@ from contract.node import LACKS, gpu_cache_bytes
 from experiments import hardware
 from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORCH, Job, Plan, Point
 from experiments.models.network_names import has_attention
-from experiments.sweep import Sweep, sweep
+from experiments.sweep import Sweep, find_sweep
 
 # FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
 # (NVIDIA, H100 Tensor Core GPU data sheet, 2023); other GPUs in proportion to theirs.
@@ -75,16 +75,16 @@ def full_plan(
     there, known, jobs = list(devices), START_S | dict(start_s or {}), []
     for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
         for name in preset["experiments"]:
-            part = sweep(dict(preset), name, source)
+            part = find_sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
-                made = job(part, device, cores, there, core_flops)
+                made = plan_job(part, device, cores, there, core_flops)
                 start = str(device["id"]) if made.needs_torch else NO_TORCH
                 ready = known.get(start, known[str(device["kind"])])
-                jobs.append(replace(made, start_s=ready + part.experiment.load_s * slowness(core_flops or {})))
+                jobs.append(replace(made, start_s=ready + part.experiment.load_s * slowdown(core_flops or {})))
     return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
 
 
-def job(
+def plan_job(
     part: Sweep,
     device: Mapping[str, Any],
     cores: int,
@@ -100,7 +100,9 @@ def job(
         # The device itself comes first.
         others = [one for one in beside if one["id"] != device["id"]]
         lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
-        known = replace(point, call_s=call_s(point, part, device, cores, core_flops or {}), memory=held(point, part))
+        known = replace(
+            point, call_s=call_s(point, part, device, cores, core_flops or {}), memory=memory_needed(point, part)
+        )
         seconds = round(predicted_s(known, part, device, core_flops or {}), 3)
         return replace(known, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
@@ -117,13 +119,13 @@ def cache_bytes(device: Mapping[str, Any]) -> int:
     return hardware.last_level_cache_bytes() if device["kind"] == "cpu" else gpu_cache_bytes(device)
 
 
-def slowness(core_flops: Mapping[str, float]) -> float:
+def slowdown(core_flops: Mapping[str, float]) -> float:
     """How many times as long a core takes for what is interpreted as that by which the constants were found."""
     usual = LOOP_FLOPS["python"]
     return max(1.0, usual / core_flops.get("python", usual))
 
 
-def held(point: Point, part: Sweep) -> float | None:
+def memory_needed(point: Point, part: Sweep) -> float | None:
     """Bytes that a point needs; None where its experiment does not say."""
     return part.experiment.memory(**dict(point.params)) if part.experiment.memory else None
 
@@ -134,22 +136,22 @@ def call_s(
     """Seconds that one call of a point should take; None where its experiment does not tell."""
     params = dict(point.params)
     if part.experiment.call_s:
-        return part.experiment.call_s(**params) * (slowness(core_flops) if device["kind"] == "cpu" else 1.0)
+        return part.experiment.call_s(**params) * (slowdown(core_flops) if device["kind"] == "cpu" else 1.0)
     if part.experiment.flop is None:
         return None
     dtype = str(params.get("dtype") or "float32")
     if device["kind"] == "cpu":
         rate = core_flops.get(dtype, CORE_FLOPS.get(dtype, 1e9))
-        if not emulated(dtype, rate):
+        if not is_emulated(dtype, rate):
             rate *= max(1, min(int(params.get("threads") or 1), cores))
         if loop := LOOP_FLOPS.get(str(params.get("backend"))):
-            rate = min(rate, loop / slowness(core_flops))
+            rate = min(rate, loop / slowdown(core_flops))
     else:
         rate = GPU_FLOPS.get(dtype, 1e12) * device.get("multiprocessors", GPU_MULTIPROCESSORS) / GPU_MULTIPROCESSORS
     return part.experiment.flop(**params) / rate
 
 
-def emulated(dtype: str, rate: float) -> bool:
+def is_emulated(dtype: str, rate: float) -> bool:
     """Whether a core that does `rate` FLOP/s in a format has no instructions for it."""
     return dtype not in EVERYWHERE and rate <= EMULATED_FLOPS
 
@@ -157,9 +159,9 @@ def emulated(dtype: str, rate: float) -> bool:
 def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops: Mapping[str, float]) -> float:
     """Seconds that a point, whose call and memory are known, should take in one round, set-up and check included."""
     experiment, one_s, on_cpu = part.experiment, point.call_s or 0.0, device["kind"] == "cpu"
-    slow, extra, params = slowness(core_flops) if on_cpu else 1.0, experiment.extra_s, dict(point.params)
+    slow, extra, params = slowdown(core_flops) if on_cpu else 1.0, experiment.extra_s, dict(point.params)
     dtype = str(params.get("dtype"))
-    if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and emulated(dtype, core_flops[dtype]):
+    if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and is_emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
     if callable(extra):
         # The call is this machine's: only what is added to it was found on another.
@@ -175,7 +177,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(used, fewest)
 
 
-def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
+def fit_budget(plan: Plan, minutes: float, least: bool = False) -> Plan:
     """The plan, trimmed to fit the budget.
 
     least: where not even what is essential fits, give that: nobody has asked for this budget but the preset, and a
@@ -191,7 +193,7 @@ def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
     trimmed = plan
     for rounds, worth in [*steps, (fewest, ADDS)]:
         candidates = [(place, point) for place, point in dearest if point.value >= worth]
-        trimmed = _without(candidates, replace(plan, rounds=rounds), minutes)
+        trimmed = _trim_points(candidates, replace(plan, rounds=rounds), minutes)
         if trimmed.seconds <= minutes * 60:
             return trimmed
     if least:
@@ -203,7 +205,7 @@ def within(plan: Plan, minutes: float, least: bool = False) -> Plan:
     )
 
 
-def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
+def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
     """The plan without as many of the candidates (numbers of jobs, and points), in their order, as it takes to fit."""
     trimmed = plan
     gone: list[tuple[int, Point]] = []
@@ -211,13 +213,13 @@ def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float
     for at in candidates:
         if excess <= 0:
             # A round that its own limit cuts saves less than its points take.
-            trimmed = _left_out(gone, plan, minutes)
+            trimmed = _leave_out(gone, plan, minutes)
             excess = trimmed.seconds - minutes * 60
         if excess <= 0:
             break
         gone.append(at)
         excess -= at[1].predicted_s * min(at[1].rounds, plan.rounds)
-    trimmed = _left_out(gone, plan, minutes)
+    trimmed = _leave_out(gone, plan, minutes)
     # The last to go may have cost far more than what was too much: what is worth most comes back while there is room.
     room = minutes * 60 - trimmed.seconds
     started, out = [{point.process for point in job.points if not point.left_out} for job in trimmed.jobs], []
@@ -230,10 +232,10 @@ def _without(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float
         else:
             started[place].add(point.process)
             room -= cost
-    return _left_out(out, plan, minutes)
+    return _leave_out(out, plan, minutes)
 
 
-def _left_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
+def _leave_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
     """The plan without these points (with the numbers of their jobs)."""
     reasons: list[dict[Point, str]] = [{} for _ in plan.jobs]
     for place, point in gone:
@@ -248,7 +250,7 @@ def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) 
     return granted
 
 
-def told(plan: Plan) -> str:
+def format_plan(plan: Plan) -> str:
     """The plan in words: a line for each experiment and device, and what the budget leaves out."""
     lines = [f"{'experiment':14} {'device':8} {'points':>6} {'left out':>8} {'s a round':>9} {'min in all':>10}"]
     for one in plan.jobs:

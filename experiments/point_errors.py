@@ -41,20 +41,20 @@ def attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
             return call()
         except (ImportError, RuntimeError, OSError, AttributeError) as error:
-            if not is_out_of_memory(error) and (unsupported := imports.refusal(error)):
+            if not is_out_of_memory(error) and (unsupported := imports.explain_import_error(error)):
                 raise unsupported from error
             raise
     except Exception as error:
-        return _outcome_of(error, running_time.now() - started)
+        return _error_outcome(error, running_time.now() - started)
 
 
-def _outcome_of(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
+def _error_outcome(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
     """The outcome of a point that raised this error after so many seconds; the last one if it comes from a device."""
-    answer = outcome(*_status_of(error, after_s))
-    return {**answer, "last": True} if _is_of_device(error) else answer
+    answer = outcome(*_error_status(error, after_s))
+    return {**answer, "last": True} if _is_device_error(error) else answer
 
 
-def _status_of(error: Exception, after_s: float) -> tuple[str, str]:
+def _error_status(error: Exception, after_s: float) -> tuple[str, str]:
     """Status and reason for an error; the log gets the traceback of one that nobody expects."""
     match error:
         case Unsupported():
@@ -83,7 +83,7 @@ def is_out_of_memory(error: Exception) -> bool:
     return named or _OUT_OF_MEMORY.search(str(error)) is not None
 
 
-def _is_of_device(error: BaseException | None) -> bool:
+def _is_device_error(error: BaseException | None) -> bool:
     """True if an error, or the error that it came from, is that of a device's driver."""
     while error is not None:
         if _DEVICE_ERROR.search(f"{type(error).__name__}: {error}"):

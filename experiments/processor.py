@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from experiments import topology
-from experiments.lscpu import first, known_count, known_text, lscpu_fields, output_of, sections, sysctl_fields
-from experiments.topology import CPUS, ROOT, cpu_list, cpu_mask, read_text
+from experiments.lscpu import (
+    first_values,
+    lscpu_fields,
+    parse_count,
+    parse_text,
+    read_output,
+    split_by_core_kind,
+    sysctl_fields,
+)
+from experiments.topology import CPUS, ROOT, parse_cpu_list, parse_cpu_mask, read_text
 
 # Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
 _SIMD = re.compile(
@@ -35,11 +43,11 @@ Ask = Callable[..., bytes]
 
 def usable_cores(cpus: Collection[int], quota: float | None = None, root: Path = ROOT) -> int:
     """Physical cores among the logical CPUs `cpus`, and no more than whole cores of a quota; at least 1."""
-    cores = _physical(cpus, root)
+    cores = _count_physical_cores(cpus, root)
     return max(1, min(cores, int(quota)) if quota is not None else cores)
 
 
-def _physical(cpus: Collection[int], root: Path) -> int:
+def _count_physical_cores(cpus: Collection[int], root: Path) -> int:
     cores = topology.physical_cores(frozenset(cpus), root)
     if not cores.known and platform.system() != "Linux":
         import psutil
@@ -73,14 +81,16 @@ class _Sources:
         mac = {} if fields or info else sysctl_fields(ask("sysctl", "hw", "machdep.cpu"))
         # A container's list of CPUs that are online may number them anew: those of this process are there in any case.
         every = topology.online_cpus(root) | cpus
-        return cls(fields, sections(fields), info, mac, every, topology.physical_cores(every, root), root)
+        return cls(fields, split_by_core_kind(fields), info, mac, every, topology.physical_cores(every, root), root)
 
     @property
     def lscpu_cpus(self) -> int:
         """Number of CPUs that lscpu sees; 0 if it does not say."""
-        listed = first(self.fields, "On-line CPU(s) list", "CPU(s)")
+        listed = first_values(self.fields, "On-line CPU(s) list", "CPU(s)")
         return (
-            len(cpu_list(listed.get("On-line CPU(s) list", ""))) or known_count(listed.get("CPU(s)"), MOST_CORES) or 0
+            len(parse_cpu_list(listed.get("On-line CPU(s) list", "")))
+            or parse_count(listed.get("CPU(s)"), MOST_CORES)
+            or 0
         )
 
     @property
@@ -95,22 +105,22 @@ class _Sources:
 
 
 def describe(
-    cpus: Collection[int], quota: float | None = None, root: Path = ROOT, ask: Ask = output_of
+    cpus: Collection[int], quota: float | None = None, root: Path = ROOT, ask: Ask = read_output
 ) -> dict[str, Any]:
     """The record of the processor: the keys of `hardware.cpu` that are known, and the names of the others.
 
     cpus: logical CPUs that this process may use. quota: cores that a cgroup grants. ask: runs a command.
     """
     sources = _Sources.read(frozenset(cpus), root, ask)
-    about, mac = _identity(sources), sources.mac
-    simd, kinds, usable = _simd(sources), _kinds(sources, cpus), _physical(cpus, root)
-    caches, counted = _caches(sources)
+    about, mac = _vendor_and_model(sources), sources.mac
+    simd, kinds, usable = _simd_extensions(sources), _core_kinds(sources, cpus), _count_physical_cores(cpus, root)
+    caches, counted = _read_caches(sources)
     found: dict[str, Any] = {
-        "model": known_text(" + ".join(dict.fromkeys(_models(sources)))) or None,
+        "model": parse_text(" + ".join(dict.fromkeys(_model_names(sources)))) or None,
         "vendor": about.get("Vendor ID") or mac.get("machdep.cpu.vendor"),
         "family": about.get("CPU family") or mac.get("machdep.cpu.family"),
         "model_number": about.get("Model") or mac.get("machdep.cpu.model"),
-        "architecture": known_text(platform.machine()) or None,
+        "architecture": parse_text(platform.machine()) or None,
         "sockets": _sockets(sources),
         "cores": _machine_cores(sources),
         "usable_cores": usable_cores(cpus, quota, root),
@@ -118,14 +128,14 @@ def describe(
         "simd": simd,
         "matrix": simd and [flag for flag in simd if flag.startswith(("amx", "sme", "avx512_bf16"))],
         "caches": caches,
-        "virtual": _virtual(sources),
+        "virtual": _is_virtual(sources),
     }
     unknown = [key for key, value in found.items() if value is None]
     unknown += [] if counted else ["number of caches"]
     known = topology.physical_cores(frozenset(cpus), root).known or platform.system() != "Linux"
     unknown += [] if known else ["CPUs that share a core"]
     # A record needs a name.
-    found["model"] = found["model"] or known_text(platform.processor()) or found["architecture"] or "unknown"
+    found["model"] = found["model"] or parse_text(platform.processor()) or found["architecture"] or "unknown"
     return {
         **{key: value for key, value in found.items() if value is not None},
         **({"kinds": kinds} if kinds else {}),
@@ -134,37 +144,37 @@ def describe(
     }
 
 
-def _identity(sources: _Sources) -> dict[str, str]:
+def _vendor_and_model(sources: _Sources) -> dict[str, str]:
     """Vendor, family and model number by lscpu's names; on x86 it takes them from /proc/cpuinfo."""
     x86 = next((about for about in sources.info.values() if "vendor_id" in about), {})
     names = {"Vendor ID": "vendor_id", "CPU family": "cpu family", "Model": "model"}
-    return {key: known_text(x86.get(name, "")) for key, name in names.items()} | first(sources.fields, *names)
+    return {key: parse_text(x86.get(name, "")) for key, name in names.items()} | first_values(sources.fields, *names)
 
 
-def _models(sources: _Sources) -> list[str]:
+def _model_names(sources: _Sources) -> list[str]:
     """Names of the machine's kinds of core, as lscpu has them, or the kernel, or macOS."""
-    named = [known_text(section.get("Model name", "")) for section in sources.sections]
-    named = [name for name in named if name] or list(map(known_text, topology.models(sources.root).values()))
+    named = [parse_text(section.get("Model name", "")) for section in sources.sections]
+    named = [name for name in named if name] or list(map(parse_text, topology.cpu_models(sources.root).values()))
     return [name for name in named if name] or [sources.mac.get("machdep.cpu.brand_string", "")]
 
 
-def _cores_by_lscpu(section: Mapping[str, str]) -> int | None:
+def _lscpu_cores(section: Mapping[str, str]) -> int | None:
     """Cores of one kind: those of a socket, or of a cluster, times their number."""
-    if cores := known_count(section.get("Core(s) per socket"), MOST_CORES):
-        number = known_count(section.get("Socket(s)") or section.get("Socket(s) per book"), MOST_CORES) or 1
+    if cores := parse_count(section.get("Core(s) per socket"), MOST_CORES):
+        number = parse_count(section.get("Socket(s)") or section.get("Socket(s) per book"), MOST_CORES) or 1
         for outer in ("Book(s) per drawer", "Book(s)", "Drawer(s)"):
-            number *= known_count(section.get(outer), _MOST_SOCKETS) or 1
+            number *= parse_count(section.get(outer), _MOST_SOCKETS) or 1
         return cores * number
-    cores = known_count(section.get("Core(s) per cluster"), MOST_CORES)
-    return cores and cores * (known_count(section.get("Cluster(s)"), MOST_CORES) or 1)
+    cores = parse_count(section.get("Core(s) per cluster"), MOST_CORES)
+    return cores and cores * (parse_count(section.get("Cluster(s)"), MOST_CORES) or 1)
 
 
 def _machine_cores(sources: _Sources) -> int | None:
     """Physical cores of the machine: by the kernel, or by lscpu where that sees more."""
     if sources.mac:
-        return known_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
+        return parse_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
     least = len(sources.cores.groups) if sources.cores.known else 0
-    told = [_cores_by_lscpu(section) for section in sources.sections]
+    told = [_lscpu_cores(section) for section in sources.sections]
     cores = sum(filter(None, told)) if all(told) and not sources.kernel_knows else 0
     # On s390 lscpu counts frames and drawers of which this system has a part.
     return cores if least < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else least or None
@@ -172,13 +182,13 @@ def _machine_cores(sources: _Sources) -> int | None:
 
 def _sockets(sources: _Sources) -> int | None:
     if sources.mac:
-        return known_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
-    packages = topology.packages(sources.cpus, sources.root)
-    counted = None if sources.arm else known_count(packages, _MOST_SOCKETS)
+        return parse_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
+    packages = topology.count_sockets(sources.cpus, sources.root)
+    counted = None if sources.arm else parse_count(packages, _MOST_SOCKETS)
     if counted and len(sources.cpus) >= sources.lscpu_cpus:
         return counted
     # Kinds of core lie beside each other in one socket; a `-` says that lscpu knows clusters alone.
-    told = [known_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
+    told = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
     clusters = any("Cluster(s)" in section for section in sources.sections)
     return max(filter(None, told), default=None if clusters else counted)
 
@@ -186,17 +196,17 @@ def _sockets(sources: _Sources) -> int | None:
 def _threads_per_core(sources: _Sources) -> int | None:
     """The most hardware threads of a core."""
     if sources.mac:
-        cores = known_count(sources.mac.get("hw.physicalcpu"), MOST_CORES)
-        threads = known_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
-        return known_count(threads // cores, _MOST_THREADS) if cores and threads else None
-    told = [known_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
-    counted = known_count(max(map(len, sources.cores.groups)), _MOST_THREADS) if sources.cores.known else None
+        cores = parse_count(sources.mac.get("hw.physicalcpu"), MOST_CORES)
+        threads = parse_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
+        return parse_count(threads // cores, _MOST_THREADS) if cores and threads else None
+    told = [parse_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
+    counted = parse_count(max(map(len, sources.cores.groups)), _MOST_THREADS) if sources.cores.known else None
     return counted if sources.kernel_knows else max(filter(None, told), default=counted)
 
 
-def _simd(sources: _Sources) -> list[str] | None:
+def _simd_extensions(sources: _Sources) -> list[str] | None:
     """Extensions that every core has."""
-    lines = [section["Flags"] for section in sources.sections if known_text(section.get("Flags", ""))]
+    lines = [section["Flags"] for section in sources.sections if parse_text(section.get("Flags", ""))]
     lines = lines or [about.get("flags") or about.get("features") or "" for about in sources.info.values()]
     if mac := sources.mac:
         words = " ".join(mac.get(f"machdep.cpu.{name}features", "") for name in ("", "leaf7_", "ext"))
@@ -209,21 +219,21 @@ def _simd(sources: _Sources) -> list[str] | None:
     return sorted(flag for flag in common if _SIMD.match(flag) and len(flag) <= 50)[:_MOST_FLAGS]
 
 
-def _kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
+def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
     """Kinds of core with their numbers, in the machine and usable by this process; empty where all are alike."""
-    kinds = topology.kinds_of_core(sources.cpus, sources.root)
+    kinds = topology.core_kinds(sources.cpus, sources.root)
     found: list[dict[str, Any]] = [
         {
-            "name": known_text(name) or "unnamed",
+            "name": parse_text(name) or "unnamed",
             "cores": len(topology.physical_cores(members, sources.root).groups),
             "usable_cores": len(topology.physical_cores(members.intersection(cpus), sources.root).groups),
         }
         for name, members in kinds.items()
     ]
     if len(found) < 2:
-        named = [(known_text(section.get("Model name", "")), _cores_by_lscpu(section)) for section in sources.sections]
+        named = [(parse_text(section.get("Model name", "")), _lscpu_cores(section)) for section in sources.sections]
         named += [
-            (sources.mac.get(f"hw.perflevel{level}.name", f"level {level}"), known_count(cores, MOST_CORES))
+            (sources.mac.get(f"hw.perflevel{level}.name", f"level {level}"), parse_count(cores, MOST_CORES))
             for level in range(_MOST_KINDS)
             if (cores := sources.mac.get(f"hw.perflevel{level}.physicalcpu"))
         ]
@@ -231,28 +241,28 @@ def _kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
     return found[:_MOST_KINDS] if len(found) > 1 else []
 
 
-def _virtual(sources: _Sources) -> bool | None:
+def _is_virtual(sources: _Sources) -> bool | None:
     """True for a virtual machine; None if nothing tells it."""
     told = dict(sources.fields)
     if "Hypervisor vendor" in told:
-        return bool(known_text(told["Hypervisor vendor"])) or None
-    if first(sources.fields, "Architecture", "CPU(s)"):
+        return bool(parse_text(told["Hypervisor vendor"])) or None
+    if first_values(sources.fields, "Architecture", "CPU(s)"):
         return False
     flags = [about["flags"].split() for about in sources.info.values() if "flags" in about]
     return any("hypervisor" in line for line in flags) if flags else None
 
 
-def _caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
+def _read_caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
     """Bytes of each level in all, and in how many instances; whether lscpu or the kernel counts all of these."""
-    found, counted = _macs_caches(sources.mac), True
+    found, counted = _mac_caches(sources.mac), True
     names = {level: (f"{level} cache", level) for level in _LEVELS}
-    told = first(sources.fields, *(name for both in names.values() for name in both))
+    told = first_values(sources.fields, *(name for both in names.values() for name in both))
     sizes = {level: _SIZE.fullmatch(told.get(long) or told.get(short, "")) for level, (long, short) in names.items()}
     if (not sources.mac and not all(size[3] for size in sizes.values() if size)) or not any(sizes.values()):
-        found |= _kernels_caches(sources.cpus, sources.root)
+        found |= _kernel_caches(sources.cpus, sources.root)
     for level, size in sizes.items():
         if size and (size[3] or level not in found):
-            count = known_count(size[3] or 1, MOST_CORES)
+            count = parse_count(size[3] or 1, MOST_CORES)
             amount = float(size[1]) * _UNITS[size[2][0]]
             if count and 1 <= amount <= _MOST_BYTES:
                 found[level] = {"bytes": int(amount), "instances": count}
@@ -260,7 +270,7 @@ def _caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
     return found or None, counted
 
 
-def _kernels_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]:
+def _kernel_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]:
     """The caches of all CPUs that are online, each counted once for the CPUs that share it."""
     sizes: dict[tuple[str, frozenset[int]], int] = {}
     for cpu in cpus:
@@ -269,28 +279,29 @@ def _kernels_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]
             letter = {"Data": "d", "Instruction": "i"}.get(read_text(folder / "type"), "")
             name = f"L{read_text(folder / 'level')}{letter}"
             shared = frozenset(
-                cpu_list(read_text(folder / "shared_cpu_list")) or cpu_mask(read_text(folder / "shared_cpu_map"))
+                parse_cpu_list(read_text(folder / "shared_cpu_list"))
+                or parse_cpu_mask(read_text(folder / "shared_cpu_map"))
             )
             if name in _LEVELS and size and cpu in shared:
                 sizes[name, shared] = int(float(size[1]) * _UNITS[size[2][0]])
-    return _summed((name, bytes_, 1) for (name, _), bytes_ in sizes.items())
+    return _sum_caches((name, bytes_, 1) for (name, _), bytes_ in sizes.items())
 
 
-def _macs_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
+def _mac_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """The caches of a Mac with several kinds of core; of others sysctl tells the sizes, and not how many there are."""
     found = []
     for level, name in (("L1d", "l1dcachesize"), ("L1i", "l1icachesize"), ("L2", "l2cachesize"), ("L3", "l3cachesize")):
         for kind in range(_MOST_KINDS):
             prefix = f"hw.perflevel{kind}"
-            cores = known_count(mac.get(f"{prefix}.physicalcpu"), MOST_CORES)
-            sharing = known_count(mac.get(f"{prefix}.cpusper{level.lower()}", 1), MOST_CORES)
-            size = known_count(mac.get(f"{prefix}.{name}"), _MOST_BYTES)
+            cores = parse_count(mac.get(f"{prefix}.physicalcpu"), MOST_CORES)
+            sharing = parse_count(mac.get(f"{prefix}.cpusper{level.lower()}", 1), MOST_CORES)
+            size = parse_count(mac.get(f"{prefix}.{name}"), _MOST_BYTES)
             if cores and sharing and size:
                 found.append((level, size, -(-cores // sharing)))
-    return _summed(found)
+    return _sum_caches(found)
 
 
-def _summed(caches: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
+def _sum_caches(caches: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
     """Caches (level, bytes of one, instances) by level, within what a record takes."""
     found: dict[str, dict[str, int]] = {}
     for level, size, instances in sorted(caches):

@@ -125,7 +125,7 @@ def experiment(name: str, **options: Any) -> Callable[[Callable[..., Workload]],
         known = [field.name for field in fields(Experiment)][3:]
         for one in options.keys() - set(known):
             raise StudyError(f"{place}: no option {one!r}. Options: {', '.join(known)}.{did_you_mean(one, known)}")
-        made = Experiment(name, function, _parameters(function), **options)
+        made = Experiment(name, function, _parameter_types(function), **options)
         if fault := made.fault():
             raise StudyError(f"{place}: {fault}")
         _REGISTRY[name] = made
@@ -134,7 +134,7 @@ def experiment(name: str, **options: Any) -> Callable[[Callable[..., Workload]],
     return register
 
 
-def _parameters(function: Callable[..., Workload]) -> dict[str, Any]:
+def _parameter_types(function: Callable[..., Workload]) -> dict[str, Any]:
     """Names and types of what comes after the device; None for a parameter without a type."""
     hints = get_type_hints(function, include_extras=True)
     return {key: hints.get(key) for key in list(inspect.signature(function).parameters)[1:]}
@@ -148,7 +148,7 @@ def experiments() -> dict[str, Experiment]:
     return dict(sorted(_REGISTRY.items()))
 
 
-def get(name: str) -> Experiment:
+def get_experiment(name: str) -> Experiment:
     """The experiment called `name`. Raises StudyError, with the nearest name, if there is none."""
     # Its own module is sooner loaded than all.
     module = name.replace("-", "_")
@@ -181,6 +181,6 @@ def _schema(hint: Any) -> dict[str, Any]:
     return dict(plain.get(hint, {}))
 
 
-def typed(experiment: Experiment, params: Params) -> dict[str, Any]:
+def convert_params(experiment: Experiment, params: Params) -> dict[str, Any]:
     """The parameters as the function expects them: number formats as `Dtype`."""
     return {key: Dtype(value) if experiment.parameters[key] is Dtype else value for key, value in params.items()}

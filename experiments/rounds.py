@@ -19,7 +19,7 @@ from contract.node import status_of
 from experiments.jobs import Job, Point
 from experiments.machine_state import Reading
 from experiments.outcome_summary import count_statuses, highest_rate
-from experiments.worker_processes import COMMAND, Workers, unreadable
+from experiments.worker_processes import COMMAND, Workers, unreadable_answer
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Round:
 
     def run(self) -> None:
         """Measure all points. Budgets count running time: a round that stands still loses no point."""
-        points, answers = shuffled(self.job.in_round(self.number), self.seed), list[dict[str, Any]]()
+        points, answers = shuffle_points(self.job.in_round(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
@@ -100,7 +100,7 @@ class Round:
                 self.timed_s += answer["profiled_s"]
                 return [dict(one) for one in answer["profiled"]]
         except (LookupError, TypeError, ValueError) as fault:
-            answer = unreadable(fault)
+            answer = unreadable_answer(fault)
         lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
@@ -111,7 +111,7 @@ class Round:
         try:
             return workers.started_with(self.job.device, point.environment).measure(order, self.job.limit_s(point))
         except Exception as fault:
-            return unreadable(fault)
+            return unreadable_answer(fault)
 
     def by_point(self) -> list[list[dict[str, Any]]]:
         """The rows so far, in lists of one point's each."""
@@ -125,7 +125,7 @@ class Round:
             self._note(point, answer)
         except Exception as fault:
             del self.rows[rows:], self.outcomes[outcomes:]
-            self._note(point, unreadable(fault))
+            self._note(point, unreadable_answer(fault))
 
     def _note(self, point: Point, answer: dict[str, Any]) -> None:
         """Turn an answer into rows of the table of samples."""
@@ -178,7 +178,7 @@ class Round:
             self.rows.append(base | part["energy"])
 
 
-def shuffled(points: Sequence[Point], seed: int) -> list[Point]:
+def shuffle_points(points: Sequence[Point], seed: int) -> list[Point]:
     """The points in random order, those of one network after each other: it is exported once for all of them.
 
     Slow changes of the machine, too, then weigh least where runtimes of one network are compared.
@@ -192,7 +192,7 @@ def shuffled(points: Sequence[Point], seed: int) -> list[Point]:
     return [point for block in blocks for point in block]
 
 
-def table(measured: Round, node: str, run: str) -> Any:
+def samples_table(measured: Round, node: str, run: str) -> Any:
     """The round's samples as a table that conforms; a point with a row that does not is one that failed."""
     import pandas as pd
 
@@ -206,10 +206,10 @@ def table(measured: Round, node: str, run: str) -> Any:
     try:
         return framed(measured.rows)
     except (StudyError, ValueError, TypeError):
-        return framed([row for rows in measured.by_point() for row in _conforming(rows, framed)])
+        return framed([row for rows in measured.by_point() for row in _valid_rows(rows, framed)])
 
 
-def _conforming(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
+def _valid_rows(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
     """The rows of one point, or one row that says why they cannot be kept."""
     try:
         framed(rows)

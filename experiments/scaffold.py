@@ -23,7 +23,7 @@ MADE = {
 PRESETS = ("workflow/presets/quick.yaml", "workflow/presets/full.yaml", "tests/workflow/tiny.yaml")
 
 
-def new(name: str) -> list[str]:
+def write_experiment(name: str) -> list[str]:
     """Write the files of an experiment, all or none, and give their paths in the repository.
 
     Raises StudyError for what is no name, or is the name of something else; OSError if a place cannot be written.
@@ -53,7 +53,7 @@ def new(name: str) -> list[str]:
     return list(made)
 
 
-def told(name: str, paths: list[str]) -> str:
+def format_next_steps(name: str, paths: list[str]) -> str:
     """What was written, and what its author does next."""
     run = f"python -m experiments run {name.replace('_', '-')} --preset {PRESETS[-1]} --out /tmp/new.cpu.1.parquet"
     says = "It works as it is. Try it, then put your own work in its place, as CONTRIBUTING.md says:"

@@ -16,7 +16,7 @@ from contract.schema import did_you_mean
 from experiments import backends, hardware, user_models
 from experiments.jobs import Point
 from experiments.models import network_names
-from experiments.registry import Experiment, experiments, get
+from experiments.registry import Experiment, experiments, get_experiment
 
 PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
 
@@ -67,38 +67,40 @@ class Sweep:
                     hint = self.experiment.parameters["model"]
                     axes["model"] = [model for name in axes["model"] for model in network_names.expand(hint, name)]
                 for values in itertools.product(*axes.values()):
-                    for resolved in _resolved(dict(zip(axes, values, strict=True)), device_kind, units):
-                        variables = self.experiment.environment(resolved) | user_models.variables(resolved.get("model"))
+                    for resolved in _resolve_params(dict(zip(axes, values, strict=True)), device_kind, units):
+                        variables = self.experiment.environment(resolved) | user_models.model_variables(
+                            resolved.get("model")
+                        )
                         point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
 
 
-def _resolved(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
+def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
     """The parameters in numbers.
 
     format: of a file of the user's own, that of the file.
     threads: 'all', and '1..all' for 1, 2, 4, … all. Footprints: '4xLLC' is four times the device's own last-level
     cache, '4xlargestLLC' four times the largest of the node, so that a point is the same on all its devices.
     """
-    resolved = {key: _bytes(one, units) for key, one in params.items()} | user_models.fixed(params)
+    resolved = {key: _footprint_bytes(one, units) for key, one in params.items()} | user_models.fixed_params(params)
     asked = params.get("threads", 1)
     if device_kind != "cpu":
         return [{**resolved, "threads": 0}]  # a GPU's host only launches
-    counts = _threads(asked, hardware.usable_cores())
+    counts = _thread_counts(asked, hardware.usable_cores())
     if "backend" not in resolved:
         return [{**resolved, "threads": threads} for threads in counts]
     libraries = backends.expand(resolved["backend"])
     return [{**resolved, "backend": name, "threads": threads} for name in libraries for threads in counts]
 
 
-def _bytes(value: Any, units: Mapping[str, int]) -> Any:
+def _footprint_bytes(value: Any, units: Mapping[str, int]) -> Any:
     """A footprint in bytes; every other value as it is."""
     number, _, unit = str(value).partition("x")
     return int(number) * units[unit] if unit in units else value
 
 
-def _threads(asked: int | str, cores: int) -> list[int]:
+def _thread_counts(asked: int | str, cores: int) -> list[int]:
     if asked == "all":
         return [cores]
     if asked == "1..all":
@@ -128,21 +130,21 @@ def read_preset(preset: str) -> dict[str, Any]:
     content: dict[str, Any] = read_yaml(path, preset_schema())
     for name in content["experiments"]:
         for kind in ("cpu", "gpu"):
-            sweep(content, name, str(path)).points(kind)
+            find_sweep(content, name, str(path)).points(kind)
     return content
 
 
-def sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
+def find_sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
     """One experiment's part of a preset that was read from `source`.
 
     Raises StudyError if the preset does not measure it.
     """
     if name not in preset["experiments"]:
-        get(name)
+        get_experiment(name)
         raise StudyError(f"{source}: experiments: {name!r} is not part of this preset")
     part = preset["experiments"][name]
     return Sweep(
-        experiment=get(name),
+        experiment=get_experiment(name),
         **{limit: part.get(limit, preset[limit]) for limit in ("target", "point_s", "round_s", "max_samples")},
         stage=part.get("stage", 1),
         blocks=part["sweep"],

@@ -10,7 +10,7 @@ from statistics import median
 from contract import running_time
 from contract.sample_flags import Flag
 from experiments.clock_readings import LEAST_ATTEMPTS, Timer, call_s
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.machine_state import Reading
 from experiments.workload import Workload
 
@@ -96,7 +96,7 @@ def measure(
     policy: Policy,
     read_state: Callable[..., Reading],
     now: Callable[[], float] = running_time.now,
-    look: Callable[[], object] = nothing,
+    look: Callable[[], object] = do_nothing,
     stood_s: Callable[[], float] = running_time.stood_s,
 ) -> Measurement:
     """Measure one point on `device` within `policy`. Raises whatever the work raises, and NoTimeError.
@@ -158,7 +158,7 @@ def measure(
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
             if not work.lasting and not work.single and now() - started >= LEAST_SHARE * policy.budget_s:
-                result.stop_reason = _enough(widths, next_check, policy.target)
+                result.stop_reason = _stop_reason(widths, next_check, policy.target)
             if result.stop_reason:
                 break
             next_check += max(1, next_check // 4)
@@ -186,7 +186,7 @@ def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -
     return median(times[-3:]) if times else math.inf
 
 
-def _enough(widths: dict[int, float], n: int, target: float) -> str:
+def _stop_reason(widths: dict[int, float], n: int, target: float) -> str:
     """Why `n` samples are enough: 'converged', 'plateau', or '' if they are not."""
     if widths[n] <= target:
         return "converged"

@@ -43,7 +43,7 @@ class Cores(NamedTuple):
     known: bool
 
 
-def cpu_list(words: str) -> set[int]:
+def parse_cpu_list(words: str) -> set[int]:
     """Parse the kernel's list of CPUs: '0-2,5' is {0, 1, 2, 5}; anything else is an empty set."""
     found: set[int] = set()
     for part in filter(None, words.strip().split(",")):
@@ -55,7 +55,7 @@ def cpu_list(words: str) -> set[int]:
     return found
 
 
-def written_list(cpus: Iterable[int]) -> str:
+def format_cpu_list(cpus: Iterable[int]) -> str:
     """Write CPUs as the kernel, taskset and docker do: {0, 1, 2, 5} is '0-2,5'."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
@@ -66,7 +66,7 @@ def written_list(cpus: Iterable[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
-def cpu_mask(words: str) -> set[int]:
+def parse_cpu_mask(words: str) -> set[int]:
     """Parse the kernel's older form of a set of CPUs: '00000001,00000003' is {0, 1, 32}; anything else is empty."""
     digits = words.replace(",", "")
     mask = int(digits, 16) if re.fullmatch("[0-9a-fA-F]{1,16384}", digits) else 0
@@ -83,7 +83,7 @@ def allowed_cpus() -> frozenset[int]:
 @cache
 def online_cpus(root: Path = ROOT) -> frozenset[int]:
     """Logical CPUs of the machine that are online; empty where the kernel lists none."""
-    return frozenset(cpu_list(read_text(root / CPUS / "online")) or cpuinfo(root).keys())
+    return frozenset(parse_cpu_list(read_text(root / CPUS / "online")) or cpuinfo(root).keys())
 
 
 @cache
@@ -112,17 +112,17 @@ def physical_cores(cpus: frozenset[int], root: Path = ROOT) -> Cores:
     groups: dict[object, list[int]] = {}
     known = True
     for cpu in sorted(cpus):
-        core = _core_of(cpu, root)
+        core = _core_key(cpu, root)
         known &= core is not None
         groups.setdefault(cpu if core is None else core, []).append(cpu)
     return Cores(tuple(map(tuple, groups.values())), known)
 
 
-def _core_of(cpu: int, root: Path) -> object | None:
+def _core_key(cpu: int, root: Path) -> object | None:
     """A name of the physical core of a logical CPU; None where nothing tells it."""
     folder = root / CPUS / f"cpu{cpu}/topology"
     for name in ("core_cpus_list", "thread_siblings_list"):
-        siblings = cpu_list(read_text(folder / name))
+        siblings = parse_cpu_list(read_text(folder / name))
         if cpu in siblings:
             return frozenset(siblings)
     ids = [read_text(folder / f"{name}_id") for name in ("physical_package", "core", "die", "cluster")]
@@ -132,7 +132,7 @@ def _core_of(cpu: int, root: Path) -> object | None:
     return tuple(ids) if all(map(str.isdecimal, ids[:2])) else None
 
 
-def packages(cpus: Iterable[int], root: Path = ROOT) -> int | None:
+def count_sockets(cpus: Iterable[int], root: Path = ROOT) -> int | None:
     """Number of sockets that hold these logical CPUs; None where the kernel does not number all of them."""
     about = cpuinfo(root)
     ids = {
@@ -142,7 +142,7 @@ def packages(cpus: Iterable[int], root: Path = ROOT) -> int | None:
     return len(ids) if ids and all(map(str.isdecimal, ids)) else None
 
 
-def models(root: Path = ROOT) -> dict[int, str]:
+def cpu_models(root: Path = ROOT) -> dict[int, str]:
     """The model of each logical CPU as /proc/cpuinfo has it; CPUs of which it says none are missing."""
     found = {}
     for cpu, about in cpuinfo(root).items():
@@ -156,13 +156,13 @@ def models(root: Path = ROOT) -> dict[int, str]:
     return found
 
 
-def kinds_of_core(cpus: frozenset[int], root: Path = ROOT) -> dict[str, frozenset[int]]:
+def core_kinds(cpus: frozenset[int], root: Path = ROOT) -> dict[str, frozenset[int]]:
     """These logical CPUs by kind of core, where there are several: hybrid processors, big.LITTLE. Else empty."""
     folders = [*(root / "sys/devices").glob("cpu_*"), *(root / "sys/bus/event_source/devices").glob("cpu_*")]
-    counted = {folder.name: frozenset(cpu_list(read_text(folder / "cpus"))) for folder in folders}
+    counted = {folder.name: frozenset(parse_cpu_list(read_text(folder / "cpus"))) for folder in folders}
     kinds = {_INTEL_KINDS[name]: counted[name] for name in _INTEL_KINDS if counted.get(name)}
     if len(kinds) < 2:
-        names = models(root)
+        names = cpu_models(root)
         kinds = {name: frozenset(cpu for cpu in names if names[cpu] == name) for name in dict.fromkeys(names.values())}
     kinds = {name: members & cpus for name, members in kinds.items() if members & cpus}
     return kinds if len(kinds) > 1 else {}

@@ -52,33 +52,33 @@ _SCHEMA = {
 
 def models(kind: str) -> dict[str, dict[str, Any]]:
     """By name, the models described by a class of Transformers (kind: class) or by a file (kind: shape)."""
-    return {name: about for name, about in json.loads(text()).items() if kind in about}
+    return {name: about for name, about in json.loads(models_json()).items() if kind in about}
 
 
-def text() -> str:
+def models_json() -> str:
     """All models in JSON."""
     return os.environ.get(VARIABLE) or "{}"
 
 
-def file(name: str) -> Path:
+def model_file(name: str) -> Path:
     """The file of a language model."""
     return Path(json.loads(os.environ[FILES])[name])
 
 
-def fixed(params: Mapping[str, Any]) -> dict[str, Any]:
+def fixed_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of a point that a model's file decides."""
     about = models("shape").get(params.get("model", ""), {})
     return {key: about[key] for key in ("format",) if key in about and key in params}
 
 
-def variables(name: object) -> dict[str, str]:
+def model_variables(name: object) -> dict[str, str]:
     """Variables of a process that measures a model of this name: none for the study's own."""
-    if name not in json.loads(text()):
+    if name not in json.loads(models_json()):
         return {}
     return {variable: os.environ[variable] for variable in (VARIABLE, FILES)}
 
 
-def announce(path: Path, taken: Iterable[str], describe: Callable[[Path], Mapping[str, Any]]) -> None:
+def export_models(path: Path, taken: Iterable[str], describe: Callable[[Path], Mapping[str, Any]]) -> None:
     """Tell this process, and those it starts, of the models in a YAML file.
 
     taken: names of the study's own. describe: a language model's shape and format, of its file.
@@ -91,7 +91,7 @@ def announce(path: Path, taken: Iterable[str], describe: Callable[[Path], Mappin
         if set(about) != {"file"} and not about.keys() >= {"class", "input"}:
             raise StudyError(f"{path}: {name}: give a class of Transformers with its input, or a file alone")
         if isinstance(config := about.get("config"), str):
-            about["config"] = _fields(path.parent / config)
+            about["config"] = _read_config(path.parent / config)
         if "file" in about:
             files[name] = str((path.parent / Path(about["file"]).expanduser()).resolve())
             try:
@@ -104,7 +104,7 @@ def announce(path: Path, taken: Iterable[str], describe: Callable[[Path], Mappin
     os.environ.update({VARIABLE: described, FILES: json.dumps(files)})
 
 
-def _fields(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, Any]:
     """The fields of a configuration that shape a network: names of labels become their number."""
     content = read_json(path)
     if not isinstance(content, dict):

@@ -23,14 +23,14 @@ from typing import Any
 from contract import running_time
 from contract.child_processes import end_with_parent
 from contract.errors import StudyError
-from experiments.children import answering
+from experiments.children import answer_sender
 from experiments.clock_readings import Timer, call_s
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
 from experiments.jobs import needs_torch
-from experiments.machine_state import Watch, stopped
+from experiments.machine_state import Watch, pause_flag
 from experiments.point_errors import Skipped, attempt, outcome
-from experiments.registry import Experiment, get, typed
+from experiments.registry import Experiment, convert_params, get_experiment
 from experiments.serving.connection_limits import make_room
 from experiments.timing import Measurement, Policy, measure
 from experiments.workload import Observed, Profile, Unsupported, Workload
@@ -57,12 +57,12 @@ def serve() -> None:
     count_stops()
     make_room(FILES)
     with running_time.RunningTime():
-        _serve()
+        _answer_orders()
 
 
-def _serve() -> None:
+def _answer_orders() -> None:
     """Answer orders until there are no more."""
-    send = answering()
+    send = answer_sender()
     device: Device | None = None
     watch: Watch | None = None
     loaded = 0
@@ -71,7 +71,7 @@ def _serve() -> None:
         try:
             if device is None or watch is None:
                 device, watch = open_device(order["device"]), Watch(order["device"])
-            answer = _prepared(order, device) if "prepare" in order else answer_to(order, device, watch)
+            answer = _prepare(order, device) if "prepare" in order else answer_order(order, device, watch)
         except StudyError as refusal:  # a GPU that others have taken may be free at the next point
             answer = outcome("failed", str(refusal))
         gc.collect()
@@ -86,13 +86,13 @@ def _serve() -> None:
             gc.freeze()
 
 
-def _prepared(order: dict[str, Any], device: Device) -> dict[str, Any]:
+def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
     """Load what the point's experiment is made of, and the libraries that set its threads."""
     # What cannot be loaded is the outcome of the points that need it.
     with suppress(Exception):
         _set_threads(device, order["params"])
         if order["experiment"]:
-            get(order["experiment"])
+            get_experiment(order["experiment"])
     return {"ready": True}
 
 
@@ -102,12 +102,12 @@ def _set_threads(device: Device, params: dict[str, Any]) -> None:
         device.set_threads(params["threads"])
 
 
-def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
+def answer_order(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
     """Measure one point: {status, reason, …} and, if it went well, its samples.
 
     Never raises for what goes wrong with a point: that is an outcome.
     """
-    return attempt(lambda: _measured(order, device, watch))
+    return attempt(lambda: _measure_point(order, device, watch))
 
 
 def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
@@ -120,30 +120,30 @@ def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
     return bool({"failed", "unsupported"} & outcomes) and bool(device.fault())
 
 
-def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
-    experiment = get(order["experiment"])
+def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
+    experiment = get_experiment(order["experiment"])
     if device.kind not in experiment.fits:
         raise Unsupported("no accelerator" if device.kind == "cpu" else f"{experiment.name} asks about CPUs only")
-    params, policy = typed(experiment, order["params"]), Policy(**order["policy"])
+    params, policy = convert_params(experiment, order["params"]), Policy(**order["policy"])
     if not device.runs(backend := str(params.get("backend", ""))):
         raise device.unsupported(backend)
     _set_threads(device, order["params"])
     known = order.get("known") or {}
-    _fits_memory(experiment, order["params"], device, known.get("memory"))
+    _require_memory(experiment, order["params"], device, known.get("memory"))
     if "profile" in order:  # it fitted its budget when it was timed
-        return _profiled(experiment.function(device, **params).profile)
+        return _profile(experiment.function(device, **params).profile)
     # What counts no operations (0) may take any time.
     if not 0 < (known.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
-        _fits_budget(experiment, params, device, policy)
+        _require_budget(experiment, params, device, policy)
     begun = running_time.now()
     work = experiment.function(device, **params)
-    error, answer = _checked(work), outcome("ok", "ok")
+    error, answer = _check_result(work), outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
         answer = outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin(int(order["params"].get("threads", 0)))
-    parts = _parts(work, device, policy, watch)
+    parts = _measure_workloads(work, device, policy, watch)
     timed, stood = running_time.now(), running_time.stood_s()
-    seen = attempt(lambda: {"observed": _observed(work)})
+    seen = attempt(lambda: {"observed": _observe(work)})
     if "observed" not in seen:
         if not parts:
             return seen
@@ -151,7 +151,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     stood = running_time.stood_s() - stood
     told: dict[str, Any] = {"last": True} if any("last" in part for part in parts) else {}
     if work.profile and device.kind == "cpu":
-        told["profiled"] = _profiled(work.profile)["profiled"]
+        told["profiled"] = _profile(work.profile)["profiled"]
     elif work.profile:
         told["profile"] = dict(work.profile.units)
     return {
@@ -159,7 +159,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
         **told,
         "parts": parts,
         "observed": seen.get("observed", {}),
-        "observed_flags": str(stopped(stood)) if stood else "",
+        "observed_flags": str(pause_flag(stood)) if stood else "",
         # Where the core times nothing, all of it makes the observation.
         "observed_s": running_time.now() - (timed if parts else begun),
         "flop": work.flop,
@@ -170,7 +170,7 @@ def _measured(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, 
     }
 
 
-def _parts(work: Workload, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
+def _measure_workloads(work: Workload, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
     """The work itself, the works beside it, and the work in a graph; they share the point's budget.
 
     Raises the error of the work itself; of the others it is an outcome under their metric.
@@ -178,15 +178,15 @@ def _parts(work: Workload, device: Device, policy: Policy, watch: Watch) -> list
     lacking: dict[str, Any] = {}
     works = [one for one in (work, *work.beside) if one.calls or one.phases]
     if work.graph and _is_short(work, device):
-        made = attempt(lambda: {"work": _captured(work, device)})
+        made = attempt(lambda: {"work": _capture(work, device)})
         if "work" in made:
             works.append(made["work"])
         else:
             lacking = made
     share = replace(policy, budget_s=policy.budget_s / max(len(works), 1))
-    parts = [_part(work, device, share, watch) for work in works[:1]]
+    parts = [_measure_workload(work, device, share, watch) for work in works[:1]]
     for one in works[1:]:
-        made = attempt(lambda one=one: _part(one, device, share, watch))  # type: ignore[misc]
+        made = attempt(lambda one=one: _measure_workload(one, device, share, watch))  # type: ignore[misc]
         parts.append(made if made["status"] == "ok" else {**made, "metric": one.metric})
     if lacking and device.kind != "cpu":
         parts.append({**lacking, "metric": GRAPH_METRIC})
@@ -198,7 +198,7 @@ def _is_short(work: Workload, device: Device) -> bool:
     return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, wanted=3) < GRAPH_BELOW_S
 
 
-def _captured(work: Workload, device: Device) -> Workload:
+def _capture(work: Workload, device: Device) -> Workload:
     """Calls of the work in one graph, enough of them that starting it does not show."""
     calls = list(work.calls) * -(-GRAPH_CALLS // len(work.calls))
     return Workload(
@@ -206,7 +206,7 @@ def _captured(work: Workload, device: Device) -> Workload:
     )
 
 
-def _part(work: Workload, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
+def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
     """Samples of one work, and the energy of one call where something counts it."""
     begun = watch.energy()
     measurement = measure(work, device, policy, watch.read, look=watch.look)
@@ -245,7 +245,7 @@ def _series(work: Workload, measurement: Measurement) -> list[dict[str, Any]]:
     return found
 
 
-def _observed(work: Workload) -> dict[str, Observed]:
+def _observe(work: Workload) -> dict[str, Observed]:
     """What the work observes. Raises ValueError for what is no number, which no table could hold."""
     found = dict(work.observe()) if work.observe else {}
     for metric, (values, _) in found.items():
@@ -255,7 +255,7 @@ def _observed(work: Workload) -> dict[str, Observed]:
     return found
 
 
-def _profiled(profile: Profile | None) -> dict[str, Any]:
+def _profile(profile: Profile | None) -> dict[str, Any]:
     """The answer that holds a profile: each metric with its unit, and its value or the outcome that took its place."""
     if profile is None:
         raise Unsupported("this work has no profile")
@@ -272,17 +272,17 @@ def _profiled(profile: Profile | None) -> dict[str, Any]:
     metrics = [
         {"metric": metric, "unit": unit}
         | ({"value": taken[metric]} if math.isfinite(taken.get(metric, math.nan)) else lack)
-        | {"flags": str(stopped(stood)) if stood else ""}
+        | {"flags": str(pause_flag(stood)) if stood else ""}
         for metric, unit in profile.units.items()
     ]
     return {**outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent, **last}
 
 
-def _checked(work: Workload) -> float | None:
+def _check_result(work: Workload) -> float | None:
     return float(work.check()) if work.check else None
 
 
-def _fits_memory(experiment: Experiment, params: dict[str, Any], device: Device, known: float | None) -> None:
+def _require_memory(experiment: Experiment, params: dict[str, Any], device: Device, known: float | None) -> None:
     if experiment.memory is None:
         return
     wanted, free = experiment.memory(**params) if known is None else known, device.free_bytes()
@@ -290,7 +290,7 @@ def _fits_memory(experiment: Experiment, params: dict[str, Any], device: Device,
         raise Skipped(f"memory: needs {wanted / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
 
 
-def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
+def _require_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
     """Predict one call's time from cheaper points of the same kind; raise Skipped if it does not fit.
 
     The cheapest one is timed first and scaled by `call_s`, or by the work it does; fixed costs make
@@ -304,7 +304,7 @@ def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device,
     while step is not None:
         ladder.append(step)
         step = experiment.smaller(step)
-    size = experiment.call_s or _size
+    size = experiment.call_s or _work_size
     goal = size(**params)
     predicted = 0.0
     for cheaper in reversed(ladder):
@@ -321,7 +321,7 @@ def _fits_budget(experiment: Experiment, params: dict[str, Any], device: Device,
         raise Skipped(f"budget: one call is predicted to take {predicted:.3g} s, the point has {policy.budget_s:g} s")
 
 
-def _size(**params: Any) -> float:
+def _work_size(**params: Any) -> float:
     """The amount of work of a point, in proportion: the product of its whole-number parameters."""
     size = 1.0
     for name, value in params.items():

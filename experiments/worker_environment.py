@@ -89,12 +89,12 @@ def passes(name: str) -> bool:
     return name in _WHOLE or name.startswith(_BEGINNINGS)
 
 
-def clean() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """The environment for a process that measures: this process's variables that pass."""
     return {name: value for name, value in os.environ.items() if passes(name)}
 
 
-def inherited() -> dict[str, str]:
+def blocked_variables() -> dict[str, str]:
     """Well-known variables that would change what is measured and do not pass, with their settings."""
     return {
         name: value if _SETTING.fullmatch(value) else _UNTOLD
@@ -104,13 +104,13 @@ def inherited() -> dict[str, str]:
 
 
 @contextmanager
-def applied() -> Iterator[None]:
+def clean_environment_applied() -> Iterator[None]:
     """Give this process the environment of one that measures, and its own back afterwards.
 
     Libraries that are loaded meanwhile choose as they would there.
     """
     before = dict(os.environ)
-    for name in before.keys() - clean().keys() - OFFLINE.keys():
+    for name in before.keys() - clean_environment().keys() - OFFLINE.keys():
         del os.environ[name]
     try:
         yield

@@ -165,12 +165,12 @@ class Scratch:
             self._lock = None
 
 
-def unreadable(fault: Exception) -> dict[str, Any]:
+def unreadable_answer(fault: Exception) -> dict[str, Any]:
     """The outcome of a point without an answer, or with an answer that rows cannot be made of."""
     return {"status": "failed", "reason": f"no answer that could be read ({type(fault).__name__}: {fault})"}
 
 
-def start_s(
+def measure_start_s(
     device: str,
     backend: str = "torch",
     command: Sequence[str] = COMMAND,
@@ -198,7 +198,7 @@ def start_s(
             worker.stop()
 
 
-def core_flops(worker: Worker) -> dict[str, float]:
+def measure_core_flops(worker: Worker) -> dict[str, float]:
     """FLOP/s of a core in a product, from a moment of each: by format with PyTorch, and `python`, of a plain loop.
 
     Without those that give no result.

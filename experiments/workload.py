@@ -35,7 +35,7 @@ INSTALLED_AS = {
 }  # fmt: skip
 
 
-def not_installed(absent: ModuleNotFoundError) -> Unsupported:
+def missing_library(absent: ModuleNotFoundError) -> Unsupported:
     """What to install for a library that is missing. Raises the error itself for a module of ours or of Python's."""
     library = (absent.name or "").partition(".")[0]
     if not library or library in {"contract", "experiments", *sys.stdlib_module_names}:
@@ -92,7 +92,7 @@ class Dtype(StrEnum):
         return 4.0 * self.unit_roundoff + 2.0 * math.sqrt(k) * accumulator.unit_roundoff
 
 
-def largest(*errors: float) -> float:
+def largest_error(*errors: float) -> float:
     """The largest error; nan if one of them is, where `max` may pass it over."""
     return max(errors, key=lambda error: (math.isnan(error), error))
 

@@ -16,7 +16,7 @@ from experiments.devices.xpu import XpuDevice
 KINDS: tuple[type[Device], ...] = (CpuDevice, CudaDevice, RocmDevice, XpuDevice, MpsDevice)
 
 
-def find(name: str, kinds: tuple[type[Device], ...] = KINDS) -> type[Device]:
+def find_device_class(name: str, kinds: tuple[type[Device], ...] = KINDS) -> type[Device]:
     """The class of the device called `name` (cpu, cuda:0, …), without opening it: that would claim its memory.
 
     Raises StudyError saying which devices there are, and why others are not, if it is not among them.
@@ -35,7 +35,7 @@ def find(name: str, kinds: tuple[type[Device], ...] = KINDS) -> type[Device]:
 
 def open_device(name: str, kinds: tuple[type[Device], ...] = KINDS) -> Device:
     """The device called `name`, ready for work. Raises StudyError if there is none, or it cannot be worked on."""
-    device = find(name, kinds)(name)
+    device = find_device_class(name, kinds)(name)
     device.open()
     return device
 
@@ -51,12 +51,12 @@ def detect(kinds: tuple[type[Device], ...] = KINDS) -> tuple[list[Device], list[
     return devices, list(dict.fromkeys(left_out))
 
 
-def named_by_torch(kinds: tuple[type[Device], ...] = KINDS) -> list[tuple[str, str]]:
+def torch_gpu_names(kinds: tuple[type[Device], ...] = KINDS) -> list[tuple[str, str]]:
     """Maker and name of every GPU that torch sees, also of those that cannot be worked on; none is opened."""
     return [(kind.maker, name) for kind in kinds if issubclass(kind, Accelerator) for name in kind.names()]
 
 
-def usable(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:
+def open_devices(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:
     """Those devices that can be worked on, opened, and a line for each that cannot.
 
     What they are opened for stays allocated until the process ends: for short ones.

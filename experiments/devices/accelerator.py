@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
 from experiments import driver_errors, nvml
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _ON_NVIDIA = "only on NVIDIA's GPUs does this study compute with"
 
 
 @cache
-def loaded() -> tuple[Any, str]:
+def load_torch() -> tuple[Any, str]:
     """torch and ''; or None, and in one line why it cannot be loaded."""
     try:
         import torch
@@ -32,9 +32,9 @@ def loaded() -> tuple[Any, str]:
     return torch, ""
 
 
-def is_loaded() -> bool:
+def is_torch_loaded() -> bool:
     """True if `loaded` answers at once: torch is there already, or something stands in for it."""
-    return "torch" in sys.modules or not hasattr(loaded, "cache_info")
+    return "torch" in sys.modules or not hasattr(load_torch, "cache_info")
 
 
 def first_line(refusal: object) -> str:
@@ -59,7 +59,7 @@ class Accelerator(Device):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._torch, _ = loaded()
+        self._torch, _ = load_torch()
         self._streams: list[Any] = []
 
     @property
@@ -69,7 +69,7 @@ class Accelerator(Device):
     @classmethod
     def detect(cls) -> tuple[list[str], list[str]]:
         """Asks the driver, and allocates nothing: no context of the device is made for it."""
-        torch, refusal = loaded()
+        torch, refusal = load_torch()
         if torch is None:
             return [], [refusal]
         if not cls.built(torch):
@@ -149,7 +149,7 @@ class Accelerator(Device):
     @classmethod
     def names(cls) -> list[str]:
         """Names of all devices that torch sees, also of those that cannot be worked on; none is opened."""
-        torch, _ = loaded()
+        torch, _ = load_torch()
         if torch is None or not cls.built(torch):
             return []
         with warnings.catch_warnings():
@@ -167,7 +167,7 @@ class Accelerator(Device):
         except Exception:  # a device in trouble does not tell; opening it says why
             known = {}
         known.setdefault("name", nvml.placeholder_name(self.maker))
-        if unwatched := nvml.find_device(self.name, nvml.module()).unwatched:
+        if unwatched := nvml.find_device(self.name, nvml.load_pynvml()).unwatched:
             known["unwatched"] = unwatched.value
         return {"id": self.name, "kind": self.kind, "maker": self.maker, **known}
 
@@ -193,7 +193,7 @@ class Accelerator(Device):
         return max(median(gaps or [0.0]), 1e-7)
 
     def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         module = self._module
         events = [module.Event(enable_timing=True) for _ in range(len(launches) + 1)]

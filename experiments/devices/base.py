@@ -27,7 +27,7 @@ def _mean_known(seconds: Sequence[float]) -> float:
     return sum(known) / len(known) if 2 * len(known) > len(seconds) else nan
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """What there is to do meanwhile, where nobody asks for more."""
 
 
@@ -89,7 +89,7 @@ class Device(ABC):
     def free_bytes(self) -> int:
         """Memory that can be allocated now."""
 
-    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         """Seconds of one call, averaged over `calls` in a row; where the work has phases, of each of them.
 
         They are what the clock says, which may be no time: see `experiments.clock_readings`.
@@ -114,7 +114,7 @@ class Device(ABC):
 
     @abstractmethod
     def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         """Seconds that the device spends on each launch, by its own clock, one after the other.
 
@@ -122,7 +122,7 @@ class Device(ABC):
         """
 
     def on_host(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         """Seconds until each launch returns, by the host's clock; the device has nothing to do at the start."""
         self.synchronise()

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from experiments import backends, hardware, memory_limit
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class CpuDevice(Device):
         return max(median(gaps), 1) * 1e-9
 
     def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         return self.on_host(launches, meanwhile)
 

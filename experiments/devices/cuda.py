@@ -30,24 +30,24 @@ class CudaDevice(Accelerator):
 
     @classmethod
     def without(cls, torch: Any) -> list[str]:
-        cards, latest = nvml.gpus(), _newest_cuda()
+        cards, latest = nvml.nvidia_gpus(), _newest_cuda()
         if not cards:
             return super().without(torch)
         return [
             f"CUDA: there is {cards[0]['name']}, but torch {torch.__version__} was built without CUDA: install a build "
-            f"with it (pip install --force-reinstall torch --index-url {_wheels(latest)})"
+            f"with it (pip install --force-reinstall torch --index-url {_wheel_index(latest)})"
         ]
 
     @classmethod
     def why_none(cls, torch: Any, said: Sequence[str]) -> str:
         told, hidden = " ".join(said), os.environ.get("CUDA_VISIBLE_DEVICES")
         found = re.search(r"too old \(found version (\d+)", told)
-        latest = _version(int(found[1])) if found else _newest_cuda()
+        latest = _parse_cuda_version(int(found[1])) if found else _newest_cuda()
         if latest and (found or latest[0] < int(torch.version.cuda.split(".")[0])):
             return (
                 f"the driver is too old: it goes up to CUDA {latest[0]}.{latest[1]}, torch {torch.__version__} was "
                 f"built for {torch.version.cuda}. Update it, or install a build of torch for it "
-                f"(pip install --force-reinstall torch --index-url {_wheels(latest)})"
+                f"(pip install --force-reinstall torch --index-url {_wheel_index(latest)})"
             )
         error = re.search(r"Error (\d+): ([^(\n]+)", told)
         line = f"error {error[1]}: {first_line(error[2])}" if error else ""
@@ -63,9 +63,9 @@ class CudaDevice(Accelerator):
     @classmethod
     def lack(cls, torch: Any, index: int) -> str:
         capability, built = torch.cuda.get_device_capability(index), torch.cuda.get_arch_list()
-        if covered(capability, built):
+        if is_covered(capability, built):
             return ""
-        older = all(capability < code for _, code, _ in _architectures(built))
+        older = all(capability < code for _, code, _ in _parse_architectures(built))
         mend = (
             "install a build that has, for CUDA 12.6 (pip install --force-reinstall torch --index-url "
             "https://download.pytorch.org/whl/cu126)"
@@ -85,7 +85,7 @@ class CudaDevice(Accelerator):
             "compute_capability": f"{about.major}.{about.minor}",
             "l2_bytes": self.last_level_cache_bytes,
             "runtime": f"CUDA {self._torch.version.cuda}",
-            "driver": nvml.ask_text(_nvml(), "nvmlSystemGetDriverVersion"),
+            "driver": nvml.ask_text(_load_nvml(), "nvmlSystemGetDriverVersion"),
         }
 
     def refusal(self, dtype: Dtype) -> str:
@@ -113,7 +113,7 @@ class CudaDevice(Accelerator):
         return lambda: torch.mm(a, b, out=out)
 
 
-def covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
+def is_covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
     """Whether code built for these architectures runs on a GPU of this compute capability; True if none are known.
 
     Machine code (sm_86) runs from its own minor version on, within the major one. PTX
@@ -127,17 +127,17 @@ def covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
             return capability == code
         return capability >= code and (capability[0] == code[0] or (kind == "compute" and not only))
 
-    known = _architectures(built)
+    known = _parse_architectures(built)
     return not known or any(runs(*one) for one in known)
 
 
-def _architectures(built: Sequence[str]) -> list[tuple[str, tuple[int, int], str]]:
+def _parse_architectures(built: Sequence[str]) -> list[tuple[str, tuple[int, int], str]]:
     """('sm', (9, 0), 'a') of sm_90a."""
     found = re.findall(r"(sm|compute)_(\d+)(\d)([af]?)", " ".join(built))
     return [(kind, (int(major), int(minor)), only) for kind, major, minor, only in found]
 
 
-def _wheels(latest: tuple[int, int] | None) -> str:
+def _wheel_index(latest: tuple[int, int] | None) -> str:
     """Where pip finds builds of torch for a driver that goes up to this version of CUDA."""
     version = f"{latest[0]}{latest[1]}, or the nearest below it" if latest else "126"
     return f"https://download.pytorch.org/whl/cu{version}"
@@ -145,15 +145,15 @@ def _wheels(latest: tuple[int, int] | None) -> str:
 
 def _newest_cuda() -> tuple[int, int] | None:
     """The version of CUDA that the driver goes up to; None without a driver."""
-    return _version(int(nvml.ask_number(_nvml(), "nvmlSystemGetCudaDriverVersion_v2") or 0))
+    return _parse_cuda_version(int(nvml.ask_number(_load_nvml(), "nvmlSystemGetCudaDriverVersion_v2") or 0))
 
 
-def _nvml() -> Any:
-    library = nvml.module()
+def _load_nvml() -> Any:
+    library = nvml.load_pynvml()
     nvml.ask(library, "nvmlInit")
     return library
 
 
-def _version(number: int | None) -> tuple[int, int] | None:
+def _parse_cuda_version(number: int | None) -> tuple[int, int] | None:
     """(12, 4) of CUDA's 12040."""
     return (number // 1000, number % 1000 // 10) if number else None

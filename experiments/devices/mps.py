@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import hardware, memory_limit
 from experiments.devices.accelerator import Accelerator
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.workload import Dtype, Unsupported
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class MpsDevice(Accelerator):
         return max(0, min(room, memory_limit.available_bytes()))
 
     def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         # Torch waits for the stamp of an event where it is an end: the first one that counts is to be one too.
-        return super().between([nothing, *launches], meanwhile)[1:]
+        return super().between([do_nothing, *launches], meanwhile)[1:]
 
     def milliseconds(self, start: Any, end: Any) -> float:
         """nan where threads have stamped the first event last, or not yet, as they may with little between the two."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contract.errors import StudyError
 from experiments.doctor import cuda_checks, library_checks, machine_checks, plan_checks
-from experiments.doctor.finding import Finding, Level, for_programs, note, told
+from experiments.doctor.finding import Finding, Level, findings_json, format_findings, note
 
 ROOT = Path("/")
 
@@ -24,7 +24,7 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
     found = [
         *machine_checks.examine(root, results),
         plan_checks.predictions(results),
-        plan_checks.loads(results),
+        plan_checks.server_load(results),
         *library_checks.examine(),
     ]
     if device is None or device.startswith("cuda"):
@@ -37,4 +37,4 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
     return [finding for finding in found if finding is not None]
 
 
-__all__ = ["Finding", "Level", "examine", "for_programs", "told"]
+__all__ = ["Finding", "Level", "examine", "findings_json", "format_findings"]

@@ -43,15 +43,15 @@ def warning(name: str, seen: str, why: str, mend: str) -> Finding:
 _TITLES = {Level.WARNING: "Will spoil results", Level.NOTE: "Worth knowing", Level.OK: "In order"}
 
 
-def told(findings: Sequence[Finding], width: int) -> str:
+def format_findings(findings: Sequence[Finding], width: int) -> str:
     """The findings as text of `width` columns at most, the worst first, and whether to measure now."""
     column = max((len(finding.name) for finding in findings), default=0) + 2
     blocks = []
     for level, title in _TITLES.items():
-        group = [_lines(finding, column, width) for finding in findings if finding.level is level]
+        group = [_format_finding(finding, column, width) for finding in findings if finding.level is level]
         if group:
             blocks.append("\n".join([f"{title} ({len(group)})", *group]))
-    count = _warnings(findings)
+    count = _count_warnings(findings)
     verdict = "Nothing here will spoil results."
     if count:
         verdict = f"{count} {'thing' if count == 1 else 'things'} will spoil results: mend what can be mended, or "
@@ -59,7 +59,7 @@ def told(findings: Sequence[Finding], width: int) -> str:
     return "\n\n".join([*blocks, textwrap.fill(verdict, width)])
 
 
-def _lines(finding: Finding, column: int, width: int) -> str:
+def _format_finding(finding: Finding, column: int, width: int) -> str:
     room = max(width - column - 2, 30)
     wrapped = [*textwrap.wrap(finding.seen, room), *textwrap.wrap(finding.why, room)]
     # A command is kept on one line, so that it can be copied.
@@ -67,10 +67,10 @@ def _lines(finding: Finding, column: int, width: int) -> str:
     return f"  {finding.name:{column}}" + f"\n{'':{column + 2}}".join(wrapped)
 
 
-def for_programs(findings: Sequence[Finding]) -> dict[str, Any]:
+def findings_json(findings: Sequence[Finding]) -> dict[str, Any]:
     """The findings for JSON."""
-    return {"warnings": _warnings(findings), "findings": [asdict(finding) for finding in findings]}
+    return {"warnings": _count_warnings(findings), "findings": [asdict(finding) for finding in findings]}
 
 
-def _warnings(findings: Sequence[Finding]) -> int:
+def _count_warnings(findings: Sequence[Finding]) -> int:
     return sum(finding.level is Level.WARNING for finding in findings)

@@ -68,9 +68,9 @@ def power_limit(card: Card) -> Finding | None:
     return warning("power limit", seen, why, f"{card.smi} -pl {usual // 1000}")
 
 
-def throttled(card: Card) -> Finding:
+def throttling(card: Card) -> Finding:
     """Reasons for which the clock is held back now."""
-    reasons = nvml.throttling(card.handle, card.library)
+    reasons = nvml.throttle_reasons(card.handle, card.library)
     warmth = card.ask("Temperature", card.library.NVML_TEMPERATURE_GPU)
     seen = ", ".join([*(reasons or ["none"]), *([] if warmth is None else [f"{warmth} °C"])])
     if not reasons:
@@ -82,10 +82,10 @@ def throttled(card: Card) -> Finding:
     return warning("throttling", seen, "The clock is held back before anything is measured.", mend)
 
 
-def others(card: Card) -> Finding:
+def other_processes(card: Card) -> Finding:
     """Other processes on the GPU, by name only."""
-    pids = nvml.processes(card.handle, card.library) - {os.getpid()}
-    names = sorted({_name(card.library, pid) for pid in pids})
+    pids = nvml.process_ids(card.handle, card.library) - {os.getpid()}
+    names = sorted({_process_name(card.library, pid) for pid in pids})
     use, memory = card.ask("UtilizationRates"), card.ask("MemoryInfo")
     seen = [f"{len(pids)} ({', '.join(names)})" if pids else "none"]
     if memory is not None:
@@ -99,7 +99,7 @@ def others(card: Card) -> Finding:
     return ok("others on it", said)
 
 
-def _name(library: Any, pid: int) -> str:
+def _process_name(library: Any, pid: int) -> str:
     """A process's name without its path; '?' outside this container."""
     return (nvml.ask_text(library, "nvmlSystemGetProcessName", pid) or "?").split("/")[-1].split(" ")[0]
 
@@ -138,10 +138,10 @@ def link(card: Card) -> Finding | None:
     return ok("link", seen)
 
 
-_CHECKS = (persistence, clocks, power_limit, throttled, others, compute_mode, mig, link)
+_CHECKS = (persistence, clocks, power_limit, throttling, other_processes, compute_mode, mig, link)
 
 
-def of_card(card: Card, several: bool) -> list[Finding]:
+def examine_card(card: Card, several: bool) -> list[Finding]:
     """All checks of one GPU; with its number where there are several."""
     named = f"GPU {card.index} " if several and card.index is not None else "GPU "
     # An answer that makes no sense costs its check alone.

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from experiments import imports, worker_environment
-from experiments.devices.accelerator import loaded
+from experiments.devices.accelerator import load_torch
 from experiments.doctor.finding import Finding, note, ok, warning
 
 
-def inherited(names: Sequence[str]) -> Finding:
+def variables(names: Sequence[str]) -> Finding:
     """Variables that would change what is measured. names: those that are set."""
     if not names:
         return ok("variables", "none that would choose kernels, threads or memory")
@@ -55,7 +55,7 @@ def vulkan(loads: bool, wgpu: bool) -> Finding:
     return note("Vulkan", "libvulkan.so.1 is missing", why, "apt install libvulkan1, or bundle.sh --with vulkan")
 
 
-def _loads(library: str) -> bool:
+def _is_loadable(library: str) -> bool:
     try:
         ctypes.CDLL(library)
     except OSError:
@@ -65,18 +65,18 @@ def _loads(library: str) -> bool:
 
 def examine() -> list[Finding]:
     """All checks of this module, with the libraries as the measuring processes see them."""
-    names = list(worker_environment.inherited())
+    names = list(worker_environment.blocked_variables())
     # Libraries read variables as they are loaded.
-    with worker_environment.applied():
-        torch, refusal = loaded()
+    with worker_environment.clean_environment_applied():
+        torch, refusal = load_torch()
         if torch is None:
             install = "pip install --force-reinstall torch (https://pytorch.org/get-started/locally)"
             of_torch = warning("torch", refusal, "Nothing is measured without it.", install)
         else:
             of_torch = onednn(torch.backends.mkldnn.is_available())
-        found = [inherited(names), of_torch, numba(imports.why_not("numba"))]
+        found = [variables(names), of_torch, numba(imports.import_failure("numba"))]
         if torch is not None and imports.is_installed("transformers"):
-            found.append(transformers(imports.breaking_transformers()))
+            found.append(transformers(imports.transformers_breakers()))
         if sys.platform == "linux":
-            found.append(vulkan(_loads("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
+            found.append(vulkan(_is_loadable("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
         return found

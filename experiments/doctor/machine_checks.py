@@ -17,7 +17,15 @@ from experiments import counters, hardware, machine_state
 from experiments.counters import Totals, number
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.memory_limit import available_bytes, total_bytes
-from experiments.topology import CPUS, allowed_cpus, cpu_list, kinds_of_core, physical_cores, read_text, written_list
+from experiments.topology import (
+    CPUS,
+    allowed_cpus,
+    core_kinds,
+    format_cpu_list,
+    parse_cpu_list,
+    physical_cores,
+    read_text,
+)
 
 # Seconds for which others' work is watched, and share of a core from which a process is named.
 WATCH_S, _NAMED_SHARE = 1.0, 0.05
@@ -38,7 +46,7 @@ _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 # ------------------------------------------------------------------ the processor
 
 
-def described(unknown: Sequence[str]) -> Finding:
+def processor_facts(unknown: Sequence[str]) -> Finding:
     """The system's description of the processor. unknown: names of the facts that it does not tell."""
     if not unknown:
         return ok("processor", "model, cores and caches are known")
@@ -75,7 +83,7 @@ def boost(root: Path) -> Finding | None:
 
 def heat(root: Path) -> Finding | None:
     """Heat that has lowered the clock, or soon will."""
-    thermometer, times = counters.sensor(root), counters.heat_stops(root)
+    thermometer, times = counters.find_temperature_sensor(root), counters.count_heat_throttles(root)
     warmth = number(thermometer) if thermometer else None
     limit = number(thermometer.with_name("temp1_crit")) if thermometer else None
     if warmth is None and not times:
@@ -99,7 +107,7 @@ def quota(root: Path) -> Finding | None:
         return ok("quota", "no cgroup limits CPU time") if counters.cgroups(root) else None
     periods, hits = counters.quota_periods(root)
     cores = physical_cores(allowed_cpus(), root).groups[: max(1, round(granted))]
-    whole = written_list(core[0] for core in cores)
+    whole = format_cpu_list(core[0] for core in cores)
     stopped = f"; it has stopped its tasks in {hits / periods:.0%} of its periods" if periods and hits else ""
     why = "Who uses it up is stopped until the next period: times come in steps of tens of milliseconds."
     mend = f"(docker run --cpuset-cpus={whole}, without --cpus; systemd: AllowedCPUs, not CPUQuota)"
@@ -117,21 +125,21 @@ def affinity(allowed: Collection[int], online: int, root: Path = Path("/")) -> F
 
 def kinds_of_cores(root: Path, allowed: Collection[int]) -> Finding | None:
     """Cores that differ."""
-    kinds = kinds_of_core(frozenset(allowed), root)
+    kinds = core_kinds(frozenset(allowed), root)
     if not kinds:
         return None
-    seen = "; ".join(f"{name}: CPUs {written_list(members)}" for name, members in kinds.items())
+    seen = "; ".join(f"{name}: CPUs {format_cpu_list(members)}" for name, members in kinds.items())
     why = "A point that uses all cores waits for the slowest kind, and fewer threads may run on any."
-    mend = " or ".join(f"taskset -c {written_list(members)} …" for members in kinds.values())
+    mend = " or ".join(f"taskset -c {format_cpu_list(members)} …" for members in kinds.values())
     return note("kinds of core", seen, why, f"{mend} for one kind")
 
 
-def isolated(root: Path, allowed: Collection[int]) -> Finding | None:
+def isolated_cpus(root: Path, allowed: Collection[int]) -> Finding | None:
     """CPUs that the scheduler leaves alone."""
     path = root / CPUS / "isolated"
     if not path.exists():
         return None
-    kept = cpu_list(read_text(path))
+    kept = parse_cpu_list(read_text(path))
     used = len(kept.intersection(allowed))
     if used > 1:
         why = "The scheduler does not spread threads over isolated CPUs: they pile up on one."
@@ -155,7 +163,7 @@ def numa(root: Path) -> Finding | None:
     return note("NUMA", seen, why, mend + (", sudo sysctl kernel.numa_balancing=0 for both" if moved else ""))
 
 
-def virtual(machine: bool | None) -> Finding | None:
+def virtualization(machine: bool | None) -> Finding | None:
     """A hypervisor below. machine: true for a virtual one; None if the system does not say."""
     if machine is None:
         return None
@@ -195,19 +203,19 @@ class Watched:
 
     def shares(self, cores: int) -> tuple[float, float]:
         """Others' load and steal, as shares of all cores."""
-        values, _ = machine_state.between(self.before, self.after, cores)
+        values, _ = machine_state.compare_totals(self.before, self.after, cores)
         return values["other_load"] or 0.0, values["steal"] or 0.0
 
 
-def watch(seconds: float) -> Watched:
+def watch_others(seconds: float) -> Watched:
     """Look at all processes before and after a pause in which this one does nothing."""
     own = psutil.Process()
-    spent = _spent()
+    spent = _process_times()
     before = counters.read_totals(own)
     time.sleep(seconds)
     after = counters.read_totals(own)
     used: defaultdict[str, float] = defaultdict(float)
-    for pid, (name, total) in _spent().items():
+    for pid, (name, total) in _process_times().items():
         if pid != own.pid:
             # A new process has spent all its time since.
             used[name] += (total - spent.get(pid, (name, 0.0))[1]) / (after.at - before.at)
@@ -215,7 +223,7 @@ def watch(seconds: float) -> Watched:
     return Watched(before, after, busiest[:3])
 
 
-def _spent() -> dict[int, tuple[str, float]]:
+def _process_times() -> dict[int, tuple[str, float]]:
     """Name and CPU seconds of every process that we may look at."""
     times = ((one.pid, one.info["name"], one.info["cpu_times"]) for one in psutil.process_iter(["name", "cpu_times"]))
     return {pid: (name or "?", used.user + used.system) for pid, name, used in times if used is not None}
@@ -252,7 +260,7 @@ def _steal_since_start() -> float:
     return getattr(times, "steal", 0.0) / max(sum(times), 1.0)
 
 
-def memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
+def available_memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
     """Room for the points.
 
     total: bytes that this process may use. stalled: share of the watched time that work waited for memory.
@@ -283,7 +291,7 @@ def battery(plugged: bool | None, profile: str) -> Finding | None:
     return ok("power", ", ".join(seen)) if seen else None
 
 
-def room(free: float, place: str) -> Finding:
+def disk_space(free: float, place: str) -> Finding:
     """Room for results on the disk."""
     seen = f"{free / 2**30:.1f} GiB free for {place}"
     if free > _ROOM_BYTES:
@@ -313,7 +321,7 @@ def connect_to_self() -> str:
 def examine(root: Path, results: Path) -> list[Finding | None]:
     """All checks of this module."""
     cores, about, allowed = os.cpu_count() or 1, hardware.cpu(), allowed_cpus()
-    watched = watch(WATCH_S)
+    watched = watch_others(WATCH_S)
     before, after = watched.before, watched.after
     stalled = None
     if before.stalled is not None and after.stalled is not None:
@@ -323,14 +331,14 @@ def examine(root: Path, results: Path) -> list[Finding | None]:
     return [
         load(watched, cores),
         steal(watched, cores),
-        memory(available_bytes(root), total_bytes(root), stalled, psutil.virtual_memory().total),
+        available_memory(available_bytes(root), total_bytes(root), stalled, psutil.virtual_memory().total),
         battery(supply.power_plugged if supply else None, read_text(root / "sys/firmware/acpi/platform_profile")),
-        room(shutil.disk_usage(place).free, str(results)),
+        disk_space(shutil.disk_usage(place).free, str(results)),
         loopback(connect_to_self()),
-        described(about.get("unknown", [])),
+        processor_facts(about.get("unknown", [])),
         *(check(root) for check in (governor, boost, heat, quota, numa, clock_source)),
         affinity(allowed, cores, root),
         kinds_of_cores(root, allowed),
-        isolated(root, allowed),
-        virtual(about.get("virtual")),
+        isolated_cpus(root, allowed),
+        virtualization(about.get("virtual")),
     ]

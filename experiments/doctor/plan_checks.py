@@ -9,7 +9,7 @@ from contract.node import RECORD, read_node
 from experiments import hardware
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.jobs import read_plan
-from experiments.node_writer import pace
+from experiments.node_writer import job_paces
 from experiments.serving import connection_limits
 
 # Seconds taken over seconds predicted that are near enough.
@@ -24,11 +24,11 @@ def predictions(results: Path) -> Finding | None:
             record = read_node(path)
         except StudyError:
             continue  # said by whoever reads the samples
-        if record["kind"] == hardware.kind() and pace(record):
+        if record["kind"] == hardware.machine_kind() and job_paces(record):
             found.append(record)
     if not found:
         return None
-    paces = pace(max(found, key=lambda record: str(record["ended_utc"])))
+    paces = job_paces(max(found, key=lambda record: str(record["ended_utc"])))
     said = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(paces.items(), key=lambda one: -one[1]))
     seen = f"took of what was predicted: {said}"
     if all(LEAST <= ratio <= MOST for ratio in paces.values()):
@@ -36,7 +36,7 @@ def predictions(results: Path) -> Finding | None:
     return note("plan", seen, "A run may take more, or less, than its plan says: a budget is then missed.")
 
 
-def loads(results: Path) -> Finding | None:
+def server_load(results: Path) -> Finding | None:
     """Check that the connections of the largest load on a server fit; None where the plan in `results` has no load."""
     try:
         requests = _most_requests(results / "plan.json")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, has_fma
-from experiments.workload import Dtype, Unsupported, largest
+from experiments.workload import Dtype, Unsupported, largest_error
 
 # Accumulators in flight: enough to cover the latency of an FMA (4 cycles) on two
 # pipes, few enough for the 16 registers of AVX2.
@@ -59,7 +59,7 @@ def repeated(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float])
         team.run([partial(function, n, block.ctypes.data) for block in memory])
         worst = 0.0
         for block in memory:
-            worst = largest(worst, error(block, n))
+            worst = largest_error(worst, error(block, n))
         return worst
 
     return run

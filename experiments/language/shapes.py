@@ -158,7 +158,7 @@ SHAPES: dict[str, Shape] = {
 
 def shapes() -> dict[str, Shape]:
     """Shapes of the study, and of the user's own files that this process was told of."""
-    return _shapes(user_models.text())
+    return _shapes(user_models.models_json())
 
 
 @cache
@@ -166,6 +166,10 @@ def _shapes(_: str) -> dict[str, Shape]:
     found = dict(SHAPES)
     for name, about in user_models.models("shape").items():
         scaling = about["shape"].get("scaling")
-        more = {"source": name, "file": user_models.file(name), "scaling": Scaling(**scaling) if scaling else None}
+        more = {
+            "source": name,
+            "file": user_models.model_file(name),
+            "scaling": Scaling(**scaling) if scaling else None,
+        }
         found[name] = Shape(**about["shape"] | more)
     return found

@@ -183,7 +183,7 @@ NETWORKS = {
 
 def networks() -> dict[str, Network]:
     """The catalogue, and the networks of the user's own that this process was told of."""
-    return _networks(user_models.text())
+    return _networks(user_models.models_json())
 
 
 @cache

@@ -26,7 +26,7 @@ from contract.child_processes import end_with_parent
 from experiments.devices import Device
 from experiments.models import real_data
 from experiments.models.zoo import Entry
-from experiments.workload import HarnessError, Unsupported, largest
+from experiments.workload import HarnessError, Unsupported, largest_error
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -289,4 +289,4 @@ class Feed:
         if self.samples is None:
             return 0.0
         batches = [[one.cpu() for one in self.next()] for _ in range(2)]
-        return largest(*(self.samples.wrong(inputs, targets) for inputs, targets in batches))
+        return largest_error(*(self.samples.wrong(inputs, targets) for inputs, targets in batches))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.backends.pytorch import onednn_linear
 from experiments.devices import Device
-from experiments.workload import Dtype, Unsupported, largest, relative_error
+from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -102,7 +102,7 @@ class Product(Request):
         if len(a) <= CHECKED_ROWS:
             return some
         x = torch.randn(b.shape[1], 1, dtype=b.dtype, device=b.device)
-        return largest(some, relative_error(c @ x, a @ (b @ x)))
+        return largest_error(some, relative_error(c @ x, a @ (b @ x)))
 
 
 class Layers(Request):

@@ -20,13 +20,13 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from contract.errors import StudyError
-from experiments.children import Child, all_answers, orders
+from experiments.children import Child, collect_answers, read_order
 from experiments.devices import Device, open_device
 from experiments.models.gradient_tolerance import of_gradients
 from experiments.models.trainer import Trainer
 from experiments.models.zoo import ZOO
 from experiments.point_errors import is_out_of_memory
-from experiments.workload import Dtype, Unsupported, largest
+from experiments.workload import Dtype, Unsupported, largest_error
 
 SEED = 20250
 # The check: steps of plain gradient descent at this rate, on so many samples of each rank. Adam would turn the rounding
@@ -56,7 +56,7 @@ def train(
             stack.callback(child.stop)
             child.send({**order, "rank": rank, "ranks": ranks, "meeting": f"file://{folder}/ranks"})
             children.append(child)
-        found = all_answers(children)
+        found = collect_answers(children)
     times = {
         name: [max(turn) for turn in zip(*(one[name] for one in found), strict=True)]
         for name in ("step_time", "step_time_alone")
@@ -72,7 +72,7 @@ def loopback() -> dict[str, str]:
 
 def main() -> None:
     """Train as one rank, by the orders of `train`."""
-    order, tell = orders()
+    order, tell = read_order()
     try:
         tell(_trained(order))
     except Exception as error:
@@ -169,8 +169,8 @@ class Replica:
         for weights in self.plain.parameters():
             first = weights.detach().cpu().clone()
             dist.broadcast(first, 0, group=self.control)
-            worst = largest(worst, float((weights.detach().cpu() - first).abs().max()))
-            most = largest(most, float(first.abs().max()))
+            worst = largest_error(worst, float((weights.detach().cpu() - first).abs().max()))
+            most = largest_error(most, float(first.abs().max()))
         return self._largest(worst / most if most else worst)
 
     def times(self) -> tuple[list[float], list[float], float]:

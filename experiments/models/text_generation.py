@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.devices import Device
-from experiments.workload import Dtype, Unsupported, largest, relative_error
+from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
 # Formats in which weights and cache are kept and computed with.
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
@@ -117,4 +117,4 @@ class Generator:
         found = [self.decode()] if phase == "decode" else [first, self.decode()]
         some = torch.randperm(len(self.tokens))[:CHECKED].to(self.device.name)
         right = exact_logits(self.model, self.tokens[some], self.device).unflatten(0, (len(some), -1))[:, -1]
-        return largest(*(relative_error(one[some].cpu().double(), right) for one in found))
+        return largest_error(*(relative_error(one[some].cpu().double(), right) for one in found))

@@ -18,7 +18,7 @@ from contract.sample_flags import Flag, parse, worst
 from experiments.jobs import Plan, read_plan
 from experiments.preflight import profiler_check, rate_ranges
 from experiments.preflight.point_kinds import Kind, breadth_first, count_by_job
-from experiments.worker_processes import COMMAND, Worker, Workers, unreadable
+from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_answer
 
 # Seconds of samples for a point, and how many at most.
 BUDGET_S, SAMPLES = 0.15, 8
@@ -91,7 +91,7 @@ class Preflight:
     def run(self) -> bool:
         """Try everything that there is time for; True if something was tried, and nothing needs a look."""
         workers = Workers(self.command, self.log, lambda: None)
-        rules = rate_ranges.rules()
+        rules = rate_ranges.read_rules()
         kinds = {
             device: breadth_first([job for job in self.plan.jobs if job.device == device], rules)
             for device in sorted(
@@ -106,7 +106,7 @@ class Preflight:
         left: list[Kind] = []
         measured = 0
         for device, todo in kinds.items():
-            peaks = rate_ranges.peaks(*self.gpus[device]) if device in self.gpus else None
+            peaks = rate_ranges.rated_peaks(*self.gpus[device]) if device in self.gpus else None
             self.say(_heading(device, self.gpus.get(device), peaks))
             try:
                 tried, left_here = self._try(todo, workers, peaks)
@@ -153,7 +153,7 @@ class Preflight:
         if limit < PROFILER_S:
             self._add(Line("left out", what, f"it takes {PROFILER_S:.0f} s: give more --minutes"))
             return
-        seen, words = profiler_check.check(device, limit, self.profiling)
+        seen, words = profiler_check.check_profiler(device, limit, self.profiling)
         bad = seen is None or not seen.in_order
         verdict = "ok" if not bad else "look" if device in self.gpus else "note"
         if words.startswith(profiler_check.UNSUPPORTED):
@@ -161,20 +161,20 @@ class Preflight:
         self._add(Line(verdict, what, words))
 
     def _measured(self, kind: Kind, workers: Workers, peaks: rate_ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
-        answer, seconds = self._answer(kind, _worker(kind, workers), _order(kind))
+        answer, seconds = self._answer(kind, _get_worker(kind, workers), _make_order(kind))
         try:
             return answer, judge(kind, answer, peaks, seconds)
         except UNREADABLE as fault:
-            answer = unreadable(fault)
+            answer = unreadable_answer(fault)
             return answer, judge(kind, answer, peaks, seconds)
 
     def _profiled(self, kind: Kind, workers: Workers) -> Line:
-        answer, seconds = self._answer(kind, _worker(kind, workers), {**_order(kind), "profile": True})
+        answer, seconds = self._answer(kind, _get_worker(kind, workers), {**_make_order(kind), "profile": True})
         what = f"profile of {kind.title}"
         try:
             return _profile_line(what, answer, seconds)
         except UNREADABLE as fault:
-            return _profile_line(what, unreadable(fault), seconds)
+            return _profile_line(what, unreadable_answer(fault), seconds)
 
     def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """A measuring process's answer, and the seconds until it came, without those until the process was ready."""
@@ -212,7 +212,7 @@ def make_preflight(
     from experiments.plan import full_plan
     from experiments.sweep import preset_path, read_preset
 
-    described, reasons = _described()
+    described, reasons = _list_devices()
     known = [str(one["id"]) for one in described]
     if device and device not in known:
         why = "".join(f" {reason}." for reason in reasons)
@@ -229,11 +229,11 @@ def make_preflight(
     gpus = {one["id"]: (one["name"], one.get("memory_bytes")) for one in described if one["kind"] != "cpu"}
     # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
     checked = [name for name in names if name in gpus] or names
-    absent = () if device else _absent(made, known, reasons)
+    absent = () if device else _absent_devices(made, known, reasons)
     return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, absent=absent, begun=begun)
 
 
-def _absent(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
+def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
     """A line for each device that a plan measures and this machine lacks, and one where it shows no GPU at all."""
     lacking = sorted({job.device for job in plan.jobs} - set(known))
     lines = [Line("look", device, "the plan measures it, and it is not on this machine") for device in lacking]
@@ -243,7 +243,7 @@ def _absent(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Li
     return [*lines, Line("look", "no GPU found", f"{why} (`doctor` says more; --device cpu tries the CPU alone)")]
 
 
-def _described() -> tuple[list[dict[str, Any]], list[str]]:
+def _list_devices() -> tuple[list[dict[str, Any]], list[str]]:
     """Entries of a node record for this machine's devices, and why others are left out. Raises StudyError.
 
     Asked in a process of its own: one that has looked at a GPU through torch may count as another user of it.
@@ -253,7 +253,7 @@ def _described() -> tuple[list[dict[str, Any]], list[str]]:
         "print(json.dumps([[device.describe() for device in found], left_out]))"
     )
     try:
-        devices, reasons = profiler_check.ask_apart([sys.executable, "-c", program], lambda answer: answer, {})
+        devices, reasons = profiler_check.run_for_json([sys.executable, "-c", program], lambda answer: answer, {})
     except StudyError as refusal:
         raise StudyError(f"the devices cannot be listed: {refusal}") from None
     return devices, reasons
@@ -267,7 +267,7 @@ def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: rate_rang
     return f"{device}, {gpu[0]}: ranges are shares of rated peaks ({peaks.source}), derived"
 
 
-def _order(kind: Kind) -> dict[str, Any]:
+def _make_order(kind: Kind) -> dict[str, Any]:
     """The order for a measuring process. A call is told to be short, so that no point is skipped for its budget."""
     job = replace(kind.job, target=0.5, max_samples=SAMPLES)
     return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))
@@ -282,7 +282,7 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
     lacking = [part for part in parts if part["status"] != "ok"]
     lacking += [metric for metric in answer.get("profiled", []) if "value" not in metric]
     said = "".join(f"; {part['metric']}: {part['reason']}" for part in lacking)
-    flags = _flags(parts)
+    flags = _worst_flags(parts)
     usual = {USUAL.name, "clock"} if USUAL in flags else set()
     said += "".join(f"; {flag}" + " (usual at full work)" * (flag.name in usual) for flag in flags)
     value = rate_ranges.speed(answer, kind.rule)
@@ -291,7 +291,7 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
     limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
     if value is None or kind.rule is None or limits is None or value.unit != kind.rule.unit:
         return Line("look" if worst_part or value is None else "ok", what, seen, seconds=seconds)
-    least, most = (rate_ranges.in_units(limit, value.unit).split(" ") for limit in limits)
+    least, most = (rate_ranges.format_quantity(limit, value.unit).split(" ") for limit in limits)
     expected = " ".join([least[0], *(least[1:] if least[1:] != most[1:] else ()), "to", *most])
     lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
     verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
@@ -306,7 +306,7 @@ def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
         verdict = "look" if lacking else _verdict(answer)
         return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
     seen = ", ".join(
-        f"{metric['metric']} {rate_ranges.in_units(metric['value'], metric['unit'])}" for metric in metrics[:2]
+        f"{metric['metric']} {rate_ranges.format_quantity(metric['value'], metric['unit'])}" for metric in metrics[:2]
     )
     return Line("ok", what, seen, seconds=seconds)
 
@@ -318,12 +318,12 @@ def _verdict(outcome: Mapping[str, Any]) -> str:
     return "left out" if outcome["status"] == "skipped" else "look"
 
 
-def _flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
+def _worst_flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
     """Disturbances of a point, the worst of each kind."""
     texts = {reading["flags"] for part in parts for reading in part.get("readings", ()) if reading.get("flags")}
     return worst([flag for text in texts for flag in parse(text)])
 
 
-def _worker(kind: Kind, workers: Workers) -> Worker:
+def _get_worker(kind: Kind, workers: Workers) -> Worker:
     """The measuring process for a point's environment, as in a round."""
     return workers.started_with(kind.job.device, kind.point.environment)

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from experiments.jobs import Job, Point
-from experiments.preflight.rate_ranges import Rule, rule_of
+from experiments.preflight.rate_ranges import Rule, find_rule
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Kind:
         return " ".join([self.job.experiment, *words, *numbers])
 
 
-def kinds(job: Job, rules: list[Rule]) -> list[Kind]:
+def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
     """A point of every kind that a job measures.
 
     Points are of one kind if all their parameters that are words are the same, and one rule judges them. Of a kind, the
@@ -41,14 +41,14 @@ def kinds(job: Job, rules: list[Rule]) -> list[Kind]:
             continue
         params = dict(point.params)
         words = tuple(value for value in params.values() if isinstance(value, str))
-        rule = rule_of(rules, job.experiment, params)
+        rule = find_rule(rules, job.experiment, params)
         found.setdefault((words, point.process), {}).setdefault(rule.key if rule else "", Kind(job, point, rule))
     return [one for alike in found.values() for key, one in alike.items() if key or len(alike) == 1]
 
 
 def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
     """The kinds of all jobs: the first of each job, then those that a rule judges, then the others, in turns."""
-    rows = zip_longest(*(kinds(job, rules) for job in jobs))
+    rows = zip_longest(*(job_kinds(job, rules) for job in jobs))
     first, *others = [[one for one in row if one is not None] for row in rows] or [[]]
     return first + sorted(chain.from_iterable(others), key=lambda one: one.rule is None)
 

@@ -19,7 +19,7 @@ from typing import Any
 from contract.child_processes import end_with_parent
 from contract.errors import StudyError
 from experiments import worker_environment
-from experiments.children import answering
+from experiments.children import answer_sender
 from experiments.devices import Device, open_device
 from experiments.workload import Unsupported
 
@@ -33,7 +33,7 @@ SLOWER = 0.05
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProfilerTimes:
     """Times of one process: seconds of a step before profiles and after each, and records of a session of STEPS steps.
 
     records: kernels, copies and fills on an accelerator; operators on a CPU.
@@ -71,7 +71,7 @@ class Seen:
         return f"{times}; {max(self.records)} records a session, {counts}"
 
 
-def observe(device: Device) -> Seen:
+def time_profiler(device: Device) -> ProfilerTimes:
     """Time steps of a small model before and after sessions of the profiler, and count what each session records.
 
     Raises Unsupported where torch has no profiler for the device.
@@ -117,10 +117,10 @@ def observe(device: Device) -> Seen:
         records.append(sum(int(event.count) for event in counted))
         after.append(step_s())
         time.sleep(PAUSE_S)
-    return Seen(before, after, records)
+    return ProfilerTimes(before, after, records)
 
 
-def ask_apart(
+def run_for_json(
     words: Sequence[str], read: Callable[[Any], Any], variables: Mapping[str, str], limit_s: float | None = None
 ) -> Any:
     """The JSON in the last line that a process prints, through `read`. Raises StudyError with the process's complaint.
@@ -129,7 +129,11 @@ def ask_apart(
     """
     try:
         ended = subprocess.run(
-            words, env={**worker_environment.clean(), **variables}, capture_output=True, timeout=limit_s, check=False
+            words,
+            env={**worker_environment.clean_environment(), **variables},
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise StudyError(f"no answer within {limit_s:.0f} s") from None
@@ -141,12 +145,12 @@ def ask_apart(
         raise StudyError(reason) from None
 
 
-def check(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[Seen | None, str]:
+def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[ProfilerTimes | None, str]:
     """`observe` in a process like a measuring one, `limit_s` seconds at most: what it saw or None, and a line."""
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:
-        seen: Seen = ask_apart(
-            words, lambda answer: Seen(**answer), worker_environment.device_variables(device), limit_s
+        seen: ProfilerTimes = run_for_json(
+            words, lambda answer: ProfilerTimes(**answer), worker_environment.device_variables(device), limit_s
         )
     except StudyError as failure:
         reason = str(failure)
@@ -157,9 +161,9 @@ def check(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[See
 def main() -> int:
     """Check the device that the command line names."""
     end_with_parent()
-    answer = answering()
+    answer = answer_sender()
     try:
-        seen: Any = observe(open_device(sys.argv[1]))
+        seen: Any = time_profiler(open_device(sys.argv[1]))
     except StudyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code

@@ -72,20 +72,20 @@ class Value:
     unit: str
 
     def __str__(self) -> str:
-        return in_units(self.value, self.unit)
+        return format_quantity(self.value, self.unit)
 
 
-def rules() -> list[Rule]:
+def read_rules() -> list[Rule]:
     """The rules of ranges.yaml."""
     return [Rule(**rule) for rule in read_yaml(FILE)["rules"]]
 
 
-def rule_of(known: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
+def find_rule(known: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
     """The rule that judges a point with these parameters, if one does."""
     return next((rule for rule in known if rule.fits(experiment, params)), None)
 
 
-def peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
+def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
     """Rated peaks of the GPU that torch calls `name`; None where the file has none.
 
     memory_bytes: tells cards of one name apart.
@@ -134,7 +134,7 @@ def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
-def in_units(value: float, unit: str) -> str:
+def format_quantity(value: float, unit: str) -> str:
     """A number with three digits and its unit: `612 TFLOP/s`, `5.2 µs`. Shares and counts have no prefix."""
     if unit == "1" or not value:
         return f"{value:.3g}{'' if unit == '1' else f' {unit}'}"

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.running_time import RunningTime
-from experiments.children import orders
+from experiments.children import read_order
 from experiments.serving import connection_limits
-from experiments.workload import HarnessError, not_installed
+from experiments.workload import HarnessError, missing_library
 
 # Requests before the first that counts, one after the other, and seconds before the first arrival.
 WARM_UP, LEAD_S = 20, 0.05
@@ -284,11 +284,11 @@ def offer(asked: dict[str, Any]) -> Seen:
 
 def main() -> None:
     """Offer the load that is asked for, and tell what became of it."""
-    asked, tell = orders()
+    asked, tell = read_order()
     try:
         tell(vars(offer(asked)))
     except ModuleNotFoundError as absent:
-        tell({"unsupported": str(not_installed(absent))})
+        tell({"unsupported": str(missing_library(absent))})
     except HarnessError as trouble:
         tell({"harness": str(trouble)})
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import child_processes
-from experiments.children import orders
+from experiments.children import read_order
 from experiments.language.llama_bench import GPU_BACKENDS
-from experiments.workload import Unsupported, not_installed
+from experiments.workload import Unsupported, missing_library
 
 LOOPBACK = "127.0.0.1"
 PROGRAM = "llama-server"
@@ -83,7 +83,7 @@ def main() -> None:
     None: a CPU computes), log (a file), cpus. The answer tells the port of a library; a program takes this process
     over, and tells nobody.
     """
-    asked, tell = orders()
+    asked, tell = read_order()
     _log_to(asked["log"])
     if asked["backend"] == PROGRAM:
         tell({"port": 0})
@@ -92,7 +92,7 @@ def main() -> None:
     try:
         server, port = start_in_library(asked)
     except ModuleNotFoundError as absent:
-        tell({"unsupported": str(not_installed(absent))})
+        tell({"unsupported": str(missing_library(absent))})
         return
     except RuntimeError as refusal:  # the library's log, which is written meanwhile, gives no such reason
         tell({"harness": f"the server of xllamacpp does not start with {Path(asked['model']).name}: {refusal}"})

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from contract import running_time
 from contract.errors import StudyError
-from experiments.children import orders
+from experiments.children import read_order
 from experiments.serving import connection_limits
-from experiments.workload import Dtype, HarnessError, Unsupported, not_installed
+from experiments.workload import Dtype, HarnessError, Unsupported, missing_library
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -172,7 +172,7 @@ def listening(port: int) -> socket.socket:
 
 def main() -> None:
     """Serve until the parent is gone."""
-    asked, tell = orders()
+    asked, tell = read_order()
     try:
         held = listening(asked["port"])
         from experiments.devices import open_device
@@ -188,7 +188,7 @@ def main() -> None:
         desk = Desk(service, device, asked["kind"], asked["threads"], asked["workers"])
         running = uvicorn_server(desk)
     except ModuleNotFoundError as absent:
-        tell({"unsupported": str(not_installed(absent))})
+        tell({"unsupported": str(missing_library(absent))})
         return
     except (Unsupported, StudyError, NotImplementedError, ImportError) as lack:
         tell({"unsupported": str(lack).splitlines()[0]})

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 from contract.running_time import RunningTime
-from experiments.children import orders
+from experiments.children import read_order
 from experiments.serving import connection_limits
 from experiments.workload import HarnessError
 
@@ -257,7 +257,7 @@ def summary(answers: Sequence[Answer], prompt: int, over: float) -> Seen:
 
 def main() -> None:
     """Offer the load that is asked for, and tell what became of it."""
-    asked, tell = orders()
+    asked, tell = read_order()
     try:
         tell(asdict(Crowd(asked).run()))
     except HarnessError as trouble:

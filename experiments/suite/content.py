@@ -9,7 +9,7 @@ from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite.gemm import copies, flop, memory, smaller, traffic
-from experiments.workload import Dtype, Threads, Workload, largest, relative_error
+from experiments.workload import Dtype, Threads, Workload, largest_error, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,7 @@ def content(
         a, b, c = fresh()
         x = device.exact(torch.randint(1, 5, (n, 1), device=device.name))
         pairs = [(c[CHECKED], a[CHECKED] @ b), (c @ x, a @ (b @ x))]
-        return largest(*[error(result, exact, may_flush=content == "denormal") for result, exact in pairs])
+        return largest_error(*[error(result, exact, may_flush=content == "denormal") for result, exact in pairs])
 
     def flushed() -> dict[str, tuple[float, str]]:
         a, b, c = fresh()

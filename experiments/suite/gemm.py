@@ -8,7 +8,7 @@ from contract.operation_counts import product as flop
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.workload import Dtype, Threads, Workload, largest, relative_error
+from experiments.workload import Dtype, Threads, Workload, largest_error, relative_error
 
 # Copies of the operands that are used in turn, so that small products do not run from caches alone.
 MOST_COPIES = 64
@@ -87,4 +87,4 @@ def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: s
     if m > CHECKED_ROWS:
         x = device.exact(device.normal((n, 1), Dtype.INT8))
         errors.append(relative_error(c @ x, a @ (b @ x)))
-    return largest(*errors)
+    return largest_error(*errors)

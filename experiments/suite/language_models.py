@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from experiments.devices import Device
 from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
-from experiments.workload import Threads, Unsupported, Workload, not_installed
+from experiments.workload import Threads, Unsupported, Workload, missing_library
 
 if TYPE_CHECKING:
     from experiments.language.runtimes import Runtime
@@ -58,7 +58,7 @@ def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     if params["backend"] == "llama-bench" and llama_bench.program() is None:
         return llama_bench.ABSENT
     if params["backend"] == "llama-cpp-python" and find_spec("llama_cpp") is None:
-        return str(not_installed(ModuleNotFoundError(name="llama_cpp")))
+        return str(missing_library(ModuleNotFoundError(name="llama_cpp")))
     return ""
 
 

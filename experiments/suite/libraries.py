@@ -16,7 +16,7 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.suite.gemm import MOST_COPIES
 from experiments.torch_switches import switches
-from experiments.workload import Dtype, Threads, Unsupported, Workload, largest, relative_error
+from experiments.workload import Dtype, Threads, Unsupported, Workload, largest_error, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -144,7 +144,7 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
         # In float64 and by PyTorch's own kernels: other code than the library's.
         with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
             exact = results(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
-        return largest(*[relative_error(device.exact(one), right) for one, right in zip(got, exact, strict=True)])
+        return largest_error(*[relative_error(device.exact(one), right) for one, right in zip(got, exact, strict=True)])
 
     operands = [(x, above), *((x.clone(), above.clone() if above is not None else None) for _ in modules[1:])]
     terms = max(FAST_TERMS * layer.depth, layer.positions(batch) if gradients else 0)

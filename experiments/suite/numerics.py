@@ -17,7 +17,7 @@ from experiments.backends import Library
 from experiments.devices import Device
 from experiments.kernels import summation_orders
 from experiments.registry import experiment
-from experiments.workload import Dtype, Threads, Unsupported, Workload, largest, relative_error
+from experiments.workload import Dtype, Threads, Unsupported, Workload, largest_error, relative_error
 
 if TYPE_CHECKING:
     import torch
@@ -116,7 +116,7 @@ def numerics(
 
     return Workload(
         observe=observe,
-        check=lambda: largest(*[relative_error(result.double(), exact) for result in results]),
+        check=lambda: largest_error(*[relative_error(result.double(), exact) for result in results]),
         tolerance=dtype.matmul_tolerance(k) + 2 * math.sqrt(rounded) * dtype.unit_roundoff,
     )
 
@@ -246,7 +246,7 @@ def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], 
     rows = torch.randperm(a.shape[0])[: max(1, REFERENCE_CELLS // b.shape[1])].to(a.device)
     right = summation_orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
     off = [float((result[rows].double() - right).abs().max()) for result in results]
-    return largest(*off) / ulp(exact, results[0].dtype)
+    return largest_error(*off) / ulp(exact, results[0].dtype)
 
 
 def digest(result: torch.Tensor) -> int:

@@ -9,7 +9,7 @@ from experiments.models.gradient_tolerance import of_gradients
 from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.suite import training
-from experiments.workload import Dtype, Observed, Threads, Workload, largest
+from experiments.workload import Dtype, Observed, Threads, Workload, largest_error
 
 # Steps in a row after which a loop on a GPU waits for it: loops read their loss now and then.
 AHEAD = 16
@@ -73,7 +73,7 @@ def orchestration(
     return Workload(
         phases=[("load", load), ("step", step)],
         flop=entry.step_flop(batch),
-        check=lambda: largest(feed.error(), least_error(trainer, entry.batch, entry.step_flop(1), tolerance)),
+        check=lambda: largest_error(feed.error(), least_error(trainer, entry.batch, entry.step_flop(1), tolerance)),
         tolerance=tolerance,
         observe=observe,
         clock="host",

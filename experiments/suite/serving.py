@@ -20,7 +20,7 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.serving import connection_limits
 from experiments.serving.server_processes import split_cores, start, wait_until
-from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsupported, Workload, largest
+from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsupported, Workload, largest_error
 
 if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
@@ -169,7 +169,7 @@ def serving(
     def check() -> float:
         answers: list[Answer] = [server(orders).ask("POST", "/answer", body) for body in kind.requests()]
         expected[:] = [answer["answer"] for answer in answers]
-        return largest(*(error(answer, exact) for answer, exact in zip(answers, kind.exact(), strict=True)))
+        return largest_error(*(error(answer, exact) for answer, exact in zip(answers, kind.exact(), strict=True)))
 
     def observe() -> dict[str, Observed]:
         load = {

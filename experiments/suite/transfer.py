@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.workload import Threads, Unsupported, Workload, largest
+from experiments.workload import Threads, Unsupported, Workload, largest_error
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def transfer(
             content.write(sent)
         call()
         device.synchronise()
-        return largest(*(content.differing(to, device) for content, (to, _) in zip(contents, pairs, strict=True)))
+        return largest_error(*(content.differing(to, device) for content, (to, _) in zip(contents, pairs, strict=True)))
 
     moved = float(size) * (2 if direction in ("both", "device_to_device") else 1)
     return Workload(

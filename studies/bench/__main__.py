@@ -22,7 +22,7 @@ from contract.node import utc
 from experiments import hardware
 from experiments.children import ChildError
 from experiments.doctor.finding import Level
-from experiments.doctor.machine_checks import load, watch
+from experiments.doctor.machine_checks import load, watch_others
 from experiments.lock import node_lock
 from experiments.sweep import read_preset
 from studies.bench import aa_study, bench_points, core_over_bare
@@ -70,7 +70,7 @@ def idle() -> None:
     """Raise StudyError if the machine is busy, unless BENCH_ANYWAY=1."""
     if os.environ.get(ANYWAY) == "1":
         return
-    found = load(watch(WATCHED_S), hardware.usable_cores())
+    found = load(watch_others(WATCHED_S), hardware.usable_cores())
     if found.level is Level.WARNING:
         raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY}=1 to measure all the same")
 

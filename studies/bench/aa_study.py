@@ -20,10 +20,10 @@ from scipy.stats import binomtest
 
 from contract.errors import StudyError
 from experiments import hardware
-from experiments.children import orders
+from experiments.children import read_order
 from experiments.jobs import Point
-from experiments.plan import job
-from experiments.registry import get
+from experiments.plan import plan_job
+from experiments.registry import get_experiment
 from experiments.rounds import Round, round_seed
 from experiments.sweep import Sweep
 from report import statistics
@@ -81,9 +81,11 @@ def study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number:
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
         chosen = list(group)
-        sweep = Sweep(get(name), blocks=[{"cases": [case.params for case in chosen]}], place="bench", **limits)
+        sweep = Sweep(
+            get_experiment(name), blocks=[{"cases": [case.params for case in chosen]}], place="bench", **limits
+        )
         measured = Round(
-            job(sweep, {"id": "cpu", "kind": "cpu"}, hardware.usable_cores()),
+            plan_job(sweep, {"id": "cpu", "kind": "cpu"}, hardware.usable_cores()),
             number,
             round_seed(run, name, "cpu", number),
         )
@@ -216,5 +218,5 @@ def flagged(raw: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    asked, answer = orders()
+    asked, answer = read_order()
     answer({label: time_by_torch(label) for label in asked["labels"]})

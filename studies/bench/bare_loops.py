@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.children import answering
+from experiments.children import answer_sender
 
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
@@ -143,7 +143,7 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
 
 def serve() -> None:
     """Read orders from standard input until it closes; answer each on standard output."""
-    tell = answering()
+    tell = answer_sender()
     for line in sys.stdin:
         tell(answer(json.loads(line)))
 

@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import Any
 
 from experiments import hardware
-from experiments.registry import get, typed
+from experiments.registry import convert_params, get_experiment
 
 LIBRARIES = {"numpy": "OpenBLAS", "torch": "MKL", "onednn": "oneDNN"}
 # Of the point built last: kernels know their arrays by address alone, and a device's limit on
@@ -59,8 +59,8 @@ def build(label: str) -> tuple[Callable[[], object], int]:
     device, threads = CpuDevice(), int(case.params["threads"])
     if case.experiment == "gemm":
         device.set_threads(threads)
-    wanted = get(case.experiment)
-    work = wanted.function(device, **typed(wanted, case.params))
+    wanted = get_experiment(case.experiment)
+    work = wanted.function(device, **convert_params(wanted, case.params))
     _held[:] = [device, work]
     turn = cycle(work.calls)
     return (work.calls[0] if len(work.calls) == 1 else lambda: next(turn)()), threads

@@ -101,7 +101,7 @@ def install() -> None:
     warnings.simplefilter("ignore")
     played_torch.install()
     library = Library({"UUID": "GPU-00000000", "TotalEnergyConsumption": 0})
-    nvml.module = lambda: library
+    nvml.load_pynvml = lambda: library
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
     # The answers to what is asked by torch's name of a device.
@@ -199,9 +199,9 @@ def answers(only: list[str]) -> Iterator[dict[str, Any]]:
             order = {"experiment": which, "params": params, "known": {"call_s": 1e-9}}
             policy = {"target": 0.5, "budget_s": 0.02, "max_samples": 4}
             with WITHOUT_PROFILES:
-                answer = worker.answer_to({**order, "policy": policy}, device, watch)
+                answer = worker.answer_order({**order, "policy": policy}, device, watch)
             if "profile" in answer:
-                answer["profiled"] = worker.answer_to({**order, "policy": policy, "profile": True}, device, watch)
+                answer["profiled"] = worker.answer_order({**order, "policy": policy, "profile": True}, device, watch)
             yield {"device": name, "experiment": which, "params": params, "answer": answer}
 
 

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--hangs", default="")
     faults = parser.parse_args()
     played_gpu.install()
-    right = worker.answer_to
+    right = worker.answer_order
 
     def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
         if order["experiment"] == faults.hangs:
@@ -34,7 +34,7 @@ def main() -> None:
         GPU.lost = GPU.lost or order["experiment"] == faults.device_error
         return right(order, device, watch)
 
-    worker.answer_to = answer_to
+    worker.answer_order = answer_to
     worker.open_device = played_gpu.open_played
     with Playing():
         worker.serve()

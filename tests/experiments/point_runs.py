@@ -8,7 +8,7 @@ from experiments import worker
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.machine_state import Watch
-from experiments.registry import get, typed
+from experiments.registry import convert_params, get_experiment
 from experiments.workload import Workload
 from tests.experiments.second_device import SecondCpu
 
@@ -68,8 +68,8 @@ def params(name: str, device: Device = CPU, **changed: Any) -> dict[str, Any]:
 
 def work(name: str, device: Device = CPU, **changed: Any) -> Workload:
     """The work of such a point."""
-    experiment = get(name)
-    made = experiment.function(device, **typed(experiment, params(name, device, **changed)))
+    experiment = get_experiment(name)
+    made = experiment.function(device, **convert_params(experiment, params(name, device, **changed)))
     assert isinstance(made, Workload)
     return made
 
@@ -110,7 +110,7 @@ def answer(
         # Small enough for any budget: on a busy machine a probe may find otherwise.
         "known": {"call_s": 1e-9},
     }
-    return worker.answer_to(whole, device, Watch("cpu"))
+    return worker.answer_order(whole, device, Watch("cpu"))
 
 
 def metrics(reply: dict[str, Any]) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import torch
 
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.workload import Dtype
 
 
@@ -43,7 +43,7 @@ class SecondCpu(Device):
         return int(psutil.virtual_memory().available)
 
     def between(
-        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = nothing
+        self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         return self.on_host(launches, meanwhile)
 

@@ -16,7 +16,7 @@ import sklearn.ensemble  # noqa: F401 - its OpenMP is limited too
 import xgboost
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from experiments.registry import get
+from experiments.registry import get_experiment
 from experiments.suite import boosting
 from experiments.workload import Unsupported
 from report.data.gather import gather
@@ -33,7 +33,7 @@ Patch = pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: Patch) -> Iterator[None]:
     """The environment in which a point is measured on one thread; a process that began in it would keep to that."""
-    for name, value in get("boosting").environment(params("boosting")).items():
+    for name, value in get_experiment("boosting").environment(params("boosting")).items():
         monkeypatch.setenv(name, value)
     with threadpool_limits(limits=1, user_api="openmp"):
         yield
@@ -94,8 +94,8 @@ def test_a_spoilt_model_fails_its_check(phase: str, fault: str, monkeypatch: Pat
 
 
 def test_scikit_learn_works_with_the_threads_of_its_process_alone(monkeypatch: Patch) -> None:
-    assert get("boosting").environment(params("boosting", threads=3))["OMP_NUM_THREADS"] == "3"
-    assert get("boosting").environment({**params("boosting"), "threads": 0}) == {}
+    assert get_experiment("boosting").environment(params("boosting", threads=3))["OMP_NUM_THREADS"] == "3"
+    assert get_experiment("boosting").environment({**params("boosting"), "threads": 0}) == {}
     for set_to in ("2", None):
         if set_to:
             monkeypatch.setenv("OMP_NUM_THREADS", set_to)
@@ -114,7 +114,7 @@ def gpu(maker: str = "NVIDIA", name: str = "cuda:1") -> Any:
 
 
 def on(device: Any, backend: str) -> Any:
-    return get("boosting").function(device, phase="predict", rows=1, trees=100, backend=backend, threads=0)
+    return get_experiment("boosting").function(device, phase="predict", rows=1, trees=100, backend=backend, threads=0)
 
 
 @pytest.mark.parametrize(

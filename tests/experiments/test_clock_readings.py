@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from contract.sample_flags import Flag
 from experiments import machine_state, worker
 from experiments.clock_readings import NoTimeError, Timer, are_times, call_s
-from experiments.devices.base import nothing
+from experiments.devices.base import do_nothing
 from experiments.machine_state import Reading
 from experiments.registry import Experiment
 from experiments.timing import MOST_REPEATS, Measurement, Policy, measure
@@ -54,7 +54,7 @@ class Unsteady(SecondCpu):
     def now(self) -> float:
         return self.clock
 
-    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         each = max(self.call_s, self.launch_s if calls > 1 else 0.0)
         self.clock += WAIT_S + calls * max(self.call_s, self.launch_s)
         self.taken += 1
@@ -70,7 +70,7 @@ def measured(device: Unsteady, work: Workload | None = None, policy: Policy = PO
         flags.extend(seen)
         return Reading(0.0)
 
-    return measure(work or Workload(run=nothing), device, policy, read, now=device.now), flags
+    return measure(work or Workload(run=do_nothing), device, policy, read, now=device.now), flags
 
 
 def every(period: int, bad: Sequence[float | None]) -> Iterator[float | None]:
@@ -147,13 +147,13 @@ class Stepping(Unsteady):
         super().__init__(itertools.repeat(None))
         self.parts = itertools.cycle(parts)
 
-    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         super().time(work, calls, meanwhile)
         return next(self.parts)
 
 
 def test_a_phase_may_take_nothing_but_not_less() -> None:
-    work = Workload(phases=[("copy", nothing), ("compute", nothing)])
+    work = Workload(phases=[("copy", do_nothing), ("compute", do_nothing)])
     result, flags = measured(Stepping([0.0, 1e-5], [-1e-6, 1e-5], [math.nan, 1e-5]), work)
     assert set(result.samples["copy"]) == {0.0}
     assert set(result.samples["compute"]) == {1e-5}
@@ -168,12 +168,12 @@ class Stamped(SecondCpu):
         super().__init__("simulated")
         self.times = times
 
-    def between(self, launches: Sequence[Callable[[], object]], meanwhile: Any = nothing) -> list[float]:
+    def between(self, launches: Sequence[Callable[[], object]], meanwhile: Any = do_nothing) -> list[float]:
         return [float(one) for one, _ in zip(itertools.cycle(self.times), launches)]
 
 
 def test_swapped_stamps_between_phases_cancel_and_lost_ones_are_left_out() -> None:
-    work = Workload(phases=[("copy", nothing), ("compute", nothing)])
+    work = Workload(phases=[("copy", do_nothing), ("compute", do_nothing)])
     assert Stamped(3e-6, 5e-6, 10e-6, -2e-6).time(work, 2) == pytest.approx([6.5e-6, 1.5e-6])
     assert Stamped(3e-6, 5e-6, math.nan, 5e-6, 3e-6, 5e-6).time(work, 3) == pytest.approx([3e-6, 5e-6])
     assert math.isnan(Stamped(math.nan, 5e-6).time(work, 4)[0])
@@ -184,18 +184,18 @@ def test_budgets_and_graphs_do_not_believe_a_single_reading(monkeypatch: pytest.
     slow = Unsteady(every(2, [0.0]), call_s=1.0)
     ladder = {10**6: {"n": 1}, 1: None}
     made = Experiment(
-        "known", lambda device, n: Workload(run=nothing), {"n": int}, lambda params: ladder[params["n"]], None, None,
+        "known", lambda device, n: Workload(run=do_nothing), {"n": int}, lambda params: ladder[params["n"]], None, None,
         ("gpu",), lambda params: {},
     )  # fmt: skip
     with pytest.raises(worker.Skipped, match="one call is predicted to take 1e"):
-        worker._fits_budget(made, {"n": 10**6}, slow, POLICY)
-    assert not worker._is_short(Workload(run=nothing), Unsteady(every(2, [-1.8e-6]), call_s=1.0))
-    assert worker._is_short(Workload(run=nothing), Unsteady(every(3, [-1.8e-6]), call_s=2e-5))
+        worker._require_budget(made, {"n": 10**6}, slow, POLICY)
+    assert not worker._is_short(Workload(run=do_nothing), Unsteady(every(2, [-1.8e-6]), call_s=1.0))
+    assert worker._is_short(Workload(run=do_nothing), Unsteady(every(3, [-1.8e-6]), call_s=2e-5))
 
 
 def test_of_readings_the_middle_one_counts() -> None:
     device = Unsteady(iter([1.0, 0.0, 3.0, 2.0, -1.0, 9.0, 2.5]))
-    assert call_s(Timer(Workload(run=nothing), device), 100.0, 100.0, now=device.now) == 2.5
+    assert call_s(Timer(Workload(run=do_nothing), device), 100.0, 100.0, now=device.now) == 2.5
 
 
 ROOT = Path(__file__).parents[2]
@@ -306,5 +306,7 @@ def test_a_machine_that_always_stands_still_ends_its_points_and_their_times_add_
 def test_a_window_in_which_the_process_stood_still_says_for_how_long() -> None:
     before = machine_state.counters.Totals(at=0.0)
     now = machine_state.counters.Totals(at=16.0, stood=15.04, stops=1.0)
-    assert [str(flag) for flag in machine_state.between(before, now, 4)[1]] == ["stopped: stood still for 15.0 s"]
+    assert [str(flag) for flag in machine_state.compare_totals(before, now, 4)[1]] == [
+        "stopped: stood still for 15.0 s"
+    ]
     assert Flag("stopped", "stood still for 15.0 s").figure == 15.0

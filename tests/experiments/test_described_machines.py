@@ -24,7 +24,7 @@ from contract.node import NODE_SCHEMA
 from contract.schema import check
 from experiments import counters, hardware, lscpu, memory_limit, processor
 from experiments.doctor.machine_checks import kinds_of_cores
-from experiments.topology import CPUS, cpu_list, kinds_of_core, physical_cores, written_list
+from experiments.topology import CPUS, core_kinds, format_cpu_list, parse_cpu_list, physical_cores
 from tests.experiments.conftest import Tree
 
 MACHINES = {
@@ -40,13 +40,13 @@ def files_of_kernel(machine: dict[str, Any]) -> dict[str, str]:
     if "online" in kernel:
         files[f"{CPUS}/online"] = kernel["online"]
     for cpus in kernel.get("cores", "").split():
-        files |= {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": cpus for cpu in cpu_list(cpus)}
+        files |= {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": cpus for cpu in parse_cpu_list(cpus)}
     for package, cpus in kernel.get("packages", {}).items():
-        files |= {f"{CPUS}/cpu{cpu}/topology/physical_package_id": f"{package}" for cpu in cpu_list(str(cpus))}
+        files |= {f"{CPUS}/cpu{cpu}/topology/physical_package_id": f"{package}" for cpu in parse_cpu_list(str(cpus))}
     for index, (name, lists) in enumerate(kernel.get("caches", {}).items()):
         level, size = name.split()
         for cpus in str(kernel["cores"] if lists == "cores" else lists).split():
-            for cpu in cpu_list(cpus):
+            for cpu in parse_cpu_list(cpus):
                 folder = f"{CPUS}/cpu{cpu}/cache/index{index}"
                 files[f"{folder}/level"], files[f"{folder}/size"] = level[1], size
                 files[f"{folder}/type"] = {"d": "Data", "i": "Instruction"}.get(level[2:], "Unified")
@@ -57,7 +57,7 @@ def files_of_kernel(machine: dict[str, Any]) -> dict[str, str]:
         files["proc/cpuinfo"] = "\n\n".join(
             "\n".join([f"processor\t: {cpu}", *(f"{key}\t: {value}" for key, value in one.items() if key != "cpus")])
             for one in machine["cpuinfo"]
-            for cpu in sorted(cpu_list(str(one["cpus"])))
+            for cpu in sorted(parse_cpu_list(str(one["cpus"])))
         )
     return files
 
@@ -84,7 +84,7 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
         monkeypatch.setattr("platform.system", lambda: "Darwin")
         monkeypatch.setattr(psutil, "cpu_count", lambda logical: max(expected["usable"].values()))
     for place, (allowed, usable) in enumerate(expected["usable"].items()):
-        cpus = cpu_list(str(allowed))
+        cpus = parse_cpu_list(str(allowed))
         record = processor.describe(cpus, None, root, answers(machine, in_json=True))
         assert record == processor.describe(cpus, None, root, answers(machine, in_json=False)), "an older lscpu"
         check(record, CPU, name)
@@ -101,7 +101,7 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
     assert not whole.keys() & set(whole.get("unknown", [])) - {"model"}
     monkeypatch.setattr(hardware, "cpu", lambda: whole)
     monkeypatch.setattr("experiments.gpus.list_gpus", list)
-    kind = hardware.kind()
+    kind = hardware.machine_kind()
     check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
     assert kind.startswith(expected["kind"] or "")
     assert kind.isascii()
@@ -199,7 +199,7 @@ def test_no_answer_of_another_program_ends_the_record(
         assert record["usable_cores"] == 2
         patch.setattr(hardware, "cpu", lambda: record)
         patch.setattr("experiments.gpus.list_gpus", list)
-        check(hardware.kind(), NODE_SCHEMA["properties"]["kind"], "kind")
+        check(hardware.machine_kind(), NODE_SCHEMA["properties"]["kind"], "kind")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ GIB = 2**30
 
 def siblings(cores: list[str]) -> dict[str, str]:
     """The kernel's files for cores with these logical CPUs."""
-    return {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": core for core in cores for cpu in cpu_list(core)}
+    return {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": core for core in cores for cpu in parse_cpu_list(core)}
 
 
 def ids(pairs: list[tuple[str, str]]) -> dict[str, str]:
@@ -269,12 +269,12 @@ NOTHING: list[tuple[str, str]] = [("-1", "-1")] * 8
 def test_cores_are_counted_for_the_cpus_that_a_process_may_use(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], allowed: str, cores: int, known: bool
 ) -> None:
-    found = physical_cores(frozenset(cpu_list(allowed)), tree(files))
+    found = physical_cores(frozenset(parse_cpu_list(allowed)), tree(files))
     assert (len(found.groups), found.known) == (cores, known)
-    assert sorted(cpu for group in found.groups for cpu in group) == sorted(cpu_list(allowed))
+    assert sorted(cpu for group in found.groups for cpu in group) == sorted(parse_cpu_list(allowed))
     monkeypatch.setattr("platform.system", lambda: "Linux")
-    assert processor.usable_cores(cpu_list(allowed), None, tree({})) == cores
-    record = processor.describe(cpu_list(allowed), None, tree({}), lambda *_: b"")
+    assert processor.usable_cores(parse_cpu_list(allowed), None, tree({})) == cores
+    record = processor.describe(parse_cpu_list(allowed), None, tree({}), lambda *_: b"")
     assert ("CPUs that share a core" in record["unknown"]) is not known
     check(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
 
@@ -294,15 +294,15 @@ def test_other_systems_say_how_many_cores_they_have(
      ("-1", set()), ("0,\x00", set())],
 )  # fmt: skip
 def test_lists_of_cpus_are_read_or_empty(words: str, cpus: set[int]) -> None:
-    assert cpu_list(words) == cpus
-    assert cpu_list(written_list(cpus)) == cpus
+    assert parse_cpu_list(words) == cpus
+    assert parse_cpu_list(format_cpu_list(cpus)) == cpus
 
 
 def test_intels_kinds_of_core_are_told_by_their_counters(tree: Tree) -> None:
     root = tree({**HYBRID, "sys/devices/cpu_core/cpus": "0-15", "sys/devices/cpu_atom/cpus": "16-19"})
     every = frozenset(range(20))
-    assert kinds_of_core(every, root) == {"performance": frozenset(range(16)), "efficiency": frozenset(range(16, 20))}
-    assert kinds_of_core(frozenset(range(16)), root) == {}
+    assert core_kinds(every, root) == {"performance": frozenset(range(16)), "efficiency": frozenset(range(16, 20))}
+    assert core_kinds(frozenset(range(16)), root) == {}
     told = kinds_of_cores(root, every)
     assert told and told.seen == "performance: CPUs 0-15; efficiency: CPUs 16-19"
     assert kinds_of_cores(root, range(16)) is None
@@ -322,7 +322,7 @@ def kind_of(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4
     assert record.get("quota") == (quota if quota is not None and quota < cores else None)
     monkeypatch.setattr(hardware, "cpu", lambda: record)
     monkeypatch.setattr("experiments.gpus.list_gpus", list)
-    return hardware.kind()
+    return hardware.machine_kind()
 
 
 def test_a_quota_below_the_cores_is_part_of_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:

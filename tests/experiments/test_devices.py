@@ -24,7 +24,7 @@ from contract.schema import check
 from experiments import devices, nvml, worker
 from experiments.devices import accelerator, rocm
 from experiments.devices.accelerator import Accelerator
-from experiments.devices.cuda import CudaDevice, covered
+from experiments.devices.cuda import CudaDevice, is_covered
 from experiments.devices.mps import MpsDevice
 from experiments.devices.rocm import RocmDevice
 from experiments.devices.xpu import XpuDevice
@@ -40,8 +40,8 @@ WHEELS = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(nvml, "gpus", list)
-    monkeypatch.setattr(nvml, "module", lambda: Library(broken=True, cuda=0))
+    monkeypatch.setattr(nvml, "nvidia_gpus", list)
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library(broken=True, cuda=0))
 
 
 def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +52,8 @@ def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypat
     with pytest.raises(StudyError, match=r"^no device 'mps' .*Devices: cpu\. torch .* built without"):
         devices.open_device("mps")
     # A card is there: what to install for it.
-    monkeypatch.setattr(nvml, "gpus", lambda: [{"name": "NVIDIA H100"}])
-    monkeypatch.setattr(nvml, "module", lambda: Library({}, cuda=12080))
+    monkeypatch.setattr(nvml, "nvidia_gpus", lambda: [{"name": "NVIDIA H100"}])
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library({}, cuda=12080))
     assert re.search("there is NVIDIA H100, .*whl/cu128", devices.detect()[1][0])
 
 
@@ -84,7 +84,7 @@ def test_why_a_build_for_cuda_sees_no_gpu(
     said: str, latest: int, hidden: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Torch(cuda="13.0", said=said))
-    monkeypatch.setattr(nvml, "module", lambda: Library({}, cuda=latest))
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library({}, cuda=latest))
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     names, (reason,) = CudaDevice.detect()
@@ -112,14 +112,14 @@ def test_why_a_build_for_cuda_sees_no_gpu(
     ],
 )
 def test_code_is_for_some_gpus(capability: tuple[int, int], built: list[str], runs: bool) -> None:
-    assert covered(capability, built) is runs
+    assert is_covered(capability, built) is runs
 
 
 def test_a_driver_in_trouble_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(cuda="13.0"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     mismatch = NVMLError(NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-    monkeypatch.setattr(nvml, "module", lambda: Library(refuses=mismatch, cuda=0))
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library(refuses=mismatch, cuda=0))
     (reason,) = CudaDevice.detect()[1]
     assert re.search(r"NVML does not answer \(.*version mismatch\): .*restart the", reason)
 
@@ -162,11 +162,11 @@ def test_why_other_makers_gpus_are_not_seen(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_torch_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    accelerator.loaded.cache_clear()
+    accelerator.load_torch.cache_clear()
     try:
         found, (line,) = devices.detect()
     finally:
-        accelerator.loaded.cache_clear()
+        accelerator.load_torch.cache_clear()
     assert [device.name for device in found] == ["cpu"]
     assert line.startswith("torch cannot be loaded (")
     assert "\n" not in line
@@ -176,7 +176,7 @@ def test_finding_takes_nothing_and_opening_takes_the_device(monkeypatch: pytest.
     torch = install(monkeypatch, Torch(H100, H100, cuda="13.0"))
     found, _ = devices.detect()
     assert [device.name for device in found] == ["cpu", "cuda:0", "cuda:1"]
-    assert devices.find("cuda:1") is CudaDevice
+    assert devices.find_device_class("cuda:1") is CudaDevice
     assert CudaDevice.peers("cuda:1") == ["cuda:0"]
     assert torch.opened == []
     assert devices.open_device("cuda:1").name == "cuda:1"
@@ -205,7 +205,7 @@ def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points
         devices.open_device("cuda:0")
     reason = str(caught.value)
     assert "\n" not in reason
-    usable, left_out = devices.usable(devices.detect()[0])
+    usable, left_out = devices.open_devices(devices.detect()[0])
     assert ([device.name for device in usable], left_out) == (["cpu"], [reason])
     order = {"experiment": "gemm", "device": "cuda:0", "params": {}, "policy": {}}
     answers = io.StringIO()
@@ -319,10 +319,10 @@ def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(Unsupported, match="NVIDIA's and AMD's"):
             cuda_c.kernel("", "none", name)
         with pytest.raises(library.NVMLError):
-            nvml.handle(name, library)
+            nvml.device_handle(name, library)
     monkeypatch.setattr(real.version, "hip", "7.0")
     with pytest.raises(library.NVMLError):
-        nvml.handle("cuda:0", library)
+        nvml.device_handle("cuda:0", library)
 
 
 def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(

@@ -20,7 +20,7 @@ from experiments import doctor, hardware
 from experiments.cli import main
 from experiments.counters import Totals
 from experiments.doctor import cuda_checks, library_checks, machine_checks, plan_checks
-from experiments.doctor.finding import Finding, Level, note, ok, told, warning
+from experiments.doctor.finding import Finding, Level, format_findings, note, ok, warning
 from experiments.doctor.machine_checks import Watched
 from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
@@ -62,7 +62,7 @@ FILES: list[tuple[Callable[[Path], Finding | None], dict[str, str], str]] = [
         "proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.stat": "nr_periods 100\nnr_throttled 12",
         "sys/fs/cgroup/cpu.max": granted,
       }, found) for granted, found in (("250000 100000", "warning"), ("max 100000", "ok"))),
-    *((lambda root, allowed=allowed: machine_checks.isolated(root, allowed), {f"{CPUS}/isolated": words}, found)
+    *((lambda root, allowed=allowed: machine_checks.isolated_cpus(root, allowed), {f"{CPUS}/isolated": words}, found)
       for words, allowed, found in (
           ("", {0, 1}, "ok"), ("2-3", {0, 1}, "note"), ("2-3", {0, 1, 2, 3}, "warning"), ("0-3,5", {4}, "note"),
       )),
@@ -107,18 +107,18 @@ GIB = 2.0**30
 
 
 FOUND: dict[str, list[Finding | None]] = {
-    "left out": [machine_checks.battery(None, ""), machine_checks.virtual(None)],
+    "left out": [machine_checks.battery(None, ""), machine_checks.virtualization(None)],
     "ok": [
         machine_checks.load(watched(0.01), 8),
-        machine_checks.memory(6 * GIB, 8 * GIB, 0.0),
-        machine_checks.memory(6 * GIB, 8 * GIB, None),
-        machine_checks.memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
+        machine_checks.available_memory(6 * GIB, 8 * GIB, 0.0),
+        machine_checks.available_memory(6 * GIB, 8 * GIB, None),
+        machine_checks.available_memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
         machine_checks.battery(True, "balanced"),
-        machine_checks.room(20 * GIB, "results"),
+        machine_checks.disk_space(20 * GIB, "results"),
         machine_checks.affinity({0, 1}, 2),
-        machine_checks.virtual(False),
-        machine_checks.described([]),
-        library_checks.inherited([]),
+        machine_checks.virtualization(False),
+        machine_checks.processor_facts([]),
+        library_checks.variables([]),
         library_checks.onednn(True),
         library_checks.numba(""),
         library_checks.vulkan(True, True),
@@ -128,19 +128,19 @@ FOUND: dict[str, list[Finding | None]] = {
     "note": [
         machine_checks.load(watched(0.4, updater=0.4), 8),
         machine_checks.affinity({0}, 2),
-        machine_checks.virtual(True),
-        machine_checks.described(["sockets", "caches"]),
-        library_checks.inherited(["OPENBLAS_CORETYPE"]),
+        machine_checks.virtualization(True),
+        machine_checks.processor_facts(["sockets", "caches"]),
+        library_checks.variables(["OPENBLAS_CORETYPE"]),
         library_checks.vulkan(False, True),
     ],
     "warning": [
         machine_checks.load(watched(2.5, yes=1.0, python=1.4), 8),
-        machine_checks.memory(1 * GIB, 8 * GIB, 0.0),
+        machine_checks.available_memory(1 * GIB, 8 * GIB, 0.0),
         machine_checks.load(watched(0.9, yes=0.9), 64),  # a point with all threads needs each of them
-        machine_checks.memory(6 * GIB, 8 * GIB, 0.12),
+        machine_checks.available_memory(6 * GIB, 8 * GIB, 0.12),
         machine_checks.battery(False, ""),
         machine_checks.battery(True, "low-power"),
-        machine_checks.room(0.1 * GIB, "results"),
+        machine_checks.disk_space(0.1 * GIB, "results"),
         library_checks.onednn(False),
         machine_checks.loopback("network is unreachable"),
     ],
@@ -234,7 +234,7 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
 def test_a_torch_that_cannot_be_loaded_costs_only_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = "torch cannot be loaded (libcudart.so.13: cannot open shared object file): install it again"
     for module in (library_checks, cuda_checks):
-        monkeypatch.setattr(module, "loaded", lambda: (None, refusal))
+        monkeypatch.setattr(module, "load_torch", lambda: (None, refusal))
     found = {finding.name: finding for finding in library_checks.examine()}
     assert (found["torch"].level, found["torch"].seen) == (Level.WARNING, refusal)
     assert "Numba" in found
@@ -250,7 +250,7 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning
         main(["doctor", "--device", "gpu"])
     findings = [ok("disk", "20 GiB free"), note("SMT", "on", "Two threads may share a core.")]
     bad = warning("load", "others take 31% of all cores", "They take cores. " * 20, "sudo stop " + "them " * 30)
-    said = told([*findings, bad], 80)
+    said = format_findings([*findings, bad], 80)
     assert said.index("load") < said.index("SMT") < said.index("disk")
     assert all(len(line) <= 80 for line in said.splitlines() if ">" not in line), "but for commands"
     for code in (0, 1):
@@ -281,7 +281,7 @@ def test_predictions_are_held_against_what_was_measured_before(
     tmp_path: Path, taken: tuple[float, float], expected: str
 ) -> None:
     assert plan_checks.predictions(tmp_path) is None
-    kind = hardware.kind()
+    kind = hardware.machine_kind()
     jobs = {
         name: {"predicted_s": [50.0, 50.0], "left_out": {}, "wall_s": [seconds / 2] * 2}
         for name, seconds in zip(("gemm.cpu", "training.cuda-0"), taken, strict=True)
@@ -310,14 +310,16 @@ def test_the_busiest_processes_are_told_with_their_share_of_a_core(monkeypatch: 
     monkeypatch.setattr(machine_checks.psutil, "process_iter", lambda _: next(lists))
     monkeypatch.setattr(machine_checks.counters, "read_totals", Mock(side_effect=[Totals(10.0), Totals(14.0)]))
     # From 10 and 5 s of user and system time to 12 and 6 within 4 s.
-    assert machine_checks.watch(0.0).busiest == [("build", 0.75)]
+    assert machine_checks.watch_others(0.0).busiest == [("build", 0.75)]
 
 
 def test_the_share_of_time_that_work_waited_for_memory_is_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = machine_checks.watch(0.0)
+    seen = machine_checks.watch_others(0.0)
     before, after = (replace(seen.before, at=at, stalled=stalled) for at, stalled in ((1.0, 4.0), (3.0, 4.5)))
-    monkeypatch.setattr(machine_checks, "watch", lambda _: Watched(before, after, []))
+    monkeypatch.setattr(machine_checks, "watch_others", lambda _: Watched(before, after, []))
     shares: list[float | None] = []
-    monkeypatch.setattr(machine_checks, "memory", lambda _free, _total, stalled, _machine: shares.append(stalled))
+    monkeypatch.setattr(
+        machine_checks, "available_memory", lambda _free, _total, stalled, _machine: shares.append(stalled)
+    )
     machine_checks.examine(NOWHERE, Path())
     assert shares == [0.25]

@@ -42,9 +42,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Play a machine whose driver and torch answer so; its kind."""
 
     def play(library: Library, torch: Torch | None = None) -> str:
-        monkeypatch.setattr(nvml, "module", lambda: library)
+        monkeypatch.setattr(nvml, "load_pynvml", lambda: library)
         install(monkeypatch, torch or Torch())
-        return hardware.kind()
+        return hardware.machine_kind()
 
     return play
 
@@ -114,7 +114,7 @@ def record(tmp_path: Path) -> Callable[..., Path]:
     """Write the record of the machine that is played now."""
 
     def write(**more: Any) -> Path:
-        path, kind = tmp_path / "node.json", hardware.kind()
+        path, kind = tmp_path / "node.json", hardware.machine_kind()
         here = {"cpu": hardware.cpu(), "memory_bytes": 1, "gpus": gpus.list_gpus()}
         named = {"kind": kind, "instance": "0a1b2c", "id": node_id(kind, "0a1b2c")}
         write_node(path, {**RECORD, **named, "hardware": here, **more})
@@ -204,7 +204,7 @@ def test_what_could_not_be_asked_before_is_no_contradiction(machine: Machine, re
     # Earlier versions named a machine without other makers' GPUs, which were among its devices alone.
     machine(NONE)
     path = record(devices=[*RECORD["devices"], {"id": "cuda:0", "kind": "gpu", "name": MI300X.name}])
-    kind = hardware.kind()
+    kind = hardware.machine_kind()
     assert machine(NONE, AMD) != kind
     assert hardware.identity(path)[0] == kind
 
@@ -218,7 +218,7 @@ def test_a_processor_that_does_not_tell_all_now_is_the_same(
         "unknown": ["family", "simd"]
     }
     monkeypatch.setattr(hardware, "cpu", lambda: less)
-    assert hardware.kind() != kind
+    assert hardware.machine_kind() != kind
     assert hardware.identity(path)[0] == kind
 
 
@@ -227,14 +227,14 @@ def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pyte
     unified = Library({"Name": GB10.name, **dict.fromkeys(
         ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
     machine(unified, Torch(GB10, cuda="13.0"))
-    (card,) = fingerprint._with_memory(gpus.list_gpus(), [accelerator_entry()])
+    (card,) = fingerprint._add_memory(gpus.list_gpus(), [accelerator_entry()])
     assert (card["memory_bytes"], card["unanswered"].get("memory_bytes")) == (GB10.total_memory, None)
     assert main(["list"]) == main(["check"]) == 0
     assert GB10.name in capsys.readouterr().out
     refused = {"nvml": "Driver/library version mismatch", "gpus": []}
-    assert "load its modules again" in fingerprint.untold_facts({"hardware": refused, "devices": []})[0]
+    assert "load its modules again" in fingerprint.unknown_gpu_facts({"hardware": refused, "devices": []})[0]
     record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
-    told, part = fingerprint.untold_facts(record)
+    told, part = fingerprint.unknown_gpu_facts(record)
     assert told.startswith("NVIDIA GB10: not told by NVML: power_limit_w (Not Supported)")
     assert part.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
 
@@ -313,7 +313,7 @@ def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Ma
     machine(Library(refuses=MISMATCH))
     record = {**RECORD, "hardware": {**RECORD["hardware"], "nvml": nvml.status()}}
     with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load its modules again") as caught:
-        fingerprint.require(record, "gpu")
+        fingerprint.require_device(record, "gpu")
     assert "\n" not in str(caught.value)
 
 
@@ -388,7 +388,7 @@ ANSWERS = {"MaxClockInfo": 1980, "Name": "NVIDIA H100 80GB HBM3"}
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source.split(":")[0])
 def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report) -> None:
     library = Library(ANSWERS | report.answers, ANSWERS)
-    one, other = nvml.gpus(library)
+    one, other = nvml.nvidia_gpus(library)
     check([one, other], GPUS, "gpus")
     assert one.get("unanswered", {}) == report.unanswered
     assert "unanswered" not in other, "a GPU's trouble is its own"
@@ -419,7 +419,7 @@ def test_any_answers_of_any_gpus_give_a_record_that_conforms(
     cards: list[dict[str, Any]], count_is_odd: bool, count: Any
 ) -> None:
     library = Library(*cards, {}, count=count if count_is_odd else None)
-    found = nvml.gpus(library)
+    found = nvml.nvidia_gpus(library)
     check(found, GPUS, "gpus")
     if not count_is_odd:
         assert len(found) == len(cards) + 1
@@ -434,6 +434,6 @@ def test_any_answers_of_any_gpus_give_a_record_that_conforms(
 def test_a_number_of_gpus_that_makes_no_sense_is_told(monkeypatch: pytest.MonkeyPatch, count: Any) -> None:
     library = Library({}, count=0)
     library._count = count
-    monkeypatch.setattr(nvml, "module", lambda: library)
-    assert nvml.gpus() == []
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: library)
+    assert nvml.nvidia_gpus() == []
     assert nvml.refusal() == nvml.status() != ""

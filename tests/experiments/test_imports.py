@@ -18,7 +18,7 @@ from experiments.doctor.finding import Level
 from experiments.models import data_loading, onnx_files, real_data, training_runs
 from experiments.point_errors import attempt
 from experiments.serving import server_processes
-from experiments.workload import Unsupported, not_installed
+from experiments.workload import Unsupported, missing_library
 from tests.experiments.point_runs import answer
 from tests.experiments.test_serving import ORDERS
 
@@ -123,7 +123,7 @@ def test_refused_memory_stays_that(path: Path) -> None:
 
 
 def test_nothing_installed_with_the_study_keeps_transformers_from_loading() -> None:
-    assert imports.breaking_transformers() == []
+    assert imports.transformers_breakers() == []
     assert library_checks.transformers([]).level is Level.OK
 
 
@@ -174,4 +174,4 @@ def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypa
 def test_a_module_of_ours_or_of_pythons_that_is_missing_is_a_defect(ours: str | None) -> None:
     absent = ModuleNotFoundError("gone", name=ours)
     with pytest.raises(ModuleNotFoundError):
-        not_installed(absent)
+        missing_library(absent)

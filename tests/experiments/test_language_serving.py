@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from experiments import children
 from experiments.language import gguf_files, runtime_server, token_check, weights
 from experiments.language.shapes import SHAPES
-from experiments.registry import get
+from experiments.registry import get_experiment
 from experiments.serving import simulated_users
 from experiments.suite import language_serving
 from experiments.workload import HarnessError, Unsupported
@@ -53,7 +53,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(psutil.Process().children(recursive=True))
     yield
     assert set(psutil.Process().children(recursive=True)) <= before
-    assert not children._ALL
+    assert not children._CHILDREN
     assert [*home.iterdir(), *tmp_path.glob("study-*")] == []
 
 
@@ -126,7 +126,7 @@ def test_a_program_on_path_serves_as_well(
 
 
 def test_a_server_that_is_absent_or_has_no_gpu_is_unsupported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lacks = get(NAME).lacks
+    lacks = get_experiment(NAME).lacks
     with pytest.raises(Unsupported, match="xllamacpp does not run on"):
         work(NAME, GPU)
     as_program(tmp_path / "bin", monkeypatch, "BLAS: OpenBLAS (0 MiB, 0 MiB free)", "(none)")

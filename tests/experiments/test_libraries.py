@@ -168,21 +168,21 @@ SYSTEMS = ["/usr/local/cuda-13.0/targets/x86_64-linux/lib/libcudart.so.13.0.48",
 @pytest.mark.parametrize("from_system", [0, 1, 2])
 def test_libraries_of_the_system_are_told_from_those_of_the_packages(from_system: int) -> None:
     paths = [DRIVER, *OTHERS, *(f"{FOLDERS[0]}/{name}" for name in IN_PACKAGES), *SYSTEMS[:from_system]]
-    found = {metric: value for metric, (value, _) in library_paths.compared(paths, FOLDERS).items()}
+    found = {metric: value for metric, (value, _) in library_paths.count_origins(paths, FOLDERS).items()}
     assert found == {
         "system_driver_loaded": 1,
         "system_toolkit_loaded": float(from_system > 0),
         "toolkit_libraries_loaded": len(IN_PACKAGES) + from_system,
         "toolkit_libraries_from_system": from_system,
     }
-    bundled = library_paths.compared([f"{FOLDERS[0]}/stubs/libcuda.so.1"], FOLDERS)
+    bundled = library_paths.count_origins([f"{FOLDERS[0]}/stubs/libcuda.so.1"], FOLDERS)
     assert bundled["system_driver_loaded"][0] == 0.0
 
 
 def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(Path(torch.__file__).resolve().is_relative_to(folder) for folder in library_paths.package_folders())
     monkeypatch.setattr(
-        library_paths, "mapped", lambda: {DRIVER, f"{library_paths.package_folders()[0]}/nvidia/libcublas.so.13"}
+        library_paths, "mapped_files", lambda: {DRIVER, f"{library_paths.package_folders()[0]}/nvidia/libcublas.so.13"}
     )
     monkeypatch.setitem(sys.modules, "cupy", None)
     waited = GPU.waits

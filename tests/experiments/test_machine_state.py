@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 from contract.sample_flags import FLAGS, Flag, parse, text, worst
 from experiments import counters, machine_state
 from experiments.counters import Totals, Values
-from experiments.machine_state import GPU_WINDOW_S, WINDOW_S, Reading, Watch, between, crowded, slowed
+from experiments.machine_state import (
+    GPU_WINDOW_S,
+    WINDOW_S,
+    Reading,
+    Watch,
+    clock_flags,
+    compare_totals,
+    crowding_flags,
+)
 from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
 
@@ -29,7 +37,7 @@ CALM = Totals(at=0.0, stalled=0.0)
 
 def words(**rises: float) -> list[str]:
     """The flags of one second on four cores in which the totals rose so much."""
-    return [str(flag) for flag in between(CALM, replace(CALM, at=1.0, **rises), cores=4)[1]]
+    return [str(flag) for flag in compare_totals(CALM, replace(CALM, at=1.0, **rises), cores=4)[1]]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_what_a_window_saw_is_told_with_its_figure(rises: dict[str, float], flag
 @given(st.builds(Totals, *[st.floats(0, 1e6)] * 5, st.none() | st.floats(0, 1e6), *[st.floats(0, 1e6)] * 4))
 def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -> None:
     now = Totals(**{**asdict(later), "at": CALM.at + 0.25 + later.at})
-    values, flags = between(CALM, now, cores=4)
+    values, flags = compare_totals(CALM, now, cores=4)
     assert all(value is not None and value >= 0 for value in values.values())
     assert parse(text(flags)) == flags
 
@@ -116,7 +124,7 @@ def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machin
 
 def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
     watch, flags = Watch("cpu"), []
-    assert slowed(0, 3000) == []
+    assert clock_flags(0, 3000) == []
     for point in ((3000, 2900, 2400), (2400, 2400)):
         watch.begin()
         for megahertz in point:
@@ -422,7 +430,7 @@ def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
     monkeypatch.setattr(machine_state.topology, "allowed_cpus", lambda: frozenset(range(cpus)))
     monkeypatch.setattr(machine_state.processor, "usable_cores", lambda allowed: cores)
     now = replace(CALM, at=0.5, here=(others + threads) / 2, own=threads / 2)
-    assert text(crowded(CALM, now, threads)) == flag
+    assert text(crowding_flags(CALM, now, threads)) == flag
     assert [str(one) for one in parse(flag)] == [flag][: len(flag)]
 
 
@@ -432,13 +440,13 @@ def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: 
     monkeypatch.setattr(counters.psutil, "cpu_times", lambda percpu=False: each if percpu else times)
     monkeypatch.setattr(counters.topology, "online_cpus", lambda: frozenset({0, 1, 4, 5}))
     monkeypatch.setattr(counters.topology, "allowed_cpus", lambda: frozenset({1, 5}))
-    assert counters._busy_here(99.0) == 2.0 + 4.0
+    assert counters._allowed_busy_s(99.0) == 2.0 + 4.0
     monkeypatch.setattr(counters.topology, "allowed_cpus", lambda: frozenset({0, 1, 4, 5}))
-    assert counters._busy_here(99.0) == 99.0
+    assert counters._allowed_busy_s(99.0) == 99.0
 
 
 def test_a_processs_own_time_is_its_childrens_too() -> None:
     own = psutil.Process()
-    before = counters._own(own)
+    before = counters._own_cpu_s(own)
     subprocess.run([sys.executable, "-c", "end = __import__('time').process_time\nwhile end() < 0.3: pass"], check=True)
-    assert counters._own(own) - before >= 0.25
+    assert counters._own_cpu_s(own) - before >= 0.25

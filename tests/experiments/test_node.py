@@ -25,9 +25,9 @@ from contract.sample_table import write_samples
 from contract.schema import check
 from experiments import experiment_list, fingerprint, hardware, lock, nvml
 from experiments.cli import main
-from experiments.experiment_list import gathered, told
+from experiments.experiment_list import format_listing, list_experiments
 from experiments.jobs import Job, Plan, Point
-from experiments.node_writer import begin, pace
+from experiments.node_writer import begin_node, job_paces
 from experiments.registry import experiments
 from tests.contract.test_tables import table
 from tests.experiments.torch_standin import H100, P100, Torch, install
@@ -58,14 +58,14 @@ def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(reco
 def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
     without = {**record, "devices": record["devices"][:1], "left_out": ["torch was built without CUDA"]}
     with pytest.raises(StudyError, match=r"no GPU found.*built without CUDA.*NVML: .*Found: cpu"):
-        fingerprint.require(without, "gpu")
-    fingerprint.require(without, "cpu")
+        fingerprint.require_device(without, "gpu")
+    fingerprint.require_device(without, "cpu")
 
 
 def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     def kind(*names: str) -> str:
-        monkeypatch.setattr(nvml, "gpus", lambda: [{"name": name} for name in names])
-        return hardware.kind()
+        monkeypatch.setattr(nvml, "nvidia_gpus", lambda: [{"name": name} for name in names])
+        return hardware.machine_kind()
 
     assert kind() == kind() != kind(*["NVIDIA H200"] * 2)
     check(kind(), NODE_SCHEMA["properties"]["kind"], "kind")
@@ -84,7 +84,7 @@ def test_hosts_of_one_kind_are_told_apart_and_not_given_away(tmp_path: Path, mon
             if text is not None:
                 place.write_text(f"{text}\n")
         monkeypatch.setattr(hardware, "_HOST_IDS", places)
-        return hardware.instance()
+        return hardware.machine_instance()
 
     one, other = "0123456789abcdef" * 2, "fedcba9876543210" * 2
     here = host(one, other)
@@ -262,13 +262,13 @@ def plan(folder: Path) -> Plan:
 def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_missing(folder: Path, plan: Plan) -> None:
     probe, name = folder.parents[1] / "probe.json", "gemm.cpu.{}.parquet"
     first = measured(folder, name.format(1), 7, host="aaaaaa", wall_s=150.0)
-    begin(folder, probe, plan)
+    begin_node(folder, probe, plan)
     assert record_path(folder) == folder / PARTIAL
     record = read_node(record_path(folder))
     assert record["jobs"]["gemm.cpu"]["predicted_s"] == [100.0, 100.0]
     assert record["jobs"]["training.cuda-0"] == {"predicted_s": [], "left_out": {"plan: left out to fit 1 min": 1}}
     assert missing_rounds(record, [path.name for path in folder.glob("*.parquet")]) == ["gemm.cpu.2"]
-    assert pace(record) == {}
+    assert job_paces(record) == {}
 
     second = measured(folder, name.format(2), 8, host="bbbbbb", wall_s=770.0, stood_s=600.0)
     assert seal(folder, first, second, "--plan", str(folder.parents[1] / "plan.json")) == 0
@@ -276,20 +276,20 @@ def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_mi
     assert record["hosts"] == ["aaaaaa", "bbbbbb"]
     assert record["jobs"]["gemm.cpu"]["wall_s"] == [150.0, 770.0]
     assert record["jobs"]["gemm.cpu"]["stood_s"] == [0.0, 600.0], "which says nothing of predictions"
-    assert pace(record) == {"gemm.cpu": pytest.approx(1.6)}
+    assert job_paces(record) == {"gemm.cpu": pytest.approx(1.6)}
     there = sorted(path.name for path in folder.iterdir())
     assert there == [name.format(1), name.format(2), "node.json"]
     assert missing_rounds(record, there) == []
 
     for damaged in ("", "[]", '{"jobs": 1}'):
         (folder / PARTIAL).write_text(damaged)
-        begin(folder, probe, plan)
+        begin_node(folder, probe, plan)
         assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0, 100.0]
     assert record_path(folder) == folder / PARTIAL, "a round that is measured anew breaks the seal"
-    begin(folder, probe, replace(plan, rounds=1))
+    begin_node(folder, probe, replace(plan, rounds=1))
     assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan is another one now"
     given = shutil.copy(probe, folder / "node.json")
-    begin(folder, Path(given), plan)
+    begin_node(folder, Path(given), plan)
     assert read_node(Path(given)) == read_node(probe), "what a round is told to read is not its to remove"
 
 
@@ -304,7 +304,7 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
         both = pd.concat([table({**node, "round": number, **row}) for row in rows])
         write_samples(folder / f"gemm.cpu.{number}.parquet", both.reset_index(drop=True), {})
     (folder / "gemm.cpu.3.parquet").write_bytes(b"not a table")
-    begin(folder, folder.parents[1] / "probe.json", plan)
+    begin_node(folder, folder.parents[1] / "probe.json", plan)
     assert main(["outcomes", str(folder.parent)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == f"{RECORD['id']}: 3 rounds of jobs, 2 points ok, 2 not"
@@ -319,7 +319,7 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
 def test_every_experiment_is_listed_with_what_it_asks_of_whom(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(nvml, "gpus", list)
+    monkeypatch.setattr(nvml, "nvidia_gpus", list)
     install(monkeypatch, Torch())
     assert main(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -329,16 +329,18 @@ def test_every_experiment_is_listed_with_what_it_asks_of_whom(
     assert asked["(Apple)"] == {"asked": True, "libraries": ["torch"], "all": False}
     assert set(asked["(NVIDIA)"]["libraries"]) == {"torch", "cupy"}
     assert "threads" in found["experiments"]["gemm"]["parameters"]
-    rows = {line.split()[0]: line.split()[1:] for line in told(gathered()).splitlines() if line.split()}
+    rows = {
+        line.split()[0]: line.split()[1:] for line in format_listing(list_experiments()).splitlines() if line.split()
+    }
     assert rows["clock"] == ["yes", "–", "–", "–", "–"]
     assert rows["sequential"] == ["yes", "yes", "yes", "–", "–"]  # CUDA C on GPUs
 
 
 def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "gpus", list)
+    monkeypatch.setattr(nvml, "nvidia_gpus", list)
     torch = install(monkeypatch, Torch(H100, H100, P100, cuda="13.0", architectures=["sm_90"]))
     monkeypatch.setattr(experiment_list.importlib.util, "find_spec", lambda _: None)
-    said = told(gathered())
+    said = format_listing(list_experiments())
     assert torch.opened == []
     assert all(words in said for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
     assert "(NVIDIA)" not in said
@@ -359,6 +361,8 @@ def test_a_machine_is_described_in_one_sentence(memory_bytes: float, said: str) 
     cpu = {"model": "A CPU", "usable_cores": 1, "unknown": ["sockets", "caches"]}
     devices = [{"kind": "cpu", "name": "A CPU"}, {"kind": "gpu", "name": "A GPU"}]
     record = {"hardware": {"cpu": cpu, "memory_bytes": memory_bytes}, "devices": devices}
-    assert fingerprint.described(record) == f"A CPU, 1 core, {said}; A GPU; not known: sockets, caches"
+    assert fingerprint.summarize_node(record) == f"A CPU, 1 core, {said}; A GPU; not known: sockets, caches"
     record["hardware"]["cpu"] = {"model": "A CPU", "usable_cores": 4, "quota": 1.5}
-    assert fingerprint.described({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"
+    assert (
+        fingerprint.summarize_node({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"
+    )

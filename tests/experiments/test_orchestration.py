@@ -25,7 +25,7 @@ from experiments.devices.xpu import XpuDevice
 from experiments.models import data_loading
 from experiments.models.zoo import ZOO
 from experiments.suite.orchestration import AHEAD
-from experiments.sweep import read_preset, sweep
+from experiments.sweep import find_sweep, read_preset
 from experiments.workload import HarnessError
 from tests.experiments.point_runs import CPU, observed, right, run, work
 from tests.experiments.second_device import SecondCpu
@@ -169,7 +169,7 @@ def test_every_point_of_the_full_preset_has_the_one_that_it_is_compared_with() -
     }  # fmt: skip
     for name, base in bases.items():
         for kind in ("cpu", "gpu"):
-            points = [dict(point.params) for point in sweep(content, name, "full").points(kind)]
+            points = [dict(point.params) for point in find_sweep(content, name, "full").points(kind)]
             assert points
             for point in points:
                 assert {**point, **base} in points, point

@@ -53,7 +53,7 @@ def announce(tmp_path: Path) -> Announce:
     def write(**models: Any) -> dict[str, catalogue.Network]:
         path = tmp_path / "mine.yaml"
         path.write_text(json.dumps(models))
-        user_models.announce(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], gguf_shape.describe)
+        user_models.export_models(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], gguf_shape.describe)
         return catalogue.networks()
 
     return write
@@ -65,7 +65,7 @@ def network_points() -> list[Point]:
         "cases": [{"model": "own"}],
         "grid": {"batch": [1], "dtype": ["float32"], "backend": ["torch", "openvino"]},
     }
-    return sweep.Sweep(registry.get("inference"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
+    return sweep.Sweep(registry.get_experiment("inference"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
 
 
 def asked() -> list[dict[str, Any]]:
@@ -136,7 +136,7 @@ def file_points() -> list[Point]:
         "cases": [{"model": "own", "format": "Q4_K_M"}],
         "grid": {"phase": ["decode"], "tokens": [16], "backend": ["xllamacpp"], "threads": [1]},
     }
-    return sweep.Sweep(registry.get("language-models"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
+    return sweep.Sweep(registry.get_experiment("language-models"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
 
 
 @pytest.mark.parametrize(

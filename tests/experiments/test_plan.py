@@ -18,9 +18,9 @@ from contract.node import GPU_CACHE_BYTES
 from experiments import hardware, plan
 from experiments.cli import main
 from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, Job, Plan, Point, read_plan
-from experiments.plan import full_plan, within
+from experiments.plan import fit_budget, full_plan
 from experiments.suite import boosting
-from experiments.sweep import PRESETS, read_preset, sweep
+from experiments.sweep import PRESETS, find_sweep, read_preset
 
 CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
 H200 = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA H200", "multiprocessors": 132}
@@ -83,17 +83,17 @@ THREE = [block(1, 64), block(2, 65), block(3, 66)]
     ],
 )
 def test_what_is_worth_least_goes_first(blocks: list[Any], seconds: float, kept: list[int], rounds: int) -> None:
-    trimmed = within(planned(*blocks), seconds / 60)
+    trimmed = fit_budget(planned(*blocks), seconds / 60)
     assert (sizes(trimmed), trimmed.rounds) == (kept, rounds)
 
 
 def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take() -> None:
     made = planned(block(1, 64, 65), block(3, 66))
     with pytest.raises(StudyError, match=r"0.5 min: what the comparisons need takes about \S+ min in 3 rounds") as told:
-        within(made, 0.5)
-    assert within(made, float(str(told.value).split("about ")[1].split()[0])).rounds == 3, "that much is enough"
+        fit_budget(made, 0.5)
+    assert fit_budget(made, float(str(told.value).split("about ")[1].split()[0])).rounds == 3, "that much is enough"
     # A preset's own budget is no reason to measure nothing on a machine that is slow to start.
-    least = within(made, 0.5, least=True)
+    least = fit_budget(made, 0.5, least=True)
     assert (sizes(least), least.rounds) == ([64, 65], 3)
 
 
@@ -102,7 +102,7 @@ def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take()
 def test_a_trimmed_plan_fits_and_keeps_what_is_essential(values: list[int], share: float) -> None:
     made = planned(*(block(value, 64 + number) for number, value in enumerate(values)))
     try:
-        trimmed = within(made, share * made.seconds / 60)
+        trimmed = fit_budget(made, share * made.seconds / 60)
     except StudyError:
         essential = planned(*(block(1, 64 + n) for n, value in enumerate(values) if value == 1), rounds=3)
         assert essential.seconds > share * made.seconds
@@ -118,14 +118,14 @@ def test_a_trimmed_plan_fits_and_keeps_what_is_essential(values: list[int], shar
 @pytest.mark.parametrize("minutes", [2.0, 3.0, 5.0, 8.0])
 def test_a_plan_fits_its_minutes_although_a_round_ends_before_all_of_its_points(minutes: float) -> None:
     content = preset(block(1, 64), block(3, *range(65, 95)), rounds=3) | {"round_s": 60.0}
-    trimmed = within(full_plan(content, "test", [CPU], cores=2), minutes)
+    trimmed = fit_budget(full_plan(content, "test", [CPU], cores=2), minutes)
     assert trimmed.seconds <= 60 * minutes
     assert 64 in sizes(trimmed)
 
 
 def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tmp_path: Path) -> None:
     made = planned(block(1, 64), block(3, 66))
-    trimmed, path = within(made, made.seconds * 0.7 / 60), tmp_path / "plan.json"
+    trimmed, path = fit_budget(made, made.seconds * 0.7 / 60), tmp_path / "plan.json"
     write_json(path, trimmed.plain)
     read = read_plan(path)
     assert read.plain == trimmed.plain
@@ -142,8 +142,8 @@ def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tm
 def limit(experiment: str, hang_s: dict[str, float], device: dict[str, Any], **params: Any) -> tuple[float, Job]:
     """Seconds that the one point of a plan may take beside its own and those predicted, and its job, as recorded."""
     content = read_preset("full") | {"hang_s": hang_s}
-    part = replace(sweep(content, experiment, "test"), blocks=[{"cases": [params]}], point_s=30.0)
-    made = Job.of(json.loads(json.dumps(plan.job(part, {"id": "cpu", "kind": "cpu", **device}, 4).plain)))
+    part = replace(find_sweep(content, experiment, "test"), blocks=[{"cases": [params]}], point_s=30.0)
+    made = Job.of(json.loads(json.dumps(plan.plan_job(part, {"id": "cpu", "kind": "cpu", **device}, 4).plain)))
     (point,) = made.points
     return made.limit_s(point) - point.predicted_s - HANG_FACTOR * point.point_s, made
 
@@ -300,7 +300,7 @@ def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(
     content = read_preset(name)
     minutes = plan.budget_min(content, [CPU, H200])
     assert minutes is not None
-    made = within(full_plan(content, name, [CPU, H200], cores=16, start_s={"cuda:0": 9.0, "cpu": 4.0}), minutes)
+    made = fit_budget(full_plan(content, name, [CPU, H200], cores=16, start_s={"cuda:0": 9.0, "cpu": 4.0}), minutes)
     assert made.rounds >= min(3, content["rounds"])
     assert made.seconds <= minutes * 60
     assert all(not point.left_out for job in made.jobs for point in job.points if point.value == 1)

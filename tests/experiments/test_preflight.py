@@ -20,9 +20,9 @@ from experiments.cli import main
 from experiments.devices.cpu import CpuDevice
 from experiments.jobs import Job, Plan, Point
 from experiments.preflight import Preflight, profiler_check, rate_ranges
-from experiments.preflight.point_kinds import Kind, breadth_first, kinds
-from experiments.preflight.profiler_check import Seen
-from experiments.registry import get
+from experiments.preflight.point_kinds import Kind, breadth_first, job_kinds
+from experiments.preflight.profiler_check import ProfilerTimes
+from experiments.registry import get_experiment
 from experiments.worker_processes import Workers
 from tests.experiments import broken_worker
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 BROKEN = [sys.executable, "-u", broken_worker.__file__]
 PLAYED = [sys.executable, "-u", "-m", "tests.experiments.played_worker"]
 H100 = "NVIDIA H100 80GB HBM3"
-RULES = rate_ranges.rules()
+RULES = rate_ranges.read_rules()
 
 
 def job(experiment: str, *cases: dict[str, Any], device: str = "cuda:0", hang_s: float = 60.0) -> Job:
@@ -43,7 +43,7 @@ def product(dtype: str = "bfloat16", size: int = 4096) -> dict[str, Any]:
 
 
 def kind(experiment: str, case: dict[str, Any]) -> Kind:
-    return kinds(job(experiment, case), RULES)[0]
+    return job_kinds(job(experiment, case), RULES)[0]
 
 
 def part(value: float, metric: str = "time", unit: str = "s", flags: str = "", **work: float | None) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def part(value: float, metric: str = "time", unit: str = "s", flags: str = "", *
 
 def verdict(of: Kind, *parts: dict[str, Any], gpu: str = H100, **answer: Any) -> str:
     given_answer = {"status": "ok", "reason": "ok", "parts": list(parts), "observed": {}, **answer}
-    return preflight.judge(of, given_answer, rate_ranges.peaks(gpu), 0.5).row(40)
+    return preflight.judge(of, given_answer, rate_ranges.rated_peaks(gpu), 0.5).row(40)
 
 
 def test_a_rate_is_compared_with_what_the_gpu_is_rated_for() -> None:
@@ -135,7 +135,7 @@ def test_points_are_of_one_kind_unless_their_words_or_their_rules_differ() -> No
         "gemm torch float32 k=4096 m=4096 n=4096",
     ]
     left_out = replace(gemm, points=tuple(replace(point, left_out="lacks: a GPU") for point in gemm.points))
-    assert kinds(left_out, RULES) == []
+    assert job_kinds(left_out, RULES) == []
 
 
 def test_kinds_that_are_judged_come_before_those_that_are_not() -> None:
@@ -149,7 +149,7 @@ def test_kinds_that_are_judged_come_before_those_that_are_not() -> None:
 def test_every_rule_names_parameters_that_its_experiment_has() -> None:
     for rule in RULES:
         named = {*rule.where, *rule.least, *rule.most}
-        assert named <= get(rule.experiment).parameters.keys(), rule
+        assert named <= get_experiment(rule.experiment).parameters.keys(), rule
         low, high = rule.range or rule.share
         assert 0 < low < high
         assert rule.of in ("flops", "memory", "link", "seconds")
@@ -166,7 +166,7 @@ def test_peaks_are_those_of_the_reference_data() -> None:
     stated = {one["id"]: one["value"] for one in read_yaml(ROOT / "data/reference/gpus.yaml") if one["value"]}
     compared = 0
     for ours, name in names.items():
-        peaks = rate_ranges.peaks(name)
+        peaks = rate_ranges.rated_peaks(name)
         assert peaks, name
         for id_, value in ((f"{ours}.bf16_flops", peaks.flops.get("bfloat16")),
                            (f"{ours}.fp32_flops", peaks.flops.get("float32")),
@@ -180,12 +180,14 @@ def test_peaks_are_those_of_the_reference_data() -> None:
 def test_every_gpu_has_peaks_and_a_source_and_cards_of_one_name_differ_in_memory() -> None:
     for gpu in read_yaml(rate_ranges.FILE)["gpus"]:
         for name in gpu["names"]:
-            peaks = rate_ranges.peaks(name, gpu.get("memory", 0) * 1e9)
+            peaks = rate_ranges.rated_peaks(name, gpu.get("memory", 0) * 1e9)
             assert peaks
             assert peaks.source
             assert peaks.memory == gpu["memory_rate"] * 1e9
-    assert rate_ranges.peaks("NVIDIA GeForce RTX 3060", 12.6e9) != rate_ranges.peaks("NVIDIA GeForce RTX 3060", 8.3e9)
-    assert rate_ranges.peaks(f"{H100} MIG 1g.10gb") is None
+    assert rate_ranges.rated_peaks("NVIDIA GeForce RTX 3060", 12.6e9) != rate_ranges.rated_peaks(
+        "NVIDIA GeForce RTX 3060", 8.3e9
+    )
+    assert rate_ranges.rated_peaks(f"{H100} MIG 1g.10gb") is None
 
 
 def broken(tmp_path: Path, *hows: str, minutes: float = 10.0, **changes: Any) -> tuple[Preflight, list[str]]:
@@ -275,7 +277,7 @@ def test_a_gpu_that_is_not_seen_needs_a_look_unless_the_cpu_alone_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu = {"id": "cpu", "kind": "cpu", "name": "a CPU", "memory_bytes": 1e9}
-    monkeypatch.setattr(preflight, "_described", lambda: ([cpu], ["CUDA: the driver is too old"]))
+    monkeypatch.setattr(preflight, "_list_devices", lambda: ([cpu], ["CUDA: the driver is too old"]))
     plan = tmp_path / "plan.json"
     write_json(plan, Plan((job("gemm", product()), job("gemm", product(), device="cpu")), 1).plain)
     for asked, device, expected in (
@@ -336,7 +338,7 @@ LEVEL = {"before_s": [1.0, 1.1, 1.0], "after_s": [1.05] * 5, "records": [480] * 
     ],
 )
 def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any], in_order: bool, words: str) -> None:
-    seen = Seen(**{**LEVEL, **changed})
+    seen = ProfilerTimes(**{**LEVEL, **changed})
     assert seen.in_order == in_order
     assert words in seen.words
 
@@ -344,7 +346,7 @@ def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any],
 def test_the_profilers_check_counts_whole_steps_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SESSIONS", 2), ("TIMED_S", 0.01), ("PAUSE_S", 0.0), ("REPEATS", 1)):
         monkeypatch.setattr(profiler_check, name, value)
-    seen = profiler_check.observe(CpuDevice())
+    seen = profiler_check.time_profiler(CpuDevice())
     assert seen.lost == 0
     assert seen.records[0] > 20 * profiler_check.STEPS
     assert min(*seen.before_s, *seen.after_s) > 0
@@ -360,13 +362,13 @@ def test_the_check_runs_with_the_variables_of_a_measuring_process() -> None:
     told = [sys.executable, "-c", "import os, json; print(json.dumps({'before_s': [1], 'after_s': [1],"
             "'records': [4 if 'TEARDOWN_CUPTI' in os.environ else 0]}))"]  # fmt: skip
     for device, records in (("cuda:0", [4]), ("xpu:0", [0])):
-        seen, _ = profiler_check.check(device, 60, told)
+        seen, _ = profiler_check.check_profiler(device, 60, told)
         assert seen and seen.records == records
 
 
 @pytest.mark.parametrize("command", [stand_in("no answer"), stand_in('{"before_s": []}'), stand_in("", 1)])
 def test_a_check_without_an_answer_says_why(command: Sequence[str]) -> None:
-    seen, words = profiler_check.check("mps", 60, command)
+    seen, words = profiler_check.check_profiler("mps", 60, command)
     assert seen is None
     assert words == "not checked: trouble"
 
@@ -387,6 +389,6 @@ def test_a_check_that_there_is_no_time_for_is_left_out() -> None:
 
 def test_a_check_that_hangs_is_ended() -> None:
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    seen, words = profiler_check.check("cpu", 0.5, command)
+    seen, words = profiler_check.check_profiler("cpu", 0.5, command)
     assert seen is None
     assert "no answer" in words

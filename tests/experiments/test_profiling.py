@@ -141,7 +141,7 @@ def test_a_gpus_profile_waits_for_its_own_order_and_a_cpu_answers_at_once(name: 
 
 
 def taken(take: Any) -> list[dict[str, Any]]:
-    told = worker._profiled(Profile({"kernel_time": "s", "matmul_time_share": "1"}, take))["profiled"]
+    told = worker._profile(Profile({"kernel_time": "s", "matmul_time_share": "1"}, take))["profiled"]
     assert isinstance(told, list)
     return told
 

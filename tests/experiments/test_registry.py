@@ -10,7 +10,7 @@ import pytest
 from contract.errors import StudyError
 from contract.sample_table import SAMPLES
 from experiments.devices import Device
-from experiments.registry import OWN, TAKEN, experiment, get
+from experiments.registry import OWN, TAKEN, experiment, get_experiment
 from experiments.workload import Dtype, Threads, Workload
 from report.data.summary import COLUMNS
 
@@ -45,7 +45,7 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Workload: .
 def test_what_is_lacking_is_said_with_its_place(
     function: Callable[..., Workload], name: str, options: dict[str, Any], said: str
 ) -> None:
-    get("gemm")  # is registered then
+    get_experiment("gemm")  # is registered then
     with pytest.raises(StudyError, match=rf"test_registry.py, line \d+: experiment '{name}': .*{said}"):
         experiment(name, **options)(function)
 

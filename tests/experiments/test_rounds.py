@@ -26,7 +26,7 @@ from experiments import plan, rounds, worker_processes
 from experiments.cli import main
 from experiments.jobs import Plan
 from experiments.machine_state import Reading
-from experiments.registry import Experiment, _parameters
+from experiments.registry import Experiment, _parameter_types
 from experiments.rounds import Round
 from experiments.sweep import Sweep
 from tests.experiments import broken_worker
@@ -34,7 +34,7 @@ from tests.experiments import broken_worker
 BROKEN = Experiment(
     "broken",
     broken_worker.broken,
-    _parameters(broken_worker.broken),
+    _parameter_types(broken_worker.broken),
     smaller=None,
     memory=None,
     flop=None,
@@ -52,10 +52,10 @@ def make(
     """A round of points that go wrong so, on the CPU or on a stand-in for a GPU."""
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
     cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
-    experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameters(function))
+    experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameter_types(function))
     sweep = Sweep(experiment, blocks=[{"cases": cases}, *blocks], place="test", **settings)
     kind = "cpu" if device == "cpu" else "gpu"
-    return Round(plan.job(sweep, {"id": device, "kind": kind}, 2), number, seed, command=[*COMMAND, kind])
+    return Round(plan.plan_job(sweep, {"id": device, "kind": kind}, 2), number, seed, command=[*COMMAND, kind])
 
 
 def by_how(measured: Round) -> dict[str, tuple[str, str]]:
@@ -142,7 +142,7 @@ def test_several_values_of_what_is_observed_are_samples_of_one_metric(measured: 
 def kept(measured: Round, folder: Path) -> pd.DataFrame:
     """The round's samples as they are read from their file."""
     path = folder / f"{measured.job.name}.1.parquet"
-    write_samples(path, rounds.table(measured, "node", "run"), {})
+    write_samples(path, rounds.samples_table(measured, "node", "run"), {})
     return read_samples(path)[0]
 
 
@@ -292,10 +292,10 @@ def test_how_long_a_process_takes_to_start_is_known_of_those_that_get_ready(monk
     monkeypatch.setattr(worker_processes.subprocess, "run", lambda words, **_: loaded.append(words))
     ready = [sys.executable, "-c", "input(); print('{\"ready\": true}', flush=True); input()"]
     begun = time.perf_counter()
-    started = worker_processes.start_s("cpu", command=ready, then=asked.append)
+    started = worker_processes.measure_start_s("cpu", command=ready, then=asked.append)
     assert 0.005 < (started or 0.0) < time.perf_counter() - begun
     for command in (scripted("time.sleep(60)"), [sys.executable, "-c", "raise SystemExit(3)"]):
-        assert worker_processes.start_s("cpu", command=command, then=asked.append) is None
+        assert worker_processes.measure_start_s("cpu", command=command, then=asked.append) is None
     assert len(asked) == len(loaded) - 2 == 1, "of a process that is not ready, nothing is asked"
 
 

@@ -43,7 +43,7 @@ def test_a_name_that_is_none_or_is_taken_writes_nothing(copy: Path, monkeypatch:
     monkeypatch.setattr(scaffold, "ROOT", copy)
     before = state(copy)
     with pytest.raises(StudyError, match=r"is taken: there is|is no name: use"):
-        scaffold.new(name)
+        scaffold.write_experiment(name)
     assert state(copy) == before
 
 
@@ -58,7 +58,7 @@ def test_all_files_are_written_or_none(copy: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(scaffold, "write_text", full)
     with pytest.raises(OSError):
-        scaffold.new(NAME)
+        scaffold.write_experiment(NAME)
     assert state(copy) == before
 
 

@@ -44,7 +44,7 @@ def echoing() -> Iterator[None]:
         yield
     serving.close()
     children.stop_all()
-    assert not children._ALL
+    assert not children._CHILDREN
 
 
 class OnCuda(torch.Tensor):

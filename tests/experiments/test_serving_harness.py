@@ -154,7 +154,7 @@ def test_doctor_tells_of_loads_that_do_not_fit(
         few_files(CONNECTIONS // 2)
         soft, _ = connection_limits.limits_of_files()
         monkeypatch.setattr(connection_limits, "limits_of_files", lambda: (soft, soft))
-    finding = plan_checks.loads(tmp_path)
+    finding = plan_checks.server_load(tmp_path)
     assert (finding and finding.level) == found
     assert not finding or finding.level is Level.OK or "ulimit -n" in finding.mend
 
@@ -443,7 +443,7 @@ def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(serving, "server", refuse)
     order = {"experiment": "serving", "device": "cpu", "params": params("serving"),
              "policy": {"target": 0.1, "budget_s": 1.0, "max_samples": 6}}  # fmt: skip
-    told = worker.answer_to(order, CPU, Watch("cpu"))
+    told = worker.answer_order(order, CPU, Watch("cpu"))
     assert told == {"status": "failed", "reason": "harness: the load: 256 connections need 288 files"}
 
 
@@ -459,7 +459,7 @@ def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str,
 
 
 def test_a_child_whose_parent_ended_before_it_read_its_orders_ends() -> None:
-    program = "from experiments.children import orders; orders()[1]({'at': 'work'})"
+    program = "from experiments.children import read_order; read_order()[1]({'at': 'work'})"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.communicate("{}\n", timeout=60)[0] == ""

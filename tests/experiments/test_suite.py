@@ -20,7 +20,7 @@ from experiments.kernels import cpu_divergence, dependent_chain, fma
 from experiments.kernels.cuda_compile import module
 from experiments.kernels.sequential import BITS, cpu_kernels
 from experiments.models import layers, work_and_span
-from experiments.registry import experiments, get
+from experiments.registry import experiments, get_experiment
 from experiments.suite import bandwidth, sustained
 from experiments.tabular.table_libraries import LIBRARIES
 from experiments.workload import Dtype, Unsupported
@@ -34,8 +34,12 @@ ELSEWHERE = {"language-serving", "serving", "several-devices", "without-cuda"}
 FAMILIES = ("mlp", "cnn", "resnet", "lstm-32", "gpt-1m", "nanogpt-cpu")
 
 RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
-    *((name, CPU, {}) for name in SMALL if name not in ELSEWHERE and "cpu" in get(name).fits and name != "libraries"),
-    *((name, GPU, {}) for name in SMALL if name not in ELSEWHERE and "cpu" not in get(name).fits),
+    *(
+        (name, CPU, {})
+        for name in SMALL
+        if name not in {*ELSEWHERE, "libraries"} and "cpu" in get_experiment(name).fits
+    ),
+    *((name, GPU, {}) for name in SMALL if name not in ELSEWHERE and "cpu" not in get_experiment(name).fits),
     ("peak", CPU, {"threads": 2}),
     ("peak", CPU, {"kernel": "scalar_fma", "dtype": "float64"}),
     ("peak", CPU, {"dtype": "bfloat16"}),
@@ -230,7 +234,7 @@ def test_every_experiment_is_spoilt_here_or_in_tests_of_its_own() -> None:
 @pytest.mark.parametrize("name", sorted(SPOILT))
 def test_a_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
     spoil, changed = SPOILT[name]
-    device = CPU if "cpu" in get(name).fits else GPU
+    device = CPU if "cpu" in get_experiment(name).fits else GPU
     assert right(work(name, device, **changed))
     spoil(monkeypatch)
     assert not right(work(name, device, **changed))
@@ -323,7 +327,7 @@ def test_operations_by_formula_are_those_that_torch_counts(name: str, changed: d
             call()
     assert counter.get_total_flops() == made.flop
     # What a plan takes for its duration is near to it.
-    if formula := get(name).flop:
+    if formula := get_experiment(name).flop:
         assert formula(**params(name, **changed)) == pytest.approx(made.flop, rel=0.25)
 
 
@@ -336,17 +340,17 @@ def test_operands_take_turns_in_memory(name: str, changed: dict[str, Any]) -> No
     assert len({call().data_ptr() for call in made.calls}) == len(made.calls) > 1  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if get(name).smaller])
+@pytest.mark.parametrize("name", [name for name in SMALL if get_experiment(name).smaller])
 def test_probes_get_smaller_and_end(name: str) -> None:
-    smaller: Any = get(name).smaller
+    smaller: Any = get_experiment(name).smaller
     large = {"m": 4096, "n": 4096, "k": 4096, "batch": 512, "rows": 10**6}
     step: dict[str, Any] | None = {key: large.get(key, value) for key, value in params(name).items()}
     sizes = []
     while step is not None:
-        sizes.append(worker._size(**step))
+        sizes.append(worker._work_size(**step))
         step = smaller(step)
     # Where the seconds of a call are known, one probe tells them.
-    assert len(sizes) > (1 if get(name).call_s else 2)
+    assert len(sizes) > (1 if get_experiment(name).call_s else 2)
     assert sizes == sorted(set(sizes), reverse=True)
     # All but the largest are cheap enough to be tried whatever the point's budget is.
     assert sizes[-1] < sizes[0] / 50
@@ -372,13 +376,13 @@ LARGER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if get(name).memory])
+@pytest.mark.parametrize("name", [name for name in SMALL if get_experiment(name).memory])
 def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> None:
-    memory: Any = get(name).memory
+    memory: Any = get_experiment(name).memory
     here = memory(**params(name))
     assert memory(**params(name, **LARGER[name])) > here >= 0
     if name in ("gemm", "content", "offload", "transfer"):
-        assert here >= (work(name, CPU if "cpu" in get(name).fits else GPU).bytes or 0.0) > 0
+        assert here >= (work(name, CPU if "cpu" in get_experiment(name).fits else GPU).bytes or 0.0) > 0
 
 
 FIT = {"job": "digits-logistic", "backend": "sklearn"}

@@ -12,8 +12,8 @@ from contract.errors import StudyError
 from experiments import backends, hardware
 from experiments.cli import main
 from experiments.jobs import Point
-from experiments.registry import experiments, get
-from experiments.sweep import preset_path, read_preset, sweep
+from experiments.registry import experiments, get_experiment
+from experiments.sweep import find_sweep, preset_path, read_preset
 
 TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
 
@@ -26,8 +26,8 @@ def test_our_presets_measure_every_experiment(preset: str) -> None:
     content = read_preset(preset)
     assert set(content["experiments"]) == set(experiments())
     for name in content["experiments"]:
-        part = sweep(content, name, preset)
-        asked = [bool(part.points(kind)) for kind in get(name).fits]
+        part = find_sweep(content, name, preset)
+        asked = [bool(part.points(kind)) for kind in get_experiment(name).fits]
         assert all(asked) if preset == "full" else any(asked)
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_preset_names_those_there_are() -> None:
 
 def swept(blocks: list[dict[str, Any]], kind: str = "cpu", name: str = "gemm") -> list[Point]:
     content = {"target": 1, "point_s": 1, "round_s": 1, "max_samples": 6, "experiments": {name: {"sweep": blocks}}}
-    return list(sweep(content, name, "test").points(kind))
+    return list(find_sweep(content, name, "test").points(kind))
 
 
 def points(blocks: list[dict[str, Any]], kind: str = "cpu") -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.registry import get
+from experiments.registry import get_experiment
 from experiments.suite import tabular as suite
 from experiments.tabular.random_tables import case, differing
 from experiments.tabular.table_libraries import LIBRARIES, ON_TABLES, ON_TEXT, Library, open_library
@@ -36,7 +36,7 @@ def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any
     if "threads" not in more:
         more["threads"] = open_library(backend, device, op).threads if device is CPU else 0
     more = {"transfers": "none" if device is CPU else "included", **more}
-    return get("tabular").function(device, op=op, rows=rows, backend=backend, **more)
+    return get_experiment("tabular").function(device, op=op, rows=rows, backend=backend, **more)
 
 
 @pytest.mark.parametrize(("name", "op"), DOES)
@@ -254,7 +254,7 @@ def test_what_is_said_of_a_library_is_true() -> None:
         for op in (*ON_TABLES, *ON_TEXT):
             assert (getattr(library, op) is getattr(Library, op)) == (op in library.without), (name, op)
     # Polars sets up its threads when its process starts.
-    started_with = get("tabular").environment
+    started_with = get_experiment("tabular").environment
     assert started_with({"backend": "polars", "threads": 3}) == {"POLARS_MAX_THREADS": "3"}
     assert started_with({"backend": "pandas", "threads": 1}) == {}
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import timing
-from experiments.devices.base import Device, nothing
+from experiments.devices.base import Device, do_nothing
 from experiments.devices.cpu import CpuDevice
 from experiments.machine_state import Reading
 from experiments.timing import Policy, half_width, measure
@@ -36,7 +36,7 @@ class SimulatedDevice(SecondCpu):
     def now(self) -> float:
         return self.clock
 
-    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         parts = [0.0] * (len(work.phases) or 1)
         for _ in range(calls):
             for index in range(len(parts)):
@@ -150,7 +150,7 @@ def test_a_single_request_is_a_sample_and_those_between_are_not() -> None:
 class Launched(SimulatedDevice):
     """A GPU whose calls take three times as long alone as in a row: there the host launches one while another runs."""
 
-    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         spent = super().time(work, calls, meanwhile)
         if calls == 1:
             self.clock += 2 * spent[0]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from experiments import counters, worker
-from experiments.devices.base import nothing
+from experiments.devices.base import do_nothing
 from experiments.devices.cpu import CpuDevice
 from experiments.machine_state import Watch
 from experiments.point_errors import Skipped
@@ -26,7 +26,7 @@ from tests.experiments.second_device import SecondCpu
 class Clocked(CpuDevice):
     """A CPU on which work takes as long as its FLOP say."""
 
-    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+    def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         assert work.flop is not None
         self.longest = max(getattr(self, "longest", 0.0), work.flop * 1e-6)
         return [work.flop * 1e-6 + 1e-4]
@@ -53,7 +53,7 @@ def test_what_would_not_fit_is_skipped_without_being_tried(n: int) -> None:
     device = Clocked()
     policy = Policy(target=0.5, budget_s=0.1, max_samples=6)
     with pytest.raises(Skipped, match=r"budget: one call is predicted to take .* s, the point has 0\.1 s"):
-        worker._fits_budget(known(limit=n // 4), {"n": n}, device, policy)
+        worker._require_budget(known(limit=n // 4), {"n": n}, device, policy)
     assert device.longest <= max(policy.budget_s, worker.PROBE_S)
 
 
@@ -61,19 +61,19 @@ def test_a_disturbed_probe_does_not_cost_the_point(monkeypatch: pytest.MonkeyPat
     """It takes 16 ms to start its threads, however little there is to do."""
     time = Clocked.time
     monkeypatch.setattr(Clocked, "time", lambda *given: [time(*given)[0] + 0.016])
-    worker._fits_budget(known(limit=80_000), {"n": 80_000}, Clocked(), Policy(target=0.5, budget_s=0.1))
+    worker._require_budget(known(limit=80_000), {"n": 80_000}, Clocked(), Policy(target=0.5, budget_s=0.1))
 
 
 @pytest.mark.parametrize("n", [1, 100, 80_000])
 def test_what_fits_is_let_through_although_small_probes_are_all_overhead(n: int) -> None:
-    worker._fits_budget(known(limit=n), {"n": n}, Clocked(), Policy(target=0.5, budget_s=0.1, max_samples=6))
+    worker._require_budget(known(limit=n), {"n": n}, Clocked(), Policy(target=0.5, budget_s=0.1, max_samples=6))
 
 
 def test_a_probe_is_scaled_by_the_seconds_of_a_call_where_an_experiment_tells_them() -> None:
     """A tree costs 1 ms, whatever comes before it 90 ms: a tenth of the trees take half of the time of all."""
 
     class Fits(Clocked):
-        def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = nothing) -> list[float]:
+        def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
             return [seconds(int(work.flop or 0))]
 
     def seconds(trees: int, **_: Any) -> float:
@@ -83,14 +83,14 @@ def test_a_probe_is_scaled_by_the_seconds_of_a_call_where_an_experiment_tells_th
         return {"trees": 10} if params["trees"] > 10 else None
 
     fit = Experiment(
-        "fit", lambda _, trees: Workload(run=nothing, flop=float(trees)), {"trees": int}, fewer, fits=("cpu",)
+        "fit", lambda _, trees: Workload(run=do_nothing, flop=float(trees)), {"trees": int}, fewer, fits=("cpu",)
     )
     policy = Policy(target=0.5, budget_s=0.1)
     with pytest.raises(Skipped, match="one call is predicted to take 1 s"):
-        worker._fits_budget(fit, {"trees": 100}, Fits(), policy)
-    worker._fits_budget(replace(fit, call_s=seconds), {"trees": 100}, Fits(), policy)
+        worker._require_budget(fit, {"trees": 100}, Fits(), policy)
+    worker._require_budget(replace(fit, call_s=seconds), {"trees": 100}, Fits(), policy)
     with pytest.raises(Skipped, match=r"one call is predicted to take 0\.29 s"):
-        worker._fits_budget(replace(fit, call_s=seconds), {"trees": 200}, Fits(), policy)
+        worker._require_budget(replace(fit, call_s=seconds), {"trees": 200}, Fits(), policy)
 
 
 @pytest.mark.parametrize(("wanted", "status"), [(5.0, "ok"), (7.0, "skipped"), (2.0**30, "skipped")])
@@ -109,14 +109,14 @@ def test_a_point_may_ask_for_most_of_the_free_memory_and_not_for_all(
 def asked(**known: float) -> dict[str, Any]:
     """The answer to a small product, of which the plan knows something."""
     order = {"experiment": "gemm", "device": "cpu", "params": params("gemm"), "policy": POLICY, "known": known}
-    return worker.answer_to(order, CPU, Watch("cpu"))
+    return worker.answer_order(order, CPU, Watch("cpu"))
 
 
 def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise Skipped("probed")
 
-    monkeypatch.setattr(worker, "_fits_budget", refused)
+    monkeypatch.setattr(worker, "_require_budget", refused)
     short = worker.PLANNED_SHARE * POLICY["budget_s"]
     assert asked(call_s=0.5 * short)["status"] == "ok"
     for known in ({}, {"call_s": 2 * short}, {"call_s": 0.0}, {"memory": 1e3}):
@@ -183,7 +183,7 @@ def test_units_are_those_of_the_values() -> None:
 
 def parts(work: Workload, device: SecondCpu, budget_s: float = 0.03) -> dict[str, dict[str, Any]]:
     """What is answered for a work and what is beside it, by the metric of the first series."""
-    found = worker._parts(work, device, Policy(target=0.5, budget_s=budget_s, max_samples=6), Watch("cpu"))
+    found = worker._measure_workloads(work, device, Policy(target=0.5, budget_s=budget_s, max_samples=6), Watch("cpu"))
     return {part["metric"] if "metric" in part else part["series"][0]["metric"]: part for part in found}
 
 
@@ -201,7 +201,7 @@ def test_the_budget_is_shared_among_the_works_of_a_point(monkeypatch: pytest.Mon
         given.append(policy.budget_s)
         return {"metric": work.metric, "status": "ok"}
 
-    monkeypatch.setattr(worker, "_part", part)
+    monkeypatch.setattr(worker, "_measure_workload", part)
     others = [Workload(run=lambda: None, metric=name) for name in ("first", "second")]
     parts(Workload(run=lambda: None, graph=True, beside=others), SecondCpu(), budget_s=8.0)
     assert given == [2.0] * 4
@@ -215,10 +215,10 @@ def faulty(**fault: Any) -> dict[str, Any]:
 
     made = Experiment("faulty", build, {"n": int})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "get", lambda _: made)
+        patch.setattr(worker, "get_experiment", lambda _: made)
         order = {"experiment": "faulty", "params": {"n": 1}, "policy": POLICY}
         patch.setattr(worker, "_set_threads", lambda *_: None)
-        return worker.answer_to(order, GPU, Watch("cpu"))
+        return worker.answer_order(order, GPU, Watch("cpu"))
 
 
 def fail(words: str) -> Any:
@@ -253,7 +253,7 @@ def test_a_short_call_is_timed_in_a_graph_too_all_its_operands_in_turn() -> None
     used: list[int] = []
     calls = [lambda index=index: used.append(index) for index in range(3)]
     device = SecondCpu()
-    captured = worker._captured(Workload(run=calls, flop=2.0, graph=True), device)
+    captured = worker._capture(Workload(run=calls, flop=2.0, graph=True), device)
     used.clear()
     captured.calls[0]()
     assert used == [0, 1, 2] * 7

@@ -42,10 +42,10 @@ SPOILING = words(
 def test_what_is_needed_passes_and_what_spoils_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*NEEDED, *SPOILING):
         monkeypatch.setenv(name, "1")
-    kept = worker_environment.clean()
+    kept = worker_environment.clean_environment()
     assert [name for name in NEEDED if name not in kept] == []
     assert [name for name in SPOILING if name in kept] == []
-    assert not worker_environment.inherited().keys() & set(NEEDED)
+    assert not worker_environment.blocked_variables().keys() & set(NEEDED)
 
 
 @pytest.mark.parametrize("start", ["round", "serving", "several"])
@@ -85,7 +85,7 @@ def test_what_is_told_is_well_known_and_no_path() -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**private, **told}.items():
             patch.setenv(name, value)
-        found = worker_environment.inherited()
+        found = worker_environment.blocked_variables()
     assert {name: found.get(name) for name in told} == {**told, "LD_PRELOAD": "(not told)"}
     assert not private.keys() & found.keys()
 
@@ -93,7 +93,7 @@ def test_what_is_told_is_well_known_and_no_path() -> None:
 def test_a_process_gets_its_own_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     before = dict(os.environ)
-    with pytest.raises(ZeroDivisionError), worker_environment.applied():
+    with pytest.raises(ZeroDivisionError), worker_environment.clean_environment_applied():
         assert "OMP_NUM_THREADS" not in os.environ
         assert os.environ["PATH"] == before["PATH"]
         raise ZeroDivisionError
@@ -119,7 +119,9 @@ print([(one["status"], one["reason"]) for one in said], elsewhere, sep="\\n")
 
 def test_libraries_talk_to_nobody_and_leave_nothing_in_the_home_folder(tmp_path: Path) -> None:
     """Compiled libraries, whose sockets Python does not see, keep their reports in the home folder."""
-    kept = {name: value for name, value in worker_environment.clean().items() if not name.startswith("XDG_")}
+    kept = {
+        name: value for name, value in worker_environment.clean_environment().items() if not name.startswith("XDG_")
+    }
     asked = {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", "ORT_DISABLE_TELEMETRY": "0", "HF_HUB_OFFLINE": "0"}
     ran = subprocess.run(
         [sys.executable, "-c", MEASURE], env=kept | asked, capture_output=True, text=True, timeout=300, check=False

@@ -196,5 +196,5 @@ class Torch:
 
 def install(monkeypatch: pytest.MonkeyPatch, torch: Torch) -> Torch:
     """Put the stand-in in torch's place for the devices."""
-    monkeypatch.setattr(accelerator, "loaded", lambda: (torch, ""))
+    monkeypatch.setattr(accelerator, "load_torch", lambda: (torch, ""))
     return torch

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.counters import NVML_LEAST_S, RAPL_LEAST_S
 from experiments.jobs import Point
-from experiments.sweep import PRESETS, Sweep, read_preset, sweep
+from experiments.sweep import PRESETS, Sweep, find_sweep, read_preset
 from experiments.timing import LEAST_SHARE
 from report.data.reference_figures import read_reference
 from report.judging.claim_files import read_claims
@@ -42,7 +42,7 @@ def test_claims_about_energy_get_points_on_both_sides_that_cannot_end_before_it_
     assert needed == {"training"}
     if "training" not in content["experiments"]:
         return
-    part = sweep(content, "training", preset)
+    part = find_sweep(content, "training", preset)
     essential = {kind: [point for point in part.points(kind) if point.value == 1] for kind in LEAST_S}
     assert set(essential["cpu"]) <= set(counted(part, "cpu"))
     compared = jobs(essential["cpu"]) & jobs(essential["gpu"])

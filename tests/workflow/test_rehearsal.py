@@ -15,7 +15,7 @@ import pytest
 from contract.node import PARTIAL, RECORD, read_node, record_path
 from contract.sample_table import read_samples
 from experiments.jobs import read_plan
-from experiments.outcome_summary import outcomes
+from experiments.outcome_summary import format_outcomes
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.reference_figures import REFERENCE, read_reference
@@ -78,7 +78,7 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
         there = set(table[["backend", "dtype", "threads", "params"]].itertuples(index=False, name=None))
         assert there == {tuple(point.columns.values()) for point in job.in_round(number)}
 
-    told = outcomes([node])
+    told = format_outcomes([node])
     # On a busy machine others may come too late, too.
     lost = set(re.findall(r"^ +\d+  (\S+) on \S+: (?!timeout)", told, re.MULTILINE))
     assert lost == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, told

@@ -10,7 +10,7 @@ from experiments.serving import server
 
 def orders() -> Any:
     """The orders of the server, which holds itself to its cores before it loads a library."""
-    asked = children.orders()
+    asked = children.read_order()
     from experiments.serving.services import SERVICES
     from tests.experiments.echoing.service import Echo
 
