@@ -45,7 +45,7 @@ class Child:
         log: IO[bytes] | None = None,
     ) -> None:
         self.name = name
-        self._read = b""
+        self._buffer = b""
         try:
             self._process = subprocess.Popen(
                 command,
@@ -83,7 +83,7 @@ class Child:
 
         Raises ChildError, after which the child is gone, and what a refusal stands for.
         """
-        line = self._line(seconds)
+        line = self._read_line(seconds)
         if line is None:
             self.stop()
             raise ChildError(f"no answer within {seconds:.0f} s from the {self.name}", "timeout")
@@ -104,12 +104,12 @@ class Child:
             raise _REFUSALS[key](str(answer[key]))
         return answer
 
-    def _line(self, seconds: float | None) -> bytes | None:
+    def _read_line(self, seconds: float | None) -> bytes | None:
         """The next line; b'' at the end of the output; None if it does not come in time."""
         end = None if seconds is None else running_time.now() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
-            while b"\n" not in self._read:
+            while b"\n" not in self._buffer:
                 if not selector.select(end and max(0.0, end - running_time.now())):
                     if end is not None and running_time.now() >= end:
                         return None
@@ -117,8 +117,8 @@ class Child:
                 piece = os.read(self._answers.fileno(), _CHUNK_BYTES)
                 if not piece:
                     return b""
-                self._read += piece
-        line, _, self._read = self._read.partition(b"\n")
+                self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line + b"\n"
 
     def stop(self) -> None:

@@ -286,7 +286,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if minutes:
         made = plan.fit_budget(made, minutes, least=arguments.budget is None)
     if arguments.out:
-        write_json(arguments.out, made.plain, in_lines=True)
+        write_json(arguments.out, made.as_json, in_lines=True)
     print(plan.format_plan(made), file=sys.stderr if arguments.out else sys.stdout)
     return 0
 

@@ -55,7 +55,7 @@ class Point:
     left_out: str = field(default="", compare=False)
 
     @classmethod
-    def of(cls, experiment: str, params: dict[str, Any], **limits: Any) -> Point:
+    def from_params(cls, experiment: str, params: dict[str, Any], **limits: Any) -> Point:
         """The point with these parameters, in whatever order."""
         return cls(experiment, tuple(sorted(params.items())), **limits)
 
@@ -72,12 +72,12 @@ class Point:
         }
 
     @property
-    def process(self) -> tuple[tuple[str, str], ...]:
+    def process_key(self) -> tuple[tuple[str, str], ...]:
         """What points of a job that one process measures have in common: their environment."""
         return tuple(sorted(self.environment.items()))
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The point as JSON, without the experiment."""
         own = {key: value for key, value in asdict(self).items() if key != "experiment"}
         return {**own, "params": dict(self.params), "environment": dict(self.environment)}
@@ -139,23 +139,23 @@ class Job:
             return self.hang_s + compiling_s + max(point.point_s, point.predicted_s)
         return self.hang_s + compiling_s + point.predicted_s + HANG_FACTOR * point.point_s
 
-    def in_round(self, number: int) -> list[Point]:
+    def round_points(self, number: int) -> list[Point]:
         """The points of round `number`, those that the plan does without among them."""
         return [point for point in self.points if number <= point.rounds]
 
     def measures(self, number: int) -> bool:
         """Whether round `number` has anything to measure."""
-        return any(not point.left_out for point in self.in_round(number))
+        return any(not point.left_out for point in self.round_points(number))
 
     def seconds(self, number: int) -> float:
         """What round `number` should take: a process for each environment, and the points."""
-        kept = [point for point in self.in_round(number) if not point.left_out]
-        processes = len({point.process for point in kept})
+        kept = [point for point in self.round_points(number) if not point.left_out]
+        processes = len({point.process_key for point in kept})
         longest = max((point.predicted_s for point in kept), default=0.0)
         # The last point that begins within the round's seconds is still measured.
         return processes * self.start_s + min(sum(point.predicted_s for point in kept), self.round_s + longest)
 
-    def without(self, gone: Mapping[Point, str]) -> Job:
+    def leave_out(self, gone: Mapping[Point, str]) -> Job:
         """The job without some of its points, with the reason for each."""
         return replace(
             self, points=tuple(replace(point, left_out=gone.get(point, point.left_out)) for point in self.points)
@@ -165,20 +165,20 @@ class Job:
         """What round `number` measures, in twelve digits: when they change, it is measured again."""
         points = [
             [one.params, one.point_s, not one.left_out, *filter(None, [one.environment.get(VARIABLE)])]
-            for one in self.in_round(number)
+            for one in self.round_points(number)
         ]
         asked = [self.target, self.round_s, self.max_samples, points]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The job as JSON."""
-        return {**vars(self), "points": [point.plain for point in self.points]}
+        return {**vars(self), "points": [point.as_json for point in self.points]}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Job:
+    def from_json(cls, plain: Mapping[str, Any]) -> Job:
         """The job that `plain` describes."""
-        points = tuple(Point.of(plain["experiment"], **point) for point in plain["points"])
+        points = tuple(Point.from_params(plain["experiment"], **point) for point in plain["points"])
         return cls(**{**plain, "points": points})
 
 
@@ -205,10 +205,10 @@ class Plan:
     @property
     def order(self) -> list[tuple[int, Job]]:
         """Every job with the number of its round, in the order in which they run."""
-        every = [(number, job) for number in range(1, self.rounds + 1) for job in self.in_round(number)]
+        every = [(number, job) for number in range(1, self.rounds + 1) for job in self.round_jobs(number)]
         return sorted(every, key=lambda one: one[1].stage)
 
-    def in_round(self, number: int) -> list[Job]:
+    def round_jobs(self, number: int) -> list[Job]:
         """The jobs that have anything to measure in round `number`."""
         return [job for job in self.jobs if number <= self.rounds and job.measures(number)]
 
@@ -221,7 +221,7 @@ class Plan:
         raise StudyError(f"the plan does not measure {experiment} on {device}. It measures {known}.")
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The plan as JSON; `seconds` tells what each round of a job should take."""
         return {
             "schema": PLAN_SCHEMA,
@@ -233,17 +233,17 @@ class Plan:
             "seconds": {
                 job.name: [round(job.seconds(number), 1) for number in range(1, self.rounds + 1)] for job in self.jobs
             },
-            "jobs": [job.plain for job in self.jobs],
+            "jobs": [job.as_json for job in self.jobs],
         }
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any], where: Path | str) -> Plan:
+    def from_json(cls, plain: Mapping[str, Any], where: Path | str) -> Plan:
         """The plan that `plain` describes. Raises StudyError if another version wrote it, or it is damaged."""
         advice = "make the plan again (python -m experiments plan --out, which the workflow does by itself)"
         try:
             if plain["schema"] != PLAN_SCHEMA:
                 raise StudyError(f"{where}: another version of this program wrote it: {advice}")
-            jobs = tuple(Job.of(job) for job in plain["jobs"])
+            jobs = tuple(Job.from_json(job) for job in plain["jobs"])
             return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"], plain.get("asked", {}))
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StudyError(f"{where}: not a whole plan: {advice}") from None
@@ -251,4 +251,4 @@ class Plan:
 
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises StudyError if it cannot be read."""
-    return Plan.of(read_json(path), path)
+    return Plan.from_json(read_json(path), path)

@@ -36,7 +36,7 @@ def load_libraries(device: Device) -> None:
 
     from experiments.kernels import naive_products
 
-    a, b = (device.normal((16, 16), Dtype.FLOAT32) for _ in range(2))
+    a, b = (device.random_normal((16, 16), Dtype.FLOAT32) for _ in range(2))
     torch.nn.functional.conv2d(a.reshape(1, 1, 16, 16), b.reshape(1, 1, 16, 16))
     out = torch.mm(a, b)
     with contextlib.suppress(Unsupported):

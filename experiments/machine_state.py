@@ -107,7 +107,7 @@ class Watch:
         self._threads = 0 if self._on_gpu else threads
         self._window_s, self._first, self._seen = WINDOW_S, True, None
         if self._window_is_over():
-            self._close(self._look_at_device())
+            self._close_window(self._read_device())
         # Another point's work may have another clock, and other threads: only within a point is a lower one a loss.
         self._highest_mhz = 0.0
         kept = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
@@ -118,7 +118,7 @@ class Watch:
     def look(self) -> None:
         """A GPU works on a sample: read its counters if that is a point's first, or begins when the window is over."""
         if self._on_gpu and (self._first or self._window_is_over()):
-            self._seen, self._first = self._look_at_device(), False
+            self._seen, self._first = self._read_device(), False
 
     def read(self, *seen_in_it: Flag) -> Reading:
         """The state around the sample that ends now. seen_in_it: flags of this sample alone.
@@ -131,14 +131,14 @@ class Watch:
         self._before = ()
         seen, self._seen = self._seen, None
         if self._window_is_over() and (seen or not self._on_gpu):
-            self._close(seen or self._look_at_device())
+            self._close_window(seen or self._read_device())
             for waiting, before in self._waiting:
-                self._tell(waiting, before)
+                self._write_state(waiting, before)
             self._waiting.clear()
             return reading
         if seen:
             self._state = State({**self._state.values, **seen.values}, tuple(worst([*self._state.flags, *seen.flags])))
-        self._tell(*self._waiting[-1])
+        self._write_state(*self._waiting[-1])
         return reading
 
     def energy(self) -> Energy:
@@ -160,14 +160,14 @@ class Watch:
         """Seconds of work from which on its energy is told."""
         return self._device.least_s
 
-    def _tell(self, reading: Reading, before: tuple[Flag, ...]) -> None:
+    def _write_state(self, reading: Reading, before: tuple[Flag, ...]) -> None:
         """Write the last window's state into a reading."""
         vars(reading).update(self._state.values, flags=text(worst([*before, *self._state.flags])))
 
     def _window_is_over(self) -> bool:
         return time.perf_counter() - self._totals.at >= self._window_s
 
-    def _close(self, device: State) -> None:
+    def _close_window(self, device: State) -> None:
         before, self._totals = self._totals, self._read_totals()
         values, flags = compare_totals(before, self._totals, os.cpu_count() or 1)
         self._window = before, self._totals
@@ -176,7 +176,7 @@ class Watch:
         self._state = State({**device.values, **values}, tuple(worst([*flags, *device.flags])))
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
 
-    def _look_at_device(self) -> State:
+    def _read_device(self) -> State:
         """What the device's own counters tell now."""
         values = self._device.values()
         clock = values.get("clock_mhz") or 0.0

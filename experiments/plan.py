@@ -222,15 +222,15 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
     trimmed = _leave_out(gone, plan, minutes)
     # The last to go may have cost far more than what was too much: what is worth most comes back while there is room.
     room = minutes * 60 - trimmed.seconds
-    started, out = [{point.process for point in job.points if not point.left_out} for job in trimmed.jobs], []
+    started, out = [{point.process_key for point in job.points if not point.left_out} for job in trimmed.jobs], []
     for place, point in reversed(gone):
-        start_s = 0.0 if point.process in started[place] else plan.jobs[place].start_s
+        start_s = 0.0 if point.process_key in started[place] else plan.jobs[place].start_s
         start_s += 0.0 if started[place] else JOB_S
         cost = (start_s + point.predicted_s) * min(point.rounds, plan.rounds)
         if cost > room:
             out.append((place, point))
         else:
-            started[place].add(point.process)
+            started[place].add(point.process_key)
             room -= cost
     return _leave_out(out, plan, minutes)
 
@@ -240,7 +240,7 @@ def _leave_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) ->
     reasons: list[dict[Point, str]] = [{} for _ in plan.jobs]
     for place, point in gone:
         reasons[place][point] = f"plan: left out to fit {minutes:g} min"
-    return replace(plan, jobs=tuple(job.without(out) for job, out in zip(plan.jobs, reasons, strict=True)))
+    return replace(plan, jobs=tuple(job.leave_out(out) for job, out in zip(plan.jobs, reasons, strict=True)))
 
 
 def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) -> float | None:

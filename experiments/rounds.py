@@ -43,7 +43,7 @@ class Round:
 
     def run(self) -> None:
         """Measure all points. Budgets count running time: a round that stands still loses no point."""
-        points, answers = shuffle_points(self.job.in_round(self.number), self.seed), list[dict[str, Any]]()
+        points, answers = shuffle_points(self.job.round_points(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
@@ -64,20 +64,20 @@ class Round:
                     nrows=size.lines,
                 ) as bar:
                     for point in points:
-                        answers.append(self._timed(point, workers, clock.now() - begun))
+                        answers.append(self._measure_point(point, workers, clock.now() - begun))
                         bar.update()
                     # A GPU's profiler slows later timings of its process: profiles are a second pass.
                     waiting = [(point, one) for point, one in zip(points, answers, strict=True) if "profile" in one]
                     bar.total = len(points) + len(waiting)
                     for point, answer in waiting:
-                        answer["profiled"] = self._profiled(point, answer["profile"], workers, clock.now() - begun)
+                        answer["profiled"] = self._profile_point(point, answer["profile"], workers, clock.now() - begun)
                         bar.update()
             finally:
                 self.workers = workers.stop()
                 self.environments = workers.environments
                 took, self.stood_s = clock.now() - begun, clock.lost_s()
         for point, answer in zip(points, answers, strict=True):
-            self._note_readable(point, answer)
+            self._add_answer(point, answer)
         if not sys.stderr.isatty():
             counted = f"{len(points)} point" + "s" * (len(points) != 1)
             stood = f", and {self.stood_s:.0f} s of standing still" if self.stood_s else ""
@@ -86,15 +86,17 @@ class Round:
                 file=sys.stderr,
             )
 
-    def _timed(self, point: Point, workers: Workers, spent_s: float) -> dict[str, Any]:
+    def _measure_point(self, point: Point, workers: Workers, spent_s: float) -> dict[str, Any]:
         """The answer to a point, or its outcome, `spent_s` seconds after the round began."""
         if point.left_out:
             return dict(zip(("status", "reason"), status_of(point.left_out), strict=True))
-        return self._answer(point, self.job.order(point), workers, spent_s)
+        return self._send_order(point, self.job.order(point), workers, spent_s)
 
-    def _profiled(self, point: Point, units: dict[str, str], workers: Workers, spent_s: float) -> list[dict[str, Any]]:
+    def _profile_point(
+        self, point: Point, units: dict[str, str], workers: Workers, spent_s: float
+    ) -> list[dict[str, Any]]:
         """The metrics of a point's profile, each with its value or an outcome, `spent_s` seconds into the round."""
-        answer = self._answer(point, {**self.job.order(point), "profile": True}, workers, spent_s)
+        answer = self._send_order(point, {**self.job.order(point), "profile": True}, workers, spent_s)
         try:
             if "profiled" in answer:
                 self.timed_s += answer["profiled_s"]
@@ -104,30 +106,30 @@ class Round:
         lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
-    def _answer(self, point: Point, order: dict[str, Any], workers: Workers, spent_s: float) -> dict[str, Any]:
+    def _send_order(self, point: Point, order: dict[str, Any], workers: Workers, spent_s: float) -> dict[str, Any]:
         """The answer to an order; an outcome if the round's seconds are used up or no process can be started."""
         if spent_s > self.job.round_s:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:
-            return workers.started_with(self.job.device, point.environment).measure(order, self.job.limit_s(point))
+            return workers.get_worker(self.job.device, point.environment).measure(order, self.job.limit_s(point))
         except Exception as fault:
             return unreadable_answer(fault)
 
-    def by_point(self) -> list[list[dict[str, Any]]]:
+    def rows_by_point(self) -> list[list[dict[str, Any]]]:
         """The rows so far, in lists of one point's each."""
         keys = ("backend", "dtype", "threads", "params")
         return [list(rows) for _, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys])]
 
-    def _note_readable(self, point: Point, answer: dict[str, Any]) -> None:
+    def _add_answer(self, point: Point, answer: dict[str, Any]) -> None:
         """Note an answer; an answer of another shape costs its point alone."""
         rows, outcomes = len(self.rows), len(self.outcomes)
         try:
-            self._note(point, answer)
+            self._add_rows(point, answer)
         except Exception as fault:
             del self.rows[rows:], self.outcomes[outcomes:]
-            self._note(point, unreadable_answer(fault))
+            self._add_rows(point, unreadable_answer(fault))
 
-    def _note(self, point: Point, answer: dict[str, Any]) -> None:
+    def _add_rows(self, point: Point, answer: dict[str, Any]) -> None:
         """Turn an answer into rows of the table of samples."""
         self.outcomes.append(answer["status"])
         base: dict[str, Any] = {
@@ -151,7 +153,7 @@ class Round:
         base |= {key: answer[key] for key in ("error", "tolerance", "flop", "bytes")}
         self.timed_s += answer.get("observed_s", 0.0)
         for part in answer["parts"]:
-            self._note_part(part, base)
+            self._add_part(part, base)
         for metric, (values, unit) in answer["observed"].items():
             for index, value in enumerate(values if isinstance(values, list) else [values]):
                 row = {"metric": metric, "unit": unit, "sample": index, "value": value, "calls": 1}
@@ -159,7 +161,7 @@ class Round:
         for metric in answer.get("profiled", []):
             self.rows.append(base | ({"calls": 1} if "value" in metric else {}) | metric)
 
-    def _note_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
+    def _add_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
         """Rows of one of the works that were measured at a point."""
         if part["status"] != "ok":
             self.rows.append(base | {key: part[key] for key in ("metric", "status", "reason")})
@@ -206,7 +208,7 @@ def samples_table(measured: Round, node: str, run: str) -> Any:
     try:
         return framed(measured.rows)
     except (StudyError, ValueError, TypeError):
-        return framed([row for rows in measured.by_point() for row in _valid_rows(rows, framed)])
+        return framed([row for rows in measured.rows_by_point() for row in _valid_rows(rows, framed)])
 
 
 def _valid_rows(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:

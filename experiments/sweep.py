@@ -71,7 +71,7 @@ class Sweep:
                         variables = self.experiment.environment(resolved) | user_models.model_variables(
                             resolved.get("model")
                         )
-                        point = Point.of(self.experiment.name, resolved, environment=variables, **limits)
+                        point = Point.from_params(self.experiment.name, resolved, environment=variables, **limits)
                         found.setdefault(point, point)
         return list(found.values())
 

@@ -38,7 +38,7 @@ class Workers:
         self._command, self._log, self._meanwhile = command, log, meanwhile
         self._all: dict[tuple[tuple[str, str], ...], Worker] = {}
 
-    def started_with(self, device: str, asked: Mapping[str, str]) -> Worker:
+    def get_worker(self, device: str, asked: Mapping[str, str]) -> Worker:
         """The child whose environment has the variables that a device needs, and those that a point asks for."""
         variables = worker_environment.device_variables(device) | dict(asked)
         key = tuple(sorted(variables.items()))
@@ -89,7 +89,7 @@ class Worker:
         `meanwhile` is called now, so that nothing of it runs beside a measurement.
         """
         self.started += 1
-        self._leave()
+        self._remove_scratch()
         self._scratch = Scratch()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(self._log.open("ab")) if self._log else None
@@ -122,7 +122,7 @@ class Worker:
         return False
 
     @property
-    def runs(self) -> bool:
+    def is_alive(self) -> bool:
         """True if there is a child that has not ended."""
         return self._child is not None and self._child.alive
 
@@ -131,9 +131,9 @@ class Worker:
         if self._child is not None:
             self._child.stop()
             self._child = None
-        self._leave()
+        self._remove_scratch()
 
-    def _leave(self) -> None:
+    def _remove_scratch(self) -> None:
         if self._scratch is not None:
             self._scratch.remove()
             self._scratch = None

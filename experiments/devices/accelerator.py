@@ -72,8 +72,8 @@ class Accelerator(Device):
         torch, refusal = load_torch()
         if torch is None:
             return [], [refusal]
-        if not cls.built(torch):
-            return [], cls.without(torch)
+        if not cls.is_built(torch):
+            return [], cls.why_not_built(torch)
         with warnings.catch_warnings(record=True) as said:
             # Torch warns of an old driver, and of GPUs that it has no code for, at length.
             warnings.simplefilter("always")
@@ -81,27 +81,27 @@ class Accelerator(Device):
                 count = cls.count(torch)
             except Exception as refusal:  # as below
                 return [], [f"{cls.platform}: {first_line(refusal)}: {driver_errors.advice(first_line(refusal))}"]
-            reasons = [cls._lack(torch, index) for index in range(count)]
+            reasons = [cls._why_unusable(torch, index) for index in range(count)]
         if not count:
             return [], [f"{cls.platform}: {cls.why_none(torch, [str(one.message) for one in said])}"]
-        names = [cls.called(index) for index in range(count)]
+        names = [cls.device_name(index) for index in range(count)]
         left_out = [f"{name}: {reason}" for name, reason in zip(names, reasons, strict=True) if reason]
         return [name for name, reason in zip(names, reasons, strict=True) if not reason], left_out
 
     @classmethod
-    def called(cls, index: int) -> str:
+    def device_name(cls, index: int) -> str:
         """The device's name in torch."""
         return f"{cls.interface}:{index}"
 
     @classmethod
     @abstractmethod
-    def built(cls, torch: Any) -> bool:
+    def is_built(cls, torch: Any) -> bool:
         """Whether this torch was built for these devices."""
 
     @classmethod
-    def without(cls, torch: Any) -> list[str]:
+    def why_not_built(cls, torch: Any) -> list[str]:
         """Why there are none where torch was not built for them: the same line for all of them."""
-        others = [one.platform for one in Accelerator.__subclasses__() if not one.built(torch)]
+        others = [one.platform for one in Accelerator.__subclasses__() if not one.is_built(torch)]
         return [f"torch {torch.__version__} was built without {', '.join(others)}"]
 
     @classmethod
@@ -117,14 +117,14 @@ class Accelerator(Device):
         return f"torch {torch.__version__} sees no {cls.maker} GPU{told}"
 
     @classmethod
-    def lack(cls, torch: Any, index: int) -> str:
+    def why_unusable(cls, torch: Any, index: int) -> str:
         """Why a device that torch sees cannot be worked on; '' if it can."""
         return ""
 
     @classmethod
-    def _lack(cls, torch: Any, index: int) -> str:
+    def _why_unusable(cls, torch: Any, index: int) -> str:
         try:
-            return cls.lack(torch, index)
+            return cls.why_unusable(torch, index)
         except Exception as refusal:  # a driver in trouble raises what it likes
             return first_line(refusal)
 
@@ -150,7 +150,7 @@ class Accelerator(Device):
     def names(cls) -> list[str]:
         """Names of all devices that torch sees, also of those that cannot be worked on; none is opened."""
         torch, _ = load_torch()
-        if torch is None or not cls.built(torch):
+        if torch is None or not cls.is_built(torch):
             return []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -158,7 +158,7 @@ class Accelerator(Device):
                 count = cls.count(torch)
             except Exception:  # `detect` says why
                 return []
-        return [str(cls(cls.called(index)).describe()["name"]) for index in range(count)]
+        return [str(cls(cls.device_name(index)).describe()["name"]) for index in range(count)]
 
     def describe(self) -> dict[str, Any]:
         try:
@@ -189,10 +189,10 @@ class Accelerator(Device):
     @cached_property
     def overhead_s(self) -> float:
         """Median time between two events with nothing between them, in seconds."""
-        gaps = [gap for gap in (self.between([lambda: None])[0] for _ in range(50)) if gap > 0]
+        gaps = [gap for gap in (self.time_launches([lambda: None])[0] for _ in range(50)) if gap > 0]
         return max(median(gaps or [0.0]), 1e-7)
 
-    def between(
+    def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         module = self._module
@@ -246,7 +246,7 @@ class Accelerator(Device):
         replay: Callable[[], object] = captured.replay
         return replay
 
-    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+    def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
         module = self._module
         self._streams += [module.Stream() for _ in range(len(calls) - len(self._streams))]
         here = module.current_stream()
@@ -257,7 +257,7 @@ class Accelerator(Device):
         for stream in self._streams[: len(calls)]:
             here.wait_stream(stream)
 
-    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+    def pin(self, data: torch.Tensor) -> torch.Tensor:
         return data.pin_memory()
 
     def refusal(self, dtype: Dtype) -> str:

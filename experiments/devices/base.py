@@ -96,7 +96,7 @@ class Device(ABC):
         meanwhile: called once, outside of what is timed: while the device works on what was launched, where its
         own clock times that, and after it where the host's does.
         """
-        measured = self.between if work.clock == "device" else self.on_host
+        measured = self.time_launches if work.clock == "device" else self.time_on_host
         if work.phases:
             each = len(work.phases)
             spent = measured([phase for _, phase in work.phases] * calls, meanwhile)
@@ -113,7 +113,7 @@ class Device(ABC):
         return [measured([run], meanwhile)[0] / calls]
 
     @abstractmethod
-    def between(
+    def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         """Seconds that the device spends on each launch, by its own clock, one after the other.
@@ -121,7 +121,7 @@ class Device(ABC):
         meanwhile: called after the last launch, before anybody waits for the device.
         """
 
-    def on_host(
+    def time_on_host(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         """Seconds until each launch returns, by the host's clock; the device has nothing to do at the start."""
@@ -143,25 +143,25 @@ class Device(ABC):
         """
         raise Unsupported(f"{self.name} has no graphs")
 
-    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+    def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
         """Launch the calls so that the device may do them at the same time; what is launched later waits for all."""
         for call in calls:
             call()
 
-    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+    def pin(self, data: torch.Tensor) -> torch.Tensor:
         """A copy in host memory that the device may read by itself (page-locked)."""
         return data.clone()
 
-    def staging(self, data: torch.Tensor) -> torch.Tensor:
+    def stage(self, data: torch.Tensor) -> torch.Tensor:
         """A copy in the host memory that suits transfers best: page-locked, where the device has such memory."""
-        return self.pinned(data)
+        return self.pin(data)
 
     @property
     def float64(self) -> bool:
         """Whether it computes with float64."""
         return True
 
-    def exact(self, data: torch.Tensor) -> torch.Tensor:
+    def to_float64(self, data: torch.Tensor) -> torch.Tensor:
         """The data in float64, where float64 can be computed with."""
         return data.double() if self.float64 else data.cpu().double()
 
@@ -175,7 +175,7 @@ class Device(ABC):
     def overhead_s(self) -> float:
         """What it costs to read the clock twice around a sample."""
 
-    def normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
+    def random_normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
         """Random normal data: zeros and ones draw less power and run faster than real data.
 
         INT8 has a standard deviation of 30 and ends at ±127, so that a sum of 100,000 products fits int32.

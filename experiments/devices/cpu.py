@@ -61,10 +61,10 @@ class CpuDevice(Device):
             gaps.append(perf_counter_ns() - start)
         return max(median(gaps), 1) * 1e-9
 
-    def between(
+    def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        return self.on_host(launches, meanwhile)
+        return self.time_on_host(launches, meanwhile)
 
     def torch_dtype(self, dtype: Dtype) -> torch.dtype:
         if dtype is Dtype.TF32:

@@ -25,14 +25,14 @@ class CudaDevice(Accelerator):
     graphs = "CUDAGraph"
 
     @classmethod
-    def built(cls, torch: Any) -> bool:
+    def is_built(cls, torch: Any) -> bool:
         return torch.version.cuda is not None
 
     @classmethod
-    def without(cls, torch: Any) -> list[str]:
+    def why_not_built(cls, torch: Any) -> list[str]:
         cards, latest = nvml.nvidia_gpus(), _newest_cuda()
         if not cards:
-            return super().without(torch)
+            return super().why_not_built(torch)
         return [
             f"CUDA: there is {cards[0]['name']}, but torch {torch.__version__} was built without CUDA: install a build "
             f"with it (pip install --force-reinstall torch --index-url {_wheel_index(latest)})"
@@ -61,7 +61,7 @@ class CudaDevice(Accelerator):
         return f"{super().why_none(torch, said)}; NVML: {nvml.status()}"
 
     @classmethod
-    def lack(cls, torch: Any, index: int) -> str:
+    def why_unusable(cls, torch: Any, index: int) -> str:
         capability, built = torch.cuda.get_device_capability(index), torch.cuda.get_arch_list()
         if is_covered(capability, built):
             return ""

@@ -33,7 +33,7 @@ class MpsDevice(Accelerator):
     page_locks = False
 
     @classmethod
-    def built(cls, torch: Any) -> bool:
+    def is_built(cls, torch: Any) -> bool:
         return bool(torch.backends.mps.is_built())
 
     @classmethod
@@ -41,7 +41,7 @@ class MpsDevice(Accelerator):
         return int(torch.backends.mps.is_available())
 
     @classmethod
-    def called(cls, index: int) -> str:
+    def device_name(cls, index: int) -> str:
         return "mps"
 
     @classmethod
@@ -53,11 +53,11 @@ class MpsDevice(Accelerator):
         room = int(self._module.recommended_max_memory()) - int(self._module.driver_allocated_memory())
         return max(0, min(room, memory_limit.available_bytes()))
 
-    def between(
+    def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
         # Torch waits for the stamp of an event where it is an end: the first one that counts is to be one too.
-        return super().between([do_nothing, *launches], meanwhile)[1:]
+        return super().time_launches([do_nothing, *launches], meanwhile)[1:]
 
     def milliseconds(self, start: Any, end: Any) -> float:
         """nan where threads have stamped the first event last, or not yet, as they may with little between the two."""
@@ -68,14 +68,14 @@ class MpsDevice(Accelerator):
                 return math.nan
             raise
 
-    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+    def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
         # Torch has one stream here.
-        Device.together(self, calls)
+        Device.launch_concurrently(self, calls)
 
-    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+    def pin(self, data: torch.Tensor) -> torch.Tensor:
         raise Unsupported("the CPU's memory is the GPU's own: nothing is page-locked for it")
 
-    def staging(self, data: torch.Tensor) -> torch.Tensor:
+    def stage(self, data: torch.Tensor) -> torch.Tensor:
         return data.clone()
 
     def refusal(self, dtype: Dtype) -> str:

@@ -26,7 +26,7 @@ class RocmDevice(Accelerator):
     graphs = "CUDAGraph"
 
     @classmethod
-    def built(cls, torch: Any) -> bool:
+    def is_built(cls, torch: Any) -> bool:
         return torch.version.hip is not None
 
     @classmethod
@@ -43,7 +43,7 @@ class RocmDevice(Accelerator):
         return super().why_none(torch, said)
 
     @classmethod
-    def lack(cls, torch: Any, index: int) -> str:
+    def why_unusable(cls, torch: Any, index: int) -> str:
         about, built = torch.cuda.get_device_properties(index), torch.cuda.get_arch_list()
         chip = about.gcnArchName.partition(":")[0]
         # Generic code (gfx11-generic) is for a family.

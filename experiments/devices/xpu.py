@@ -24,7 +24,7 @@ class XpuDevice(Accelerator):
     lacks = ("cuda", "cupy")
 
     @classmethod
-    def built(cls, torch: Any) -> bool:
+    def is_built(cls, torch: Any) -> bool:
         return getattr(torch.version, "xpu", None) is not None
 
     @classmethod

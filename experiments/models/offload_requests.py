@@ -47,10 +47,10 @@ class Request(ABC):
 
     def fresh(self) -> list[torch.Tensor]:
         """Random data on the device."""
-        return [self.device.normal(shape, self.dtype) for shape in self.inputs]
+        return [self.device.random_normal(shape, self.dtype) for shape in self.inputs]
 
     def _exact(self, data: torch.Tensor) -> torch.Tensor:
-        return self.device.exact(data.to(self.device.name))
+        return self.device.to_float64(data.to(self.device.name))
 
 
 class Elementwise(Request):
@@ -118,7 +118,7 @@ class Layers(Request):
         self.flop = 2.0 * rows * sum(k * n for k, n in shapes)
         self.tolerance = sum(dtype.matmul_tolerance(k) for k, _ in shapes)
         # Of a size that keeps the rows' numbers as large as they were.
-        self.weights = [device.normal((k, n), dtype) * k**-0.5 for k, n in shapes]
+        self.weights = [device.random_normal((k, n), dtype) * k**-0.5 for k, n in shapes]
         self.packed = self._packed(rows) if backend == "onednn" else []
 
     def on(self, *data: torch.Tensor) -> Call:

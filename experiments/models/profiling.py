@@ -60,7 +60,7 @@ def record(call: Callable[[], object], device: Device) -> list[Any]:
             call()
         return list(seen.events())
     with profile(activities=[ProfilerActivity.CPU, own]) as seen:
-        number = device.normal((1,), Dtype.FLOAT32)
+        number = device.random_normal((1,), Dtype.FLOAT32)
         for _ in range(HEAD_KERNELS):
             number.add_(1)
         device.synchronise()

@@ -100,7 +100,7 @@ class Preflight:
         }
         self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
         for line in self.absent:
-            self._add(line)
+            self._add_line(line)
         for device in self.checked:
             self._check_profiler(device)
         left: list[Kind] = []
@@ -109,7 +109,7 @@ class Preflight:
             peaks = rate_ranges.rated_peaks(*self.gpus[device]) if device in self.gpus else None
             self.say(_heading(device, self.gpus.get(device), peaks))
             try:
-                tried, left_here = self._try(todo, workers, peaks)
+                tried, left_here = self._measure_kinds(todo, workers, peaks)
             finally:
                 # A process has one device: the next device has others.
                 workers.stop()
@@ -117,14 +117,16 @@ class Preflight:
         self._conclude(measured, left)
         return not any(line.needs_a_look for line in self.lines) and (measured > 0 or not left)
 
-    def _try(self, todo: list[Kind], workers: Workers, peaks: rate_ranges.Peaks | None) -> tuple[int, list[Kind]]:
+    def _measure_kinds(
+        self, todo: list[Kind], workers: Workers, peaks: rate_ranges.Peaks | None
+    ) -> tuple[int, list[Kind]]:
         """Measure a device's kinds while there is time: how many were, and those left out."""
         profiles: list[Kind] = []
         measured = 0
-        while todo and self._left_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
+        while todo and self._remaining_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
             kind = todo.pop(0)
-            answer, line = self._measured(kind, workers, peaks)
-            self._add(line)
+            answer, line = self._measure_kind(kind, workers, peaks)
+            self._add_line(line)
             if answer.get("over"):
                 todo.insert(0, kind)
                 break
@@ -134,57 +136,59 @@ class Preflight:
                 # Other points that may hang wait until all others have been tried.
                 todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
         # As in a round: the profiler slows what is timed after it.
-        while profiles and self._left_s() >= LEAST_S:
-            self._add(self._profiled(profiles.pop(0), workers))
+        while profiles and self._remaining_s() >= LEAST_S:
+            self._add_line(self._profile_kind(profiles.pop(0), workers))
         if profiles:
             self.say(f"profiles of {len(profiles)} points were left out: the minutes were over")
         return measured, todo
 
-    def _left_s(self) -> float:
+    def _remaining_s(self) -> float:
         return self.begun + 60 * self.minutes - time.monotonic()
 
-    def _add(self, line: Line) -> None:
+    def _add_line(self, line: Line) -> None:
         self.lines.append(line)
         self.say(line.row(self._width))
 
     def _check_profiler(self, device: str) -> None:
         what = f"profiler on {device}"
-        limit = min(self._left_s(), PROFILER_SHARE * 60 * self.minutes / len(self.checked))
+        limit = min(self._remaining_s(), PROFILER_SHARE * 60 * self.minutes / len(self.checked))
         if limit < PROFILER_S:
-            self._add(Line("left out", what, f"it takes {PROFILER_S:.0f} s: give more --minutes"))
+            self._add_line(Line("left out", what, f"it takes {PROFILER_S:.0f} s: give more --minutes"))
             return
         seen, words = profiler_check.check_profiler(device, limit, self.profiling)
         bad = seen is None or not seen.in_order
         verdict = "ok" if not bad else "look" if device in self.gpus else "note"
         if words.startswith(profiler_check.UNSUPPORTED):
             verdict, words = "unsupported", words.removeprefix(profiler_check.UNSUPPORTED)
-        self._add(Line(verdict, what, words))
+        self._add_line(Line(verdict, what, words))
 
-    def _measured(self, kind: Kind, workers: Workers, peaks: rate_ranges.Peaks | None) -> tuple[dict[str, Any], Line]:
-        answer, seconds = self._answer(kind, _get_worker(kind, workers), _make_order(kind))
+    def _measure_kind(
+        self, kind: Kind, workers: Workers, peaks: rate_ranges.Peaks | None
+    ) -> tuple[dict[str, Any], Line]:
+        answer, seconds = self._send_order(kind, _worker_of_kind(kind, workers), _make_order(kind))
         try:
             return answer, judge(kind, answer, peaks, seconds)
         except UNREADABLE as fault:
             answer = unreadable_answer(fault)
             return answer, judge(kind, answer, peaks, seconds)
 
-    def _profiled(self, kind: Kind, workers: Workers) -> Line:
-        answer, seconds = self._answer(kind, _get_worker(kind, workers), {**_make_order(kind), "profile": True})
+    def _profile_kind(self, kind: Kind, workers: Workers) -> Line:
+        answer, seconds = self._send_order(kind, _worker_of_kind(kind, workers), {**_make_order(kind), "profile": True})
         what = f"profile of {kind.title}"
         try:
             return _profile_line(what, answer, seconds)
         except UNREADABLE as fault:
             return _profile_line(what, unreadable_answer(fault), seconds)
 
-    def _answer(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    def _send_order(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """A measuring process's answer, and the seconds until it came, without those until the process was ready."""
         # Torch may take long from a cold disk, once.
-        answer = {"ready": True} if worker.runs else worker.start(order, self._left_s())
+        answer = {"ready": True} if worker.is_alive else worker.start(order, self._remaining_s())
         begun = time.monotonic()
         if "ready" in answer:
             briefly = replace(kind.point, point_s=BUDGET_S, predicted_s=min(kind.point.predicted_s, PREDICTED_S))
-            answer = worker.measure(order, min(self._left_s(), kind.job.limit_s(briefly)))
-        if answer.get("status") == "timeout" and self._left_s() < LEAST_S:
+            answer = worker.measure(order, min(self._remaining_s(), kind.job.limit_s(briefly)))
+        if answer.get("status") == "timeout" and self._remaining_s() < LEAST_S:
             answer = {"status": "skipped", "reason": "the minutes were over before it answered", "over": True}
         return answer, time.monotonic() - begun
 
@@ -324,6 +328,6 @@ def _worst_flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
     return worst([flag for text in texts for flag in parse(text)])
 
 
-def _get_worker(kind: Kind, workers: Workers) -> Worker:
+def _worker_of_kind(kind: Kind, workers: Workers) -> Worker:
     """The measuring process for a point's environment, as in a round."""
-    return workers.started_with(kind.job.device, kind.point.environment)
+    return workers.get_worker(kind.job.device, kind.point.environment)

@@ -42,7 +42,7 @@ def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
         params = dict(point.params)
         words = tuple(value for value in params.values() if isinstance(value, str))
         rule = find_rule(rules, job.experiment, params)
-        found.setdefault((words, point.process), {}).setdefault(rule.key if rule else "", Kind(job, point, rule))
+        found.setdefault((words, point.process_key), {}).setdefault(rule.key if rule else "", Kind(job, point, rule))
     return [one for alike in found.values() for key, one in alike.items() if key or len(alike) == 1]
 
 

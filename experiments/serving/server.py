@@ -89,7 +89,7 @@ class Desk:
             return self.service.answer(inputs)
         found: list[Answer] = []
         with self._one:
-            (seconds,) = self.device.between([lambda: found.append(self.service.answer(inputs))])
+            (seconds,) = self.device.time_launches([lambda: found.append(self.service.answer(inputs))])
             self.busy_s += seconds
         return found[0]
 

@@ -51,7 +51,7 @@ def content(
     def fresh() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """New operands and their product, in float64."""
         a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
-        return device.exact(a), device.exact(b), device.exact(device.matmul(backend, a, b, dtype)())
+        return device.to_float64(a), device.to_float64(b), device.to_float64(device.matmul(backend, a, b, dtype)())
 
     def check() -> float:
         """Some rows cell by cell, and the whole by Freivalds' check, as in `gemm`.
@@ -61,7 +61,7 @@ def content(
         import torch
 
         a, b, c = fresh()
-        x = device.exact(torch.randint(1, 5, (n, 1), device=device.name))
+        x = device.to_float64(torch.randint(1, 5, (n, 1), device=device.name))
         pairs = [(c[CHECKED], a[CHECKED] @ b), (c @ x, a @ (b @ x))]
         return largest_error(*[error(result, exact, may_flush=content == "denormal") for result, exact in pairs])
 
@@ -90,7 +90,7 @@ def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtyp
 
     made, place = device.torch_dtype(dtype), device.name
     if content == "normal":
-        return device.normal(shape, dtype)
+        return device.random_normal(shape, dtype)
     if content == "zeros":
         return torch.zeros(shape, dtype=made, device=place)
     if content == "ones":
@@ -99,7 +99,7 @@ def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtyp
         return torch.randint(0, LARGEST_INTEGER + 1, shape, device=place).to(made)
     chance = torch.rand(shape, dtype=torch.float64, device=place if device.float64 else "cpu")
     if content == "sparse":
-        return device.normal(shape, dtype) * (chance < DENSITY).to(place)
+        return device.random_normal(shape, dtype) * (chance < DENSITY).to(place)
     # Short of the smallest normal number by so much that rounding cannot reach it.
     return ((2 * chance - 1) * 0.9 * torch.finfo(made).tiny).to(made).to(place)
 

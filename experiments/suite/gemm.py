@@ -54,7 +54,7 @@ def gemm(
     those of INT8 as int32.
     Unsupported: number formats that the library or the device lacks.
     """
-    a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
+    a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
     return Workload(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
@@ -80,11 +80,11 @@ def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: s
     is of whole numbers, so that nothing is rounded where the operands are whole too:
     sums up to 2^53 are exact.
     """
-    a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
-    c = device.exact(device.matmul(backend, a, b, dtype)())
-    a, b = device.exact(a), device.exact(b)
+    a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
+    c = device.to_float64(device.matmul(backend, a, b, dtype)())
+    a, b = device.to_float64(a), device.to_float64(b)
     errors = [relative_error(c[:CHECKED_ROWS], a[:CHECKED_ROWS] @ b)]
     if m > CHECKED_ROWS:
-        x = device.exact(device.normal((n, 1), Dtype.INT8))
+        x = device.to_float64(device.random_normal((n, 1), Dtype.INT8))
         errors.append(relative_error(c @ x, a @ (b @ x)))
     return largest_error(*errors)

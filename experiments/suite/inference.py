@@ -171,7 +171,7 @@ class Service:
         self.answer: Callable[[torch.Tensor], torch.Tensor] = self.without_gradients(network)
         self.out = self.answer(self.there)
         if device.kind != "cpu":
-            self.inputs = [device.staging(one) for one in self.inputs]
+            self.inputs = [device.stage(one) for one in self.inputs]
         self.results = [self.in_host_memory(self.out) for _ in range(SLOTS)]
 
     def in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
@@ -179,7 +179,7 @@ class Service:
         import torch
 
         place = torch.empty(data.shape, dtype=data.dtype)
-        return place if self.device.kind == "cpu" else self.device.staging(place)
+        return place if self.device.kind == "cpu" else self.device.stage(place)
 
     def fresh(self) -> torch.Tensor:
         """Other samples, in host memory."""

@@ -117,13 +117,13 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
     copies = _copies(device, layer.elements(batch), dtype)
     with within:
         # What products lack in this format, layers lack: raises Unsupported.
-        device.matmul("torch", device.normal((16, 16), dtype), device.normal((16, 16), dtype), dtype)
+        device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
         # Without gradients as in inference: libraries keep less for later.
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
         modules = [layer.module(**where).train(gradients) for _ in range(copies)]
-        x = device.normal(layer.inputs(batch), dtype)
+        x = device.random_normal(layer.inputs(batch), dtype)
         y = _by_library(lambda: results(modules[0], x, None)[0], variant != "native")
-        above = device.normal(tuple(y.shape), dtype) if gradients else None
+        above = device.random_normal(tuple(y.shape), dtype) if gradients else None
 
     def call(module: torch.nn.Module, x: torch.Tensor, above: torch.Tensor | None) -> Callable[[], object]:
         # Results are kept until the next turn of the same operands, so that they too take turns in memory.
@@ -136,15 +136,17 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
         return run
 
     def check() -> float:
-        fresh = device.normal(layer.inputs(batch), dtype)
+        fresh = device.random_normal(layer.inputs(batch), dtype)
         with within:
             got = results(modules[0], fresh, above)
-        exact_above = device.exact(above) if above is not None else None
-        exact_fresh = device.exact(fresh)
+        exact_above = device.to_float64(above) if above is not None else None
+        exact_fresh = device.to_float64(fresh)
         # In float64 and by PyTorch's own kernels: other code than the library's.
         with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
             exact = results(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
-        return largest_error(*[relative_error(device.exact(one), right) for one, right in zip(got, exact, strict=True)])
+        return largest_error(
+            *[relative_error(device.to_float64(one), right) for one, right in zip(got, exact, strict=True)]
+        )
 
     operands = [(x, above), *((x.clone(), above.clone() if above is not None else None) for _ in modules[1:])]
     terms = max(FAST_TERMS * layer.depth, layer.positions(batch) if gradients else 0)
@@ -179,13 +181,17 @@ def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype:
     multiply = _multiplier(device, variant, dtype)
 
     def drawn() -> tuple[torch.Tensor, torch.Tensor]:
-        return device.normal((batch, shape.depth), dtype), device.normal((shape.depth, shape.width), dtype)
+        return device.random_normal((batch, shape.depth), dtype), device.random_normal(
+            (shape.depth, shape.width), dtype
+        )
 
     def check() -> float:
         """Freivalds' check, C x against A (B x) in float64: it sees a wrong entry anywhere for little work."""
         a, b = drawn()
-        x = device.exact(device.normal((shape.width, CHECKED_COLUMNS), Dtype.FLOAT32))
-        return relative_error(device.exact(multiply(a, b)()) @ x, device.exact(a) @ (device.exact(b) @ x))
+        x = device.to_float64(device.random_normal((shape.width, CHECKED_COLUMNS), Dtype.FLOAT32))
+        return relative_error(
+            device.to_float64(multiply(a, b)()) @ x, device.to_float64(a) @ (device.to_float64(b) @ x)
+        )
 
     a, b = drawn()
     copies = _copies(device, shape.elements(batch), dtype)

@@ -97,7 +97,7 @@ def numerics(
     single operations of `summation`; for `libraries` the one beside PyTorch's product.
     Unsupported: formats that library or device lack, and comparisons without a second side.
     """
-    a, b = device.normal((m, k), dtype), device.normal((k, n), dtype)
+    a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
     if not device.float64:  # they are compared where float64 is
         a, b, results = a.cpu(), b.cpu(), [result.cpu() for result in results]

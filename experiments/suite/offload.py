@@ -149,7 +149,7 @@ class Trip:
         import torch
 
         copy = torch.empty(data.shape, dtype=data.dtype).copy_(data)
-        return self.device.staging(copy) if self.pinned else copy
+        return self.device.stage(copy) if self.pinned else copy
 
     def _next(self) -> int:
         self.turn = (self.turn + 1) % len(self.slots)

@@ -72,7 +72,7 @@ def _chains(device: Device, in_flight: int) -> Workload:
         begin, steps = fresh(), int(torch.randint(300, 600, ()))
         end = torch.full_like(begin, torch.nan)
         run(begin, end, steps, c)
-        wrong = end != gpu_threads.after_steps(device.exact(begin), steps, c).float()
+        wrong = end != gpu_threads.after_steps(device.to_float64(begin), steps, c).float()
         return float(torch.nan) if end.isnan().any() else float(wrong.double().mean())
 
     starts = fresh()

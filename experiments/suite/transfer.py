@@ -67,7 +67,7 @@ def transfer(
         if len(launches) == 1:
             launches[0]()
         else:
-            device.together(launches)
+            device.launch_concurrently(launches)
 
     def check() -> float:
         contents = [_Bytes(size) for _ in pairs]
@@ -110,7 +110,7 @@ def _buffers(
         return torch.empty(size, dtype=torch.uint8, device=name)
 
     def host() -> torch.Tensor:
-        return device.pinned(on("cpu")) if host_memory == "pinned" else on("cpu")
+        return device.pin(on("cpu")) if host_memory == "pinned" else on("cpu")
 
     here = on(device.name)
     if direction == "host_to_device":

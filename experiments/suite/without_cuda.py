@@ -61,7 +61,7 @@ def without_cuda(
     copies = min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // footprint)
 
     def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        return device.normal(shape, single), device.normal(shape, single)
+        return device.random_normal(shape, single), device.random_normal(shape, single)
 
     a, b = fresh()
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies - 1)]
@@ -73,7 +73,7 @@ def without_cuda(
 
     def check() -> float:
         a, b = fresh()
-        left, right, found = (device.exact(one) for one in (a, b, result(a, b)))
+        left, right, found = (device.to_float64(one) for one in (a, b, result(a, b)))
         return relative_error(found, left + STREAM_SCALAR * right if kernel == "triad" else left @ right)
 
     return Workload(
@@ -138,6 +138,6 @@ def _long_enough(device: Device, batch: Batch) -> tuple[Callable[[], object], in
     batch(count)()  # compiles
     while True:
         call = batch(count)
-        if count >= MOST_LAUNCHES or device.on_host([call])[0] >= CALL_S:
+        if count >= MOST_LAUNCHES or device.time_on_host([call])[0] >= CALL_S:
             return call, count
         count *= 2

@@ -93,7 +93,7 @@ def study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number:
         measured.run()
         wall = time.perf_counter() - begun
         for case in chosen:
-            columns = Point.of(name, case.params).columns
+            columns = Point.from_params(name, case.params).columns
             rows = [row for row in measured.rows if all(row[key] == value for key, value in columns.items())]
             if rows and rows[0]["status"] == "ok":
                 found[case.label] = {

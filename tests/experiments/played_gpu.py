@@ -47,7 +47,7 @@ class PlayedCuda(CudaDevice):
     interface = NAME
     page_locks = False  # torch locks pages of batches in a thread of its own, which is not played
 
-    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+    def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
 
 
@@ -55,7 +55,7 @@ class PlayedXpu(XpuDevice):
     interface = NAME
     page_locks = False  # torch locks pages of batches in a thread of its own, which is not played
 
-    def pinned(self, data: torch.Tensor) -> torch.Tensor:
+    def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
 
     def facts(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
 def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Workload:
     """A call with a fault that a GPU does not forgive, or not in a capture."""
     here, there = torch.ones(8), torch.ones(8, device=device.name)
-    pinned = device.pinned(here)
+    pinned = device.pin(here)
     calls: dict[Fault, Callable[[], object]] = {
         "none": lambda: there.copy_(pinned, non_blocking=True),
         "an operand of the CPU": lambda: there + here,

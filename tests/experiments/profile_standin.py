@@ -25,7 +25,7 @@ class Profiled(SecondCpu):
     def __init__(self) -> None:
         super().__init__("cuda:0")
 
-    def normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
+    def random_normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
         return torch.randn(shape)
 
 

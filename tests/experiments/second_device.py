@@ -42,10 +42,10 @@ class SecondCpu(Device):
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)
 
-    def between(
+    def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        return self.on_host(launches, meanwhile)
+        return self.time_on_host(launches, meanwhile)
 
     def synchronise(self) -> None:
         self.waits += 1

@@ -168,7 +168,7 @@ class Stamped(SecondCpu):
         super().__init__("simulated")
         self.times = times
 
-    def between(self, launches: Sequence[Callable[[], object]], meanwhile: Any = do_nothing) -> list[float]:
+    def time_launches(self, launches: Sequence[Callable[[], object]], meanwhile: Any = do_nothing) -> list[float]:
         return [float(one) for one, _ in zip(itertools.cycle(self.times), launches)]
 
 
@@ -213,7 +213,7 @@ ROUND = """
 import json, sys
 from experiments import rounds
 from experiments.jobs import Job, Point
-points = tuple(Point.of("stand-in", {{"index": index}}) for index in range(4))
+points = tuple(Point.from_params("stand-in", {{"index": index}}) for index in range(4))
 job = Job("stand-in", "cpu", "cpu", 0.1, {round_s}, 6, points, hang_s={hang_s})
 measured = rounds.Round(job, 1, 1, command=[sys.executable, "-c", {worker!r}])
 measured.run()

@@ -65,7 +65,7 @@ def test_every_element_of_an_array_is_right(cupy: Cupy, dtype: Dtype, elements: 
         assert right(made)
         moved = STREAM_ARRAYS[op] * elements * dtype.itemsize
         assert made.bytes == moved * -(-1e5 // moved)
-        a, b = GPU.normal((1001,), dtype), GPU.normal((1001,), dtype)
+        a, b = GPU.random_normal((1001,), dtype), GPU.random_normal((1001,), dtype)
         each, together = torch.empty_like(a), torch.empty_like(a)
         cupy.launches.clear()
         stream_cuda.plain(op, dtype, GPU)(each, a, b)
@@ -157,7 +157,7 @@ def test_threads_are_spread_over_multiprocessors_first() -> None:
 
 
 def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(cupy: Cupy) -> None:
-    a, stream = GPU.normal((10,), Dtype.FLOAT32), torch.cuda.current_stream()
+    a, stream = GPU.random_normal((10,), Dtype.FLOAT32), torch.cuda.current_stream()
     older: list[tuple[Any, str]] = [(stream, "__cuda_stream__"), (cupy.cuda.Stream, "from_external")]
     for lacking in ([], *([one] for one in older)):
         with pytest.MonkeyPatch.context() as patch:
@@ -168,7 +168,7 @@ def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(cupy: Cup
 
 
 def test_arrays_between_vectors_and_in_other_formats_are_refused(cupy: Cupy) -> None:
-    data = GPU.normal((101,), Dtype.FLOAT32)
+    data = GPU.random_normal((101,), Dtype.FLOAT32)
     with pytest.raises(ValueError, match="16 bytes"):
         stream_cuda.vectors("copy", Dtype.FLOAT32, GPU)(data[1:], data[:-1], data[:-1], 1)
     with pytest.raises(Unsupported, match="not bfloat16"):

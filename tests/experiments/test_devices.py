@@ -271,7 +271,7 @@ def test_formats_are_computed_where_they_can_be_and_refused_elsewhere_before_dat
     assert {dtype: bool(device.refusal(dtype)) for dtype in refused} == refused
     for dtype in [one for one in refused if refused[one]]:
         with pytest.raises(Unsupported, match=f"{dtype}"):
-            device.normal((2, 2), dtype)
+            device.random_normal((2, 2), dtype)
     assert device.torch_dtype(Dtype.FLOAT32) is real.float32
     a: Any = SimpleNamespace(shape=(2, 3), dtype="float32")
     b: Any = SimpleNamespace(shape=(3, 4), dtype="float32")
@@ -289,10 +289,10 @@ def test_formats_are_computed_where_they_can_be_and_refused_elsewhere_before_dat
 def test_an_older_gpu_of_nvidia_has_no_tf32_and_apples_no_page_locked_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5}), cuda="13.0"))
     with pytest.raises(Unsupported, match=r"tf32 needs compute capability 8\.0"):
-        CudaDevice("cuda:0").normal((2, 2), Dtype.TF32)
+        CudaDevice("cuda:0").random_normal((2, 2), Dtype.TF32)
     install(monkeypatch, Torch(H100, mps=True))
     with pytest.raises(Unsupported, match="page-locked"):
-        MpsDevice("mps").pinned(real.ones(2))
+        MpsDevice("mps").pin(real.ones(2))
 
 
 def test_free_memory_is_what_others_and_the_host_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,11 +376,11 @@ def test_on_apples_gpu_two_events_may_be_stamped_in_any_order(monkeypatch: pytes
         return end.at - start.at
 
     monkeypatch.setattr(Event, "elapsed_time", elapsed_time)
-    spent = MpsDevice("mps").between([lambda: None, lambda: torch.launch(2.0)])
+    spent = MpsDevice("mps").time_launches([lambda: None, lambda: torch.launch(2.0)])
     assert spent == [pytest.approx(math.nan, nan_ok=True), pytest.approx(2e-3)]
     monkeypatch.setattr(Event, "elapsed_time", lambda *_: Torch(refuses=RuntimeError("lost")).ones(1, "mps"))
     with pytest.raises(RuntimeError, match="lost"):
-        MpsDevice("mps").between([lambda: None])
+        MpsDevice("mps").time_launches([lambda: None])
 
 
 def test_a_graph_does_all_calls_at_each_replay_and_nothing_when_captured(torch: Torch) -> None:
@@ -394,7 +394,7 @@ def test_a_graph_does_all_calls_at_each_replay_and_nothing_when_captured(torch: 
     replay = device.graph([call, call])
     assert len(seen) == 4  # once to set up, once to capture
     assert torch.queued == 2.0
-    assert device.between([replay, replay]) == [pytest.approx(2e-3), pytest.approx(2e-3)]
+    assert device.time_launches([replay, replay]) == [pytest.approx(2e-3), pytest.approx(2e-3)]
     assert len(seen) == 4
     with pytest.raises(Unsupported, match=r"^cannot be captured in a graph: operation not permitted .* capturing$"):
         device.graph([torch.synchronize])
@@ -425,13 +425,13 @@ def test_calls_beside_each_other_have_streams_that_wait_for_what_was_before_and_
     seen: list[Stream] = []
     device, here = CudaDevice("cuda:0"), torch.here
     for _ in range(2):
-        device.together([lambda: seen.append(torch.here)] * 3)
+        device.launch_concurrently([lambda: seen.append(torch.here)] * 3)
     assert len(set(map(id, seen))) == 3
     assert here not in seen
     assert all(here in stream.waited_for for stream in seen)
     assert here.waited_for == seen
     assert torch.here is here
-    MpsDevice("mps").together([lambda: seen.append(torch.here)] * 2)
+    MpsDevice("mps").launch_concurrently([lambda: seen.append(torch.here)] * 2)
     assert seen[-2:] == [here] * 2, "on Apple's they follow each other"
 
 

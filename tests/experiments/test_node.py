@@ -251,11 +251,11 @@ def test_rounds_of_another_machine_are_named(folder: Path) -> None:
 @pytest.fixture
 def plan(folder: Path) -> Plan:
     """A plan of two jobs in two rounds, the second job's points left out of it, as it lies beside the probe."""
-    point = Point.of("gemm", {"m": 8}, point_s=1.0, predicted_s=90.0)
+    point = Point.from_params("gemm", {"m": 8}, point_s=1.0, predicted_s=90.0)
     job = Job("gemm", "cpu", "cpu", 0.1, 60.0, 9, (point,), start_s=10.0)
     other = Job("training", "cuda:0", "gpu", 0.1, 60.0, 9, (replace(point, left_out="plan: left out to fit 1 min"),))
     made = Plan((job, other), 2)
-    write_json(folder.parents[1] / "plan.json", made.plain)
+    write_json(folder.parents[1] / "plan.json", made.as_json)
     return made
 
 

@@ -175,7 +175,7 @@ def test_no_record_holds_the_folder_of_a_file(tmp_path: Path, announce: Announce
     announce(mine={"file": "mine.gguf"})
     (point,) = file_points()
     workers = Workers([], None, lambda: None)
-    workers.started_with("cpu", point.environment)
+    workers.get_worker("cpu", point.environment)
     assert str(tmp_path) in json.dumps(dict(point.environment))
     assert str(tmp_path) not in json.dumps([workers.environments, point.params])
     assert "mine" in json.dumps(workers.environments)

@@ -126,9 +126,9 @@ def test_a_plan_fits_its_minutes_although_a_round_ends_before_all_of_its_points(
 def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tmp_path: Path) -> None:
     made = planned(block(1, 64), block(3, 66))
     trimmed, path = fit_budget(made, made.seconds * 0.7 / 60), tmp_path / "plan.json"
-    write_json(path, trimmed.plain)
+    write_json(path, trimmed.as_json)
     read = read_plan(path)
-    assert read.plain == trimmed.plain
+    assert read.as_json == trimmed.as_json
     assert {dict(point.params)["m"]: point.left_out for point in read.job("gemm", "cpu").points} == {
         64: "", 66: f"plan: left out to fit {trimmed.budget_min:g} min",
     }  # fmt: skip
@@ -143,7 +143,7 @@ def limit(experiment: str, hang_s: dict[str, float], device: dict[str, Any], **p
     """Seconds that the one point of a plan may take beside its own and those predicted, and its job, as recorded."""
     content = read_preset("full") | {"hang_s": hang_s}
     part = replace(find_sweep(content, experiment, "test"), blocks=[{"cases": [params]}], point_s=30.0)
-    made = Job.of(json.loads(json.dumps(plan.plan_job(part, {"id": "cpu", "kind": "cpu", **device}, 4).plain)))
+    made = Job.from_json(json.loads(json.dumps(plan.plan_job(part, {"id": "cpu", "kind": "cpu", **device}, 4).as_json)))
     (point,) = made.points
     return made.limit_s(point) - point.predicted_s - HANG_FACTOR * point.point_s, made
 
@@ -178,22 +178,22 @@ def test_work_that_lasts_as_long_as_it_may_hangs_soon_after() -> None:
     _, made = limit("sustained", {"gpu": 25}, CARD, **load)
     (point,) = made.points
     assert point.point_s + 25 <= made.limit_s(point) < 1.1 * point.point_s + 26
-    earlier = {key: value for key, value in made.plain.items() if key not in ("hang_s", "lasting")}
-    assert Job.of(earlier).hang_s == 60, "plans of earlier versions have none"
+    earlier = {key: value for key, value in made.as_json.items() if key not in ("hang_s", "lasting")}
+    assert Job.from_json(earlier).hang_s == 60, "plans of earlier versions have none"
 
 
 def test_a_job_without_points_is_not_in_a_round() -> None:
     made = planned(block(1, 64), block(3, 66, rounds=1))
     (gone,) = (point for point in made.jobs[0].points if point.value == 3)
-    assert [job.name for job in made.in_round(1)] == ["gemm.cpu"]
-    assert made.in_round(6) == []
-    nothing = replace(made, jobs=(made.jobs[0].without(dict.fromkeys(made.jobs[0].points, "no time")),))
-    assert nothing.in_round(1) == []
+    assert [job.name for job in made.round_jobs(1)] == ["gemm.cpu"]
+    assert made.round_jobs(6) == []
+    nothing = replace(made, jobs=(made.jobs[0].leave_out(dict.fromkeys(made.jobs[0].points, "no time")),))
+    assert nothing.round_jobs(1) == []
     assert nothing.seconds == 0
     first_only = replace(
-        made, jobs=(made.jobs[0].without({point: "no" for point in made.jobs[0].points if point != gone}),)
+        made, jobs=(made.jobs[0].leave_out({point: "no" for point in made.jobs[0].points if point != gone}),)
     )
-    assert (len(first_only.in_round(1)), len(first_only.in_round(2))) == (1, 0)
+    assert (len(first_only.round_jobs(1)), len(first_only.round_jobs(2))) == (1, 0)
 
 
 def test_what_a_node_lacks_for_a_point_is_planned_and_starts_nothing() -> None:
@@ -205,8 +205,8 @@ def test_what_a_node_lacks_for_a_point_is_planned_and_starts_nothing() -> None:
     assert [point.left_out for job in alone.jobs for point in job.points] == [
         "unsupported: 2 devices are needed to train on several, this node has 1"
     ]
-    assert (alone.in_round(1), alone.seconds) == ([], 0)
-    assert len(full_plan(content, "test", [CPU, *gpus], cores=2).in_round(1)) == 2
+    assert (alone.round_jobs(1), alone.seconds) == ([], 0)
+    assert len(full_plan(content, "test", [CPU, *gpus], cores=2).round_jobs(1)) == 2
 
 
 def test_a_round_begins_with_the_gpus_and_keeps_the_presets_order() -> None:
@@ -226,7 +226,7 @@ def test_stages_are_measured_one_after_the_other_in_all_their_rounds(tmp_path: P
     assert [(number, job.name) for number, job in made.order] == [
         (1, "gemm.cuda-0"), (1, "gemm.cpu"), (2, "gemm.cuda-0"), (2, "gemm.cpu"), (1, "clock.cpu"), (2, "clock.cpu"),
     ]  # fmt: skip
-    write_json(tmp_path / "plan.json", made.plain)
+    write_json(tmp_path / "plan.json", made.as_json)
     assert read_plan(tmp_path / "plan.json").order == made.order
     assert made.seconds == pytest.approx(sum(job.seconds(number) for number, job in made.order) + 6 * JOB_S)
 
@@ -280,7 +280,7 @@ def test_what_a_round_measures_again_is_told_by_its_digest() -> None:
     made = planned(block(1, 64), block(2, 65))
     slower = replace(made.jobs[0], points=tuple(replace(point, predicted_s=99.0) for point in made.jobs[0].points))
     assert slower.digest(1) == same, "a prediction measures nothing"
-    assert made.jobs[0].without({made.jobs[0].points[1]: "no time"}).digest(1) != same
+    assert made.jobs[0].leave_out({made.jobs[0].points[1]: "no time"}).digest(1) != same
 
 
 def test_a_process_is_started_for_each_environment_and_its_time_is_counted() -> None:

@@ -34,7 +34,7 @@ RULES = rate_ranges.read_rules()
 
 
 def job(experiment: str, *cases: dict[str, Any], device: str = "cuda:0", hang_s: float = 60.0) -> Job:
-    points = tuple(Point.of(experiment, {**case, "threads": 0}, predicted_s=0.1) for case in cases)
+    points = tuple(Point.from_params(experiment, {**case, "threads": 0}, predicted_s=0.1) for case in cases)
     return Job(experiment, device, "cpu" if device == "cpu" else "gpu", 0.1, 60, 10, points, hang_s=hang_s)
 
 
@@ -279,7 +279,7 @@ def test_a_gpu_that_is_not_seen_needs_a_look_unless_the_cpu_alone_is_asked_for(
     cpu = {"id": "cpu", "kind": "cpu", "name": "a CPU", "memory_bytes": 1e9}
     monkeypatch.setattr(preflight, "_list_devices", lambda: ([cpu], ["CUDA: the driver is too old"]))
     plan = tmp_path / "plan.json"
-    write_json(plan, Plan((job("gemm", product()), job("gemm", product(), device="cpu")), 1).plain)
+    write_json(plan, Plan((job("gemm", product()), job("gemm", product(), device="cpu")), 1).as_json)
     for asked, device, expected in (
         (plan, None, ["cuda:0: the plan measures it, and it is not on this machine", "no GPU found: CUDA: the driver"]),
         (None, None, ["no GPU found: CUDA: the driver is too old"]),

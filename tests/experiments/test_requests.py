@@ -123,9 +123,9 @@ class OneOfTwo(SecondCpu):
     def peers(cls, name: str) -> list[str]:
         return [name]
 
-    def together(self, calls: Sequence[Callable[[], object]]) -> None:
+    def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
         self.at_once += (len(calls),)
-        super().together(calls)
+        super().launch_concurrently(calls)
 
 
 @pytest.mark.parametrize(

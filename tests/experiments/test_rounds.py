@@ -83,7 +83,7 @@ def measured(said: list[str]) -> Round:
     hows = [how for how in get_args(broken_worker.How) if how != "hangs"]
     made = make(hows, {"rounds": 1, "cases": [{"how": "left out", "index": 0, "backend": "llvm"}]})
     gone = {point: "plan: no time" for point in made.job.points if "left out" in dict(point.params).values()}
-    made.job = made.job.without(gone)
+    made.job = made.job.leave_out(gone)
     made.meanwhile = lambda: said.append("meanwhile")
     with pytest.MonkeyPatch.context() as patch:
         for name in SPOILING:
@@ -213,7 +213,7 @@ def profiled(*hows: str, **changes: Any) -> Round:
 def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path: Path) -> None:
     hows = ["right"] * 4 + ["raises", "no number", "killed"]
     measured = profiled(*hows)
-    points = measured.by_point()
+    points = measured.rows_by_point()
     assert len(points) == len(hows)
     for rows in points:
         (how,) = by_how(SimpleNamespace(rows=rows[:1]))
@@ -354,7 +354,7 @@ def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, mon
 def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_process_starts(tmp_path: Path) -> None:
     plan_file, out = tmp_path / "plan.json", str(tmp_path / "gemm.cuda-0.1.parquet")
     job = replace(make(["right"]).job, experiment="gemm", device="cuda:0", kind="gpu")
-    write_json(plan_file, Plan((job,), 1).plain)
+    write_json(plan_file, Plan((job,), 1).as_json)
     words = ["run", "gemm", "--device", "cuda:0", "--plan", str(plan_file), "--out", out]
     program = f"""
 import sys

@@ -147,9 +147,9 @@ def test_doctor_tells_of_loads_that_do_not_fit(
     planned: int | None, found: Level | None,
 ) -> None:  # fmt: skip
     if planned is not None:
-        point = Point.of("serving" if planned else "gemm", {"requests_per_s": max(planned, 1), "seconds": 4})
+        point = Point.from_params("serving" if planned else "gemm", {"requests_per_s": max(planned, 1), "seconds": 4})
         jobs = (Job(point.experiment, "cpu", "cpu", 0.1, 10.0, 30, (point,)),)
-        write_json(tmp_path / "plan.json", Plan(jobs, 1).plain)
+        write_json(tmp_path / "plan.json", Plan(jobs, 1).as_json)
     if free is not None:
         few_files(CONNECTIONS // 2)
         soft, _ = connection_limits.limits_of_files()

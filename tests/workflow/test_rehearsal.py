@@ -76,7 +76,7 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
     for number, job in read_plan(second.results / "plan.json").order:
         table, _ = read_samples(node / f"{job.name}.{number}.parquet")
         there = set(table[["backend", "dtype", "threads", "params"]].itertuples(index=False, name=None))
-        assert there == {tuple(point.columns.values()) for point in job.in_round(number)}
+        assert there == {tuple(point.columns.values()) for point in job.round_points(number)}
 
     told = format_outcomes([node])
     # On a busy machine others may come too late, too.

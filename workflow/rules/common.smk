@@ -284,7 +284,7 @@ def jobs(round, first_stage=False):
             "protocol": PROTOCOL,
             "planned": job.digest(int(round)),
         }
-        for job in this_plan().in_round(int(round))
+        for job in this_plan().round_jobs(int(round))
         if not first_stage or job.stage == this_plan().order[0][1].stage
     }
     try:
