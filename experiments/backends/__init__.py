@@ -1,4 +1,4 @@
-"""Libraries of matrix products on the CPU: which is best is measured, never assumed."""
+"""CPU libraries for matrix products; measurements, not assumptions, decide the fastest."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ BACKENDS: tuple[Backend, ...] = (
 )
 _BY_NAME = {backend.name: backend for backend in BACKENDS}
 
-# A parameter of this type in an experiment takes these names.
+# Type for experiment parameters that take one of these names.
 Library = Annotated[str, "a library's name"]
 NAMES = tuple(_BY_NAME)
-# What a preset may say in place of a name: all core types of this processor's kind, and
-# whatever other BLAS is installed (possibly none).
+# Names for groups in presets: all core types for this processor architecture, and any other BLAS installed (possibly
+# none).
 GROUPS = ("openblas-*", "other-blas")
 
 
 def expand(name: str) -> list[str]:
-    """The libraries that a preset means by a name or one of GROUPS."""
+    """Expand a library name, or a name in GROUPS, to library names."""
     if name == "openblas-*":
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         return [f"openblas-{core.lower()}" for core in (CORE_TYPES_X86 if x86 else CORE_TYPES_ARM)]
@@ -45,11 +45,11 @@ def expand(name: str) -> list[str]:
 
 
 def get(name: str) -> Backend | None:
-    """The library called `name`; None if there is none."""
+    """Return the library called `name`, or None."""
     return _BY_NAME.get(name)
 
 
 def environment(name: str) -> dict[str, str]:
-    """Variables with which a process that uses the library `name` is started."""
+    """Return the variables to set when starting a process that uses library `name`."""
     backend = get(name)
     return dict(backend.environment) if backend else {}

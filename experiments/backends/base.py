@@ -1,4 +1,4 @@
-"""What the study asks of a library of matrix products on the CPU. A new one is one subclass."""
+"""Interface to a CPU library for matrix products; subclass `Backend` to add a library."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Backend(ABC):
-    """One library, with one choice of its kernels.
+    """A library with one choice of kernels.
 
-    environment: variables that make this choice. Libraries read them as they are
-    loaded, so the measuring process is started with them.
+    environment: variables that make this choice. Libraries read them when loaded, so the measuring process starts with
+    them.
     """
 
     def __init__(self, name: str, environment: dict[str, str] | None = None) -> None:
@@ -25,8 +25,8 @@ class Backend(ABC):
 
     @abstractmethod
     def matmul(self, a: torch.Tensor, b: torch.Tensor, dtype: Dtype, threads: int) -> Callable[[], torch.Tensor]:
-        """A callable that computes a @ b into its own output with `threads` threads.
+        """Return a callable that computes a @ b into its own output with `threads` threads.
 
-        Raises Unsupported, with the reason, if the library is not installed, has no
-        such product, or cannot run its kernels on this CPU.
+        Raises Unsupported, with the reason, if the library is not installed, has no such product, or cannot run its
+        kernels on this CPU.
         """

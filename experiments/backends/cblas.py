@@ -1,4 +1,4 @@
-"""Any other BLAS that is installed, through the C interface that all of them share."""
+"""Other installed BLAS libraries, through their common C interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW_MAJOR, _AS_IT_IS = 101, 111
 
 
 class Cblas(Backend):
-    """cblas_sgemm and cblas_dgemm of a shared library with 32-bit sizes.
+    """cblas_sgemm and cblas_dgemm from a shared library with 32-bit sizes.
 
     libraries: names to look for, as a linker takes them (-lNAME) or as a file.
     """
@@ -44,7 +44,7 @@ class Cblas(Backend):
         out = torch.empty(m, n, dtype=a.dtype)
         layout = (_ROW_MAJOR, _AS_IT_IS, _AS_IT_IS, m, n, k)
         places = (1.0, a.data_ptr(), k, b.data_ptr(), n, 0.0, out.data_ptr(), n)
-        # Loaded only now: the limit that was set before did not reach it.
+        # Set the limit again: an earlier limit did not reach a library that was not loaded yet.
         limits = threadpool_limits(limits=threads, user_api="blas")
 
         def product() -> torch.Tensor:
@@ -55,7 +55,7 @@ class Cblas(Backend):
         return product
 
     def path(self) -> str:
-        """The first of the libraries that is installed; '' if none is."""
+        """Return the path to the first installed library, or ''."""
         found = (name if "/" in name else ctypes.util.find_library(name) for name in self._libraries)
         return next((path for path in found if path), "")
 

@@ -1,4 +1,4 @@
-"""The product as three nested loops: interpreted, compiled as written, compiled for vectors. One source."""
+"""The product as three nested loops from one source: interpreted, compiled as written, or compiled for vectors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# scalar: additions stay in the order of the source, which rules vectors out. simd: they
-# may be reordered and fused with the multiplications, and LLVM takes the core's vectors.
+# scalar: keep the additions in source order, which rules out vectors. simd: let LLVM reorder them, fuse them with
+# multiplications and use vectors.
 COMPILED: dict[str, dict[str, Any]] = {"scalar": {}, "simd": {"fastmath": True}}
 
 
 def dots(a: Any, bt: Any, c: Any, m: int, n: int, k: int, zero: Any) -> None:
-    """c = a @ bt.T on flat sequences: a (m, k), bt (n, k) and c (m, n), row by row; zero in their number format."""
+    """Compute c = a @ bt.T on flat row-major sequences: a (m, k), bt (n, k), c (m, n); zero in their number format."""
     for i in range(m):
         for j in range(n):
             total = zero
@@ -29,7 +29,7 @@ def dots(a: Any, bt: Any, c: Any, m: int, n: int, k: int, zero: Any) -> None:
 
 @cache
 def compiled(function: Callable[..., Any], how: str) -> Callable[..., Any]:
-    """`function` itself (python), or as machine code (scalar, simd) that runs without the interpreter lock."""
+    """Return `function` itself (python), or machine code (scalar, simd) that runs without the interpreter lock."""
     if how == "python":
         return function
     import numba
@@ -39,7 +39,7 @@ def compiled(function: Callable[..., Any], how: str) -> Callable[..., Any]:
 
 
 class Loops(Backend):
-    """Three nested loops on one thread; interpreted ones work on Python's own numbers, which are float64."""
+    """Three nested loops on one thread; interpreted loops use Python numbers, which are float64."""
 
     def matmul(self, a: torch.Tensor, b: torch.Tensor, dtype: Dtype, threads: int) -> Callable[[], torch.Tensor]:
         import numpy as np

@@ -1,4 +1,4 @@
-"""NumPy's product: OpenBLAS in its wheels, with the kernels it picks itself or those of a named core."""
+"""NumPy's product: OpenBLAS from its wheels, with its own choice of kernels or those for a named core."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# OpenBLAS's names of cores for which its builds carry kernels, of those that can do
-# fused multiply-adds (DYNAMIC_LIST in its Makefile.system, driver/others/dynamic*.c).
+# OpenBLAS's names for cores with kernels in its builds and fused multiply-adds (DYNAMIC_LIST in its Makefile.system,
+# driver/others/dynamic*.c).
 CORE_TYPES_X86 = ("Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids")
 CORE_TYPES_ARM = ("ARMV8", "NEOVERSEN1", "NEOVERSEV1", "NEOVERSEN2", "VORTEX")
 VARIABLE = "OPENBLAS_CORETYPE"
 
 
 class NumPy(Backend):
-    """`numpy.matmul`; `core`: the kernels that OpenBLAS is told to use ('' for its own choice)."""
+    """`numpy.matmul`; `core`: the kernels to request from OpenBLAS ('' for its own choice)."""
 
     def __init__(self, name: str, core: str = "") -> None:
         super().__init__(name, {VARIABLE: core} if core else {})
@@ -44,7 +44,7 @@ class NumPy(Backend):
         return product
 
     def _obeyed(self) -> None:
-        """Raise Unsupported unless OpenBLAS took the kernels that it was told to: it ignores what it cannot do."""
+        """Raise Unsupported unless OpenBLAS uses the requested kernels: it ignores requests that it cannot meet."""
         took = core_type()
         if not took:
             raise Unsupported("NumPy's BLAS is not OpenBLAS")
@@ -53,7 +53,7 @@ class NumPy(Backend):
 
 
 def core_type() -> str:
-    """The core whose kernels NumPy's OpenBLAS uses in this process; '' if it is another BLAS."""
+    """Return the core type whose kernels NumPy's OpenBLAS uses in this process; '' for another BLAS."""
     import numpy.linalg as _loads_it  # noqa: F401
     from threadpoolctl import threadpool_info
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Torch(Backend):
-    """What `a @ b` of a PyTorch user does."""
+    """`torch.mm`, the same product as `a @ b`."""
 
     def matmul(self, a: torch.Tensor, b: torch.Tensor, dtype: Dtype, threads: int) -> Callable[[], torch.Tensor]:
         import torch
@@ -23,7 +23,7 @@ class Torch(Backend):
 
 
 class OneDnn(Backend):
-    """oneDNN's inner product, which picks the core's widest instructions on any vendor's CPU."""
+    """oneDNN's inner product, which uses the core's widest instructions on any vendor's CPU."""
 
     def matmul(self, a: torch.Tensor, b: torch.Tensor, dtype: Dtype, threads: int) -> Callable[[], torch.Tensor]:
         weight = b.t().contiguous()
@@ -36,7 +36,7 @@ class OneDnn(Backend):
 
 
 def onednn_linear(dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """oneDNN's product of x (m, k) with the transpose of a weight (n, k). Raises Unsupported."""
+    """Return oneDNN's product of x (m, k) with a transposed weight (n, k). Raises Unsupported."""
     import torch
 
     if dtype not in (torch.float32, torch.bfloat16, torch.float16):

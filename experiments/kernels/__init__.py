@@ -1,1 +1,1 @@
-"""Own kernels, written out so that what runs is what is read: one module per family."""
+"""The study's own kernels, one module per family, written to run exactly as they read."""

@@ -1,4 +1,4 @@
-"""Dot products of pairs of bfloat16, added to float32: the peak rate of a core's vector units in bfloat16."""
+"""Dot products of bfloat16 pairs, added to float32: the peak bfloat16 rate of a core's vector units."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from experiments.kernels.fma import ACCUMULATORS, repeated
 from experiments.kernels.llvm_compile import aligned
 from experiments.workload import Dtype, Unsupported
 
-LANES, PAIR = 16, 2  # float32 sums in a register, and the products that an instruction adds to each
+LANES, PAIR = 16, 2  # float32 sums per register, and products that one instruction adds to each
 _DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 
 
 def dot_ir(accumulators: int = ACCUMULATORS) -> str:
-    """A loop of x = (x + b.c) + b.d on registers alone; with d = -c nothing grows, and bits toggle.
+    """Return IR for a loop of x = (x + b.c) + b.d on registers only; with d = -c nothing grows, and bits toggle.
 
-    The sums between the two, x + b.c, are stored at the end, so that they are used.
+    The intermediate sums, x + b.c, are stored at the end, to keep LLVM from dropping them.
     """
     sums, pairs = f"<{LANES} x float>", f"<{LANES * PAIR} x bfloat>"
     each = range(accumulators)
@@ -53,7 +53,7 @@ end:
 
 
 def supported() -> str:
-    """Why this CPU's peak in bfloat16 cannot be measured by this kernel; '' if it can."""
+    """Return the reason if this kernel cannot measure the CPU's bfloat16 peak; '' otherwise."""
     features = llvm.get_host_cpu_features()
     if features.get("amx-bf16"):
         return "this CPU has matrix units (AMX), whose peak no kernel of this study measures"
@@ -61,9 +61,9 @@ def supported() -> str:
 
 
 def dot(threads: int) -> tuple[Callable[[int], float], int]:
-    """(kernel(n) -> largest relative error of its results, multiply-adds per n over all threads).
+    """Return (kernel(n) -> largest relative error, multiply-adds per n over all threads).
 
-    Raises Unsupported where the core has no such instruction, or faster units.
+    Raises Unsupported if the core lacks the instruction, or has faster units.
     """
     import numpy as np
 

@@ -1,8 +1,8 @@
-"""The paths of `experiments.kernels.gpu_threads` on a CPU core, as a vector unit takes them and one by one.
+"""The paths from `experiments.kernels.gpu_threads` on a CPU core, in vectors or element by element.
 
-masked     a group is one vector: it goes through every arm that its elements take, and each
-           arm's result is kept where it is wanted
-branching  element by element, a jump to the arm
+masked     a group is one vector: it runs every arm that its elements take, and a mask selects each
+           arm's results
+branching  element by element, with a jump to the arm
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNROLLED = 4
 
 
 def _arm(arm: int, type_: str, start: str, after: str) -> str:
-    """Blocks %arm and %rounds of one arm: the rounds on `start`, then a jump to `after`. The result is the last %x."""
+    """Return blocks %arm and %rounds: an arm's rounds on `start`, then a jump to `after`; the last %x is the result."""
     many = GROUP if type_ != "i32" else 1
 
     def every(value: int) -> str:
@@ -45,7 +45,7 @@ rounds{arm}:
 
 
 def _loops(body: str, step: int) -> str:
-    """A function that runs `body` for each turn and each `step` of its elements, from label %each to label %next."""
+    """Return a function that runs `body`, from label %each to label %next, for each turn and each `step` elements."""
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
 entry:
@@ -79,7 +79,7 @@ end:
 
 
 def masked_ir() -> str:
-    """Every arm up to the last one that is taken, for all elements of a group at once."""
+    """Return IR that runs every arm up to the last one needed, for all elements in a group at once."""
     vector, bytes_ = f"<{GROUP} x i32>", f"<{GROUP} x i8>"
     last = GROUP - 1
     arms = ""
@@ -111,7 +111,7 @@ taken:
 
 
 def branching_ir() -> str:
-    """The arm that an element takes, by a jump through a table of addresses."""
+    """Return IR that jumps to each element's arm through an address table."""
     arms = "".join(_arm(arm, "i32", "%x", "taken") for arm in range(GROUP))
     cases = " ".join(f"i32 {arm}, label %arm{arm}" for arm in range(GROUP))
     ends = ", ".join(f"[%x{arm}.{UNROLLED}, %rounds{arm}]" for arm in range(GROUP))
@@ -131,7 +131,7 @@ taken:
 
 
 def cpu_paths(kind: Literal["masked", "branching"]) -> Paths:
-    """A callable (table, starts, ends, turns, paths) like that of a GPU, on one core."""
+    """Return a callable (table, starts, ends, turns, paths), as for a GPU, on one core."""
     address, _ = compile_ir(masked_ir() if kind == "masked" else branching_ir())
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_int32)(address)
 

@@ -1,7 +1,6 @@
-"""CUDA C through CuPy: compiled when first used, launched on PyTorch's tensors and its current stream.
+"""CUDA C through CuPy: compiled on first use, launched on PyTorch's tensors and its current stream.
 
-`SOURCES` of the test of the kernels lists every text that is compiled here: there
-NVIDIA's compiler sees it without a GPU.
+The kernel tests list every source text in `SOURCES`, to compile it with NVIDIA's compiler without a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Launch = Callable[..., None]
 
 
 def package() -> str:
-    """What pip calls the CuPy that fits this build of torch."""
+    """Return pip's name for the CuPy that fits this build of torch."""
     import torch
 
     if torch.version.hip is not None:
@@ -25,7 +24,7 @@ def package() -> str:
 
 
 def cupy_on(device: str) -> Any:
-    """CuPy, set to work on the GPU that torch calls `device`. Raises Unsupported without it, and on GPUs it has not."""
+    """Return CuPy, set to torch's GPU `device`. Raises Unsupported without CuPy, and on GPUs without CUDA or ROCm."""
     if device.startswith(("mps", "xpu")):
         raise Unsupported("CUDA C and CuPy run on NVIDIA's and AMD's GPUs alone")
     cupy = _cupy()
@@ -43,16 +42,16 @@ def _cupy() -> Any:
 
 @cache
 def module(source: str, options: tuple[str, ...] = ()) -> Any:
-    """CuPy's module of this source, which it compiles for each GPU that it runs on. Raises Unsupported without CuPy."""
+    """Return CuPy's module for this source, compiled per GPU on first use. Raises Unsupported without CuPy."""
     return _cupy().RawModule(code=source, options=options)
 
 
 def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), shared_bytes: int = 0) -> Launch:
-    """launch(grid, block, *arguments) of one kernel: grid and block as ints or tuples, arguments as tensors, or
-    as NumPy scalars of exactly the type that the kernel declares.
+    """Return launch(grid, block, *arguments) for one kernel.
 
-    shared_bytes: dynamic shared memory of a block. Raises Unsupported without CuPy, and
-    where the source does not compile for this GPU (AMD's have no PTX, old ones lack instructions).
+    grid and block: ints or tuples. arguments: tensors, or NumPy scalars of exactly the type that the kernel declares.
+    shared_bytes: dynamic shared memory per block. Raises Unsupported without CuPy, and if the source does not compile
+    for this GPU (AMD's have no PTX, old ones lack instructions).
     """
     import torch
 
@@ -60,7 +59,7 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
     try:
         function = module(source, options).get_function(name)
     except Exception as refusal:
-        # CuPy wraps its compilers' messages in exceptions of several modules.
+        # CuPy wraps compiler messages in exceptions from several modules.
         if "Compile" not in type(refusal).__name__ and "CUDADriver" not in type(refusal).__name__:
             raise
         line = next((line for line in str(refusal).splitlines() if "error" in line), str(refusal).splitlines()[0])
@@ -73,7 +72,7 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
             argument.data_ptr() if isinstance(argument, torch.Tensor) else argument for argument in arguments
         )
         sizes = [(size,) if isinstance(size, int) else size for size in (grid, block)]
-        # Torch's current stream: where its events lie, and what it captures in graphs.
+        # Use torch's current stream, which holds its events and its graph capture.
         with _same_stream(cupy, torch.cuda.current_stream()):
             function(*sizes, places, shared_mem=shared_bytes)
 
@@ -81,7 +80,7 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
 
 
 def _same_stream(cupy: Any, stream: Any) -> Any:
-    """Torch's stream as CuPy's, which leaves it alive: since version 14 by the stream itself, before by its address."""
+    """Wrap torch's stream for CuPy, which leaves it alive: since version 14 by object, before by address."""
     takes = getattr(cupy.cuda.Stream, "from_external", None)
     if takes is not None and hasattr(stream, "__cuda_stream__"):
         return takes(stream)

@@ -1,4 +1,4 @@
-"""A chain of dependent operations, one a cycle: it counts the cycles of a core."""
+"""A chain of dependent operations, one per cycle, to count a core's cycles."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from experiments.kernels.llvm_compile import compile_ir
 
 
 def chain_ir(length: int = 64) -> str:
-    """A loop over `length` operations, each of which needs the last one's result.
+    """Return IR for a loop over `length` operations that each need the last one's result.
 
-    xor and add take one cycle each on every current core; alternating, they have no
-    closed form; from registers, they cannot be done while renaming.
+    xor and add take one cycle each on every current core. Alternating them prevents a closed form; reading registers
+    keeps them from being eliminated at renaming.
     """
     body = "\n".join(
         f"  %x{i + 1} = {'add' if i % 2 else 'xor'} i64 %x{i}, {'%a' if i % 2 else '%b'}" for i in range(length)
@@ -34,7 +34,7 @@ end:
 
 
 def chain() -> tuple[Callable[[int], int], int]:
-    """(kernel(n), operations per n): a dependent chain, one cycle an operation."""
+    """Return (kernel(n), operations per n) for a dependent chain, one cycle per operation."""
     length = 64
     address, _ = compile_ir(chain_ir(length))
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
@@ -42,7 +42,7 @@ def chain() -> tuple[Callable[[int], int], int]:
 
 
 def chain_value(n: int, length: int = 64) -> int:
-    """What `chain` must return after n rounds, computed by Python's integers."""
+    """Return the expected result from `chain` after n rounds, computed with Python integers."""
     a, b, mask = 0x9E3779B97F4A7C15, 0x3C6EF372FE94F82A, 2**64 - 1
     x = a
     for i in range(n * length):

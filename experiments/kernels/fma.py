@@ -1,4 +1,4 @@
-"""Fused multiply-adds on registers alone: the peak rate of a core's arithmetic."""
+"""Fused multiply-adds on registers only: a core's peak arithmetic rate."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, has_fma
 from experiments.workload import Dtype, Unsupported, largest_error
 
-# Accumulators in flight: enough to cover the latency of an FMA (4 cycles) on two
-# pipes, few enough for the 16 registers of AVX2.
+# Accumulators in flight: enough to hide the latency of an FMA (4 cycles) on two pipes, few enough for AVX2's 16
+# registers.
 ACCUMULATORS = 12
 
 
 def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
-    """A loop of independent x = x*b + c on registers alone; the sums are stored so that they are used."""
+    """Return IR for a loop of independent x = x*b + c on registers only; the stores keep LLVM from dropping it."""
     scalar, suffix = IR_TYPE[dtype]
     vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
     fma = f"@llvm.fma.v{lanes}{suffix}" if lanes > 1 else f"@llvm.fma.{suffix}"
@@ -50,7 +50,7 @@ end:
 
 
 def repeated(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
-    """kernel(n): n turns of this loop on each block of memory, a thread each; returns their largest error(block, n)."""
+    """Return kernel(n): run the loop n times on each memory block, a thread per block; it returns the largest error."""
     address, _ = compile_ir(ir)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
     team = Team(len(memory))
@@ -66,9 +66,9 @@ def repeated(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float])
 
 
 def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float], int]:
-    """(kernel(n) -> largest relative error of its results, multiply-adds per n over all threads).
+    """Return (kernel(n) -> largest relative error, multiply-adds per n over all threads).
 
-    Raises Unsupported where the core has no fused multiply-add.
+    Raises Unsupported if the core has no fused multiply-add.
     """
     import numpy as np
 
@@ -77,8 +77,8 @@ def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float],
     random = np.random.default_rng()
     memory = []
     for _ in range(threads):
-        # x = c - x goes back and forth between two random values: bits toggle as they do
-        # in real data, and nothing grows, settles or becomes denormal.
+        # x = c - x alternates between two random values: bits toggle as in real data, and nothing grows, settles or
+        # becomes denormal.
         block = aligned((ACCUMULATORS + 3) * lanes, dtype)
         block[:lanes] = -1.0
         block[lanes : 3 * lanes] = random.normal(size=2 * lanes)

@@ -1,12 +1,12 @@
-"""What threads do side by side: how many of them a GPU can use, and what it costs if they part ways.
+"""Kernels for thread parallelism: how many threads a GPU can use, and the cost of divergent branches.
 
-chains  each thread iterates x = x*x + c. Every multiply-add waits for the last one, so that
-        throughput is as the number of threads until there are enough to hide the wait.
-        From -1.99 to -1.9 for c the sequence is chaotic: one wrong step changes every bit
-paths   each element takes, turn by turn, one of several arms of a branch. All arms do the
-        same rounds of integer arithmetic, each with a constant of its own. A table in memory
-        says which: in every turn a group of GROUP elements takes `paths` different arms,
-        dealt at random, so that no device can guess them
+chains  each thread iterates x = x*x + c. Every multiply-add waits for the last one, so throughput
+        grows with the thread count until there are enough threads to hide the latency. For c
+        from -1.99 to -1.9 the sequence is chaotic: one wrong step changes every bit
+paths   each element takes one of several branch arms per turn. All arms do the same rounds of
+        integer arithmetic, each with its own constant. A table in memory selects the arm: in every
+        turn a group of GROUP elements takes `paths` different arms, dealt at random to defeat
+        prediction
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from experiments.kernels.cuda_compile import kernel
 if TYPE_CHECKING:
     import torch
 
-# A GPU issues one instruction for so many threads, a warp; a CPU's vectors take as many elements here.
+# A GPU issues one instruction for a warp with this many threads; a CPU's vectors take as many elements here.
 GROUP = 32
-# Long beside the branch that leads to an arm; all arms together still fit an instruction cache.
+# Long compared with the branch to an arm, short enough that all arms together fit an instruction cache.
 ROUNDS = 16
-# Odd, so that a round is a bijection, and none so simple that a compiler would rather shift and add.
+# Odd, to make a round a bijection, and too complex for compilers to replace with shifts and adds.
 MULTIPLIERS = tuple(0x9E3779B1 * (2 * arm + 1) & 0xFFFFFFFF for arm in range(GROUP))
-# Rows of the table, a power of 2: a group begins with the row of its own number, and goes on by GROUP every turn. On a
-# CPU it is GROUP turns until a row comes again, after more jumps than a core remembers.
+# Rows in the table, a power of 2: a group starts at the row with its own number and advances by GROUP every turn. On a
+# CPU a row repeats after GROUP turns, with more jumps between than a core remembers.
 ROWS = GROUP * GROUP
-# Elements on a CPU: they stay in the cache next to a core.
+# Elements on a CPU: few enough to stay in the L1 cache.
 CPU_ELEMENTS = GROUP * GROUP
-# One warp for each of the four schedulers of a multiprocessor: blocks of more could not be spread as evenly.
+# One warp for each of a multiprocessor's four schedulers: larger blocks could not be spread as evenly.
 CHAIN_BLOCK = 4 * GROUP
 PATH_BLOCK = 256
 
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__({CHAIN_BLOCK}) chains(
     ends[which] = x;
 }}
 
-// A loop, which no compiler runs under a predicate or merges with that of another arm.
+// A loop, which compilers neither predicate nor merge with another arm's.
 #define ARM(multiplier) \\
     _Pragma("unroll 4") for (u32 round = 0; round < {ROUNDS}; ++round) x = (x ^ x >> 16) * multiplier; \\
     break;
@@ -74,7 +74,7 @@ Paths = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor", int, int], Non
 
 
 def room(device: str) -> tuple[int, int]:
-    """Multiprocessors of a GPU, and the threads that each of them holds at once."""
+    """Return a GPU's multiprocessor count, and the threads that each one holds at once."""
     import torch
 
     about = torch.cuda.get_device_properties(device)
@@ -82,13 +82,13 @@ def room(device: str) -> tuple[int, int]:
 
 
 def full(device: str) -> int:
-    """Threads of as many whole blocks of paths as a GPU holds at once."""
+    """Return the threads in as many whole `paths` blocks as a GPU holds at once."""
     multiprocessors, each = room(device)
     return multiprocessors * (each // PATH_BLOCK) * PATH_BLOCK
 
 
 def spread(threads: int, multiprocessors: int) -> tuple[int, int]:
-    """Grid and block: over as many multiprocessors as there are warps, then up to a warp for each scheduler a block.
+    """Return grid and block: fill all multiprocessors with warps first, then up to one warp per scheduler in a block.
 
     The hardware gives every multiprocessor a block before it gives any a second one.
     """
@@ -98,7 +98,7 @@ def spread(threads: int, multiprocessors: int) -> tuple[int, int]:
 
 
 def chains(device: str) -> Chains:
-    """A callable (starts, ends, steps, c): float32 tensors of one element a thread. Raises Unsupported without CuPy."""
+    """Return a callable (starts, ends, steps, c) on float32 tensors, one element per thread. Raises Unsupported."""
     launch, (multiprocessors, _) = kernel(SOURCE, "chains", device), room(device)
 
     def run(starts: torch.Tensor, ends: torch.Tensor, steps: int, c: float) -> None:
@@ -110,9 +110,9 @@ def chains(device: str) -> Chains:
 
 
 def cuda_paths(device: str) -> Paths:
-    """A callable (table, starts, ends, turns, paths), a thread an element. Raises Unsupported without CuPy.
+    """Return a callable (table, starts, ends, turns, paths), one thread per element. Raises Unsupported without CuPy.
 
-    table: bytes of shape (ROWS, GROUP); starts, ends: 32 bits a thread, whole groups.
+    table: bytes, shape (ROWS, GROUP); starts, ends: 32 bits per thread, whole groups.
     """
     launch = kernel(SOURCE, "paths", device)
 
@@ -125,18 +125,17 @@ def cuda_paths(device: str) -> Paths:
 
 
 def deal(random: np.random.Generator) -> Any:
-    """A table of arms: in each row every one of them once, in random order. Shape (ROWS, GROUP), uint8, NumPy.
+    """Return an arm table: each row holds every arm once, in random order. Shape (ROWS, GROUP), uint8, NumPy.
 
-    Of fewer paths, a power of 2, each arm's number is the rest of this one: all are taken equally often.
+    With fewer paths, a power of 2, an arm's number modulo `paths` applies, so all are taken equally often.
     """
     return random.permuted(np.tile(np.arange(GROUP, dtype=np.uint8), (ROWS, 1)), axis=1)
 
 
 def after_steps(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
-    """The ends of chains, in float64 rounded to float32 at every step. starts: float64 that are float32.
+    """Return the chains' ends, in float64 rounded to float32 at every step. starts: float32 values in float64.
 
-    Squares are exact. Where |x| < 1/8 a sum may be rounded twice, which changes a bit of
-    it once in some 2^29 steps.
+    Squares are exact. Where |x| < 1/8 a sum may be rounded twice, which changes a bit once in some 2^29 steps.
     """
     constant, x = float(np.float32(c)), starts
     for _ in range(steps):
@@ -145,7 +144,7 @@ def after_steps(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
 
 
 def after_turns(table: torch.Tensor, starts: torch.Tensor, turns: int, paths: int) -> torch.Tensor:
-    """The ends of elements on their paths, all at once and without a branch: int64, of the shape of `starts`."""
+    """Return the paths' ends for all elements at once, without branches: int64, in the shape of `starts`."""
     import torch
 
     low = 0xFFFFFFFF

@@ -1,9 +1,8 @@
-"""LLVM IR to machine code, and what its callers share: vector width, threads, aligned memory.
+"""LLVM IR compilation to machine code, with helpers for its callers: vector width, threads, aligned memory.
 
-No optimisation pass runs over the IR: LLVM would otherwise fold a dependent chain
-into one multiplication. The machine-code generator alone chooses instructions.
-Each kernel is a C function called without the interpreter lock, so that Python
-threads run it on several cores.
+The IR is not optimised: LLVM would otherwise fold a dependent chain into one multiplication. Only the code generator
+chooses instructions. Each kernel is a C function called without the interpreter lock, to let Python threads run it on
+several cores.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _keep: list[Any] = []  # the engines own the machine code
 
 
 def vector_bytes() -> int:
-    """Widest vector register that the host's compiler target has, in bytes."""
+    """Return the width in bytes of the widest vector register that LLVM supports on this host."""
     features = llvm.get_host_cpu_features()
     if features.get("avx512f"):
         return 64
@@ -32,14 +31,14 @@ def vector_bytes() -> int:
 
 
 def has_fma() -> bool:
-    """Whether the core multiplies and adds in one instruction (else LLVM calls a slow library routine)."""
+    """Tell if the core multiplies and adds in one instruction (otherwise LLVM calls a slow library routine)."""
     features = llvm.get_host_cpu_features()
     return bool(features.get("fma") or features.get("neon") or features.get("asimd"))
 
 
 @cache
 def compile_ir(ir: str) -> tuple[int, str]:
-    """Address of the function `kernel` and its assembly text."""
+    """Return the address of the function `kernel`, and its assembly text."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(ir)
@@ -55,7 +54,7 @@ def compile_ir(ir: str) -> tuple[int, str]:
 
 
 def aligned(length: int, dtype: Dtype) -> Any:
-    """An uninitialised NumPy array of `length` elements that starts on a cache line."""
+    """Return an uninitialised NumPy array with `length` elements, aligned to a cache line."""
     import numpy as np
 
     raw = np.empty(length * dtype.itemsize + 64, dtype=np.uint8)
@@ -64,7 +63,7 @@ def aligned(length: int, dtype: Dtype) -> Any:
 
 
 class Team:
-    """Threads that start a list of calls together and wait for all of them."""
+    """Threads that start a list of calls together and wait for them all."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None

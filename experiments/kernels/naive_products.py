@@ -1,8 +1,8 @@
-"""Dense float32 products as one would first write them for a GPU: one thread computes one cell.
+"""Dense float32 products as a first GPU implementation would have them: one thread computes one cell.
 
 naive  reads a row and a column from memory, multiply-add by multiply-add
-tiled  the same sums in the same order, but a block's threads first fetch a square of each
-       operand together into shared memory, so that each number is read a TILE-th as often
+tiled  adds the same sums in the same order, but a block's threads first load a square of each operand
+       into shared memory together, to read each number only a TILE-th as often
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.kernels.cuda_compile import kernel
 if TYPE_CHECKING:
     import torch
 
-# A block is a square of so many threads, and computes a square of as many cells.
+# Side of a block: TILE x TILE threads compute as many cells.
 TILE = 16
 
 SOURCE = f"""
@@ -42,7 +42,7 @@ KERNEL(tiled) {{
     const int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
     float sum = 0;
     for (int start = 0; start < k; start += TILE) {{
-        // Zeros stand for what lies beyond the operands. No thread leaves early: all have to reach the barriers.
+        // Pad with zeros beyond the operands. No thread leaves early: all have to reach the barriers.
         left[y][x] = row < m && start + x < k ? a[(size_t)row * k + start + x] : 0;
         right[y][x] = start + y < k && column < n ? b[(size_t)(start + y) * n + column] : 0;
         __syncthreads();
@@ -58,10 +58,10 @@ Product = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor"], None]
 
 
 def product(kind: Literal["naive", "tiled"], device: str) -> Product:
-    """A callable (a, b, out) that writes a @ b: contiguous float32 tensors of shapes (m, k), (k, n) and (m, n).
+    """Return a callable (a, b, out) that writes a @ b: contiguous float32 tensors, (m, k), (k, n) and (m, n).
 
-    It returns when the kernel is launched on PyTorch's current stream. Raises
-    Unsupported without CuPy, and on GPUs for which the source does not compile.
+    It returns once the kernel is launched on PyTorch's current stream. Raises Unsupported without CuPy, and on GPUs
+    for which the source does not compile.
     """
     launch = kernel(SOURCE, kind, device)
 

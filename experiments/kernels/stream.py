@@ -10,17 +10,16 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, vector_bytes
 from experiments.workload import Dtype
 
-# Arrays that each operation reads and writes, and its scalar s.
+# The scalar s, and the arrays that each operation reads and writes.
 STREAM_SCALAR = 3.0
 STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
 
 def stream_ir(op: str, dtype: Dtype, lanes: int, unroll: int = 4, nontemporal: bool = False) -> str:
-    """copy c = a, scale c = s*a, add c = a + b, triad c = a + s*b (McCalpin's STREAM).
+    """Return IR for copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b (McCalpin's STREAM).
 
-    The kernel goes `repeat` times over `blocks` blocks of unroll*lanes elements.
-    With plain stores the caches first read each line that is written, traffic that
-    STREAM's count of bytes leaves out; non-temporal ones go past the caches.
+    The kernel goes `repeat` times over `blocks` blocks, unroll*lanes elements each. With plain stores the caches first
+    read each line to write, traffic that STREAM does not count; non-temporal stores bypass the caches.
     """
     scalar, _ = IR_TYPE[dtype]
     hint = ", !nontemporal !0" if nontemporal else ""
@@ -79,7 +78,7 @@ end:
 def stream(
     op: str, dtype: Dtype, arrays: Sequence[Any], threads: int, nontemporal: bool = False
 ) -> Callable[[int], None]:
-    """kernel(repeat): `op` over NumPy arrays (c, a, b), each thread on its own contiguous part.
+    """Return kernel(repeat): `op` over NumPy arrays (c, a, b), each thread on its own contiguous part.
 
     Elements past a multiple of the threads' common block are left out: see `stream_elements`.
     """
@@ -102,6 +101,6 @@ def stream(
 
 
 def stream_elements(length: int, dtype: Dtype, threads: int) -> int:
-    """Elements of `length` that `stream` really touches: whole blocks for every thread."""
+    """Return how many of `length` elements `stream` touches: whole blocks for every thread."""
     block = 4 * (vector_bytes() // dtype.itemsize) * threads
     return length // block * block

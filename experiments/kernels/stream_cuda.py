@@ -1,10 +1,10 @@
 """McCalpin's STREAM in CUDA C: copy, scale, add and triad, each defined once.
 
-vectors  16 bytes a load and several loads in flight on every thread: what memory gives at its best
-plain    one element a thread: what one would first write
+vectors  16 bytes per load and several loads in flight per thread, to get the most from memory
+plain    one element per thread, as a first implementation would have it
 
-Loads of `vectors` go past the first-level caches (ld.global.cg), which keep nothing from
-one kernel to the next, so that several passes in one launch see what as many launches would.
+Loads in `vectors` bypass the first-level caches (ld.global.cg), which keep nothing between kernels; several passes in
+one launch therefore behave like separate launches.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# Threads of a block; loads of each operand that a thread starts before it waits for one; bytes of a load.
+# BLOCK: threads per block. UNROLL: loads per operand that a thread starts before it waits. WIDTH: bytes per load.
 BLOCK, UNROLL, WIDTH = 256, 4, 16
-# Blocks that every multiprocessor surely holds at once: all have 1,024 threads at least, and registers for 64 each.
+# Blocks that every multiprocessor can hold at once: all have at least 1,024 threads, with 64 registers each.
 RESIDENT = 4
 
 OPTIONS = tuple(
@@ -47,7 +47,7 @@ template <class Op> INLINE double2 lanes(double2 a, double2 b) {
     return make_double2(Op::of(a.x, b.x), Op::of(a.y, b.y));
 }
 
-// A block does UNROLL * BLOCK neighbouring vectors at a time; with more tiles than blocks, every gridDim-th tile.
+// A block copies tiles of UNROLL * BLOCK adjacent vectors; with more tiles than blocks, every gridDim-th tile.
 template <class Op, class V, class T> INLINE void vectors(T* c, const T* a, const T* b, i64 elements, i64 passes) {
     const i64 width = sizeof(V) / sizeof(T), count = elements / width, tile = UNROLL * BLOCK;
     V* to = reinterpret_cast<V*>(c);
@@ -93,16 +93,15 @@ TYPES(add, Add)
 TYPES(triad, Triad)
 """
 
-# As the kernels' names call them.
+# Type names within the kernel names.
 _TYPES = {Dtype.FLOAT32: "float", Dtype.FLOAT64: "double"}
 
 
 def vectors(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
-    """launch(c, a, b, passes): copy c = a, scale c = s*a, add c = a + b, triad c = a + s*b, `passes` times over.
+    """Return launch(c, a, b, passes): copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b, `passes` times.
 
-    The arrays are contiguous tensors of one length that start on a multiple of 16
-    bytes, else ValueError; copy and scale leave b alone. Raises Unsupported for other
-    formats than float32 and float64, and where `kernel` does.
+    The arrays are contiguous tensors of equal length, aligned to 16 bytes (else ValueError); copy and scale ignore b.
+    Raises Unsupported for formats other than float32 and float64, and where `kernel` does.
     """
     launch = kernel(SOURCE, f"{op}_{_type(dtype)}_vectors", device.name, OPTIONS)
     together = RESIDENT * int(device.describe().get("multiprocessors", 1))
@@ -111,8 +110,8 @@ def vectors(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
         if any(array.data_ptr() % WIDTH for array in (c, a, b)):
             raise ValueError(f"accesses of {WIDTH} bytes need arrays that start on a multiple of that")
         tiles = max(1, -(-c.numel() // (UNROLL * BLOCK * WIDTH // dtype.itemsize)))
-        # In one pass a block per tile, so that fast multiprocessors do more of them. In several, no more
-        # blocks than run at once: a later one would go over its tiles when the others are done with all passes.
+        # One pass: a block per tile, to let fast multiprocessors do more. Several passes: no more blocks than run at
+        # once, because a later block would process its tiles after the others finish all passes.
         blocks = tiles if passes == 1 else min(tiles, together)
         launch(blocks, BLOCK, c, a, b, np.int64(c.numel()), np.int64(passes))
 
@@ -120,7 +119,7 @@ def vectors(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
 
 
 def plain(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
-    """launch(c, a, b): the same, once, by one thread for each element. Raises Unsupported as `vectors` does."""
+    """Return launch(c, a, b): one pass, one thread per element. Raises Unsupported as `vectors` does."""
     launch = kernel(SOURCE, f"{op}_{_type(dtype)}_plain", device.name, OPTIONS)
 
     def run(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""One matrix product in several orders: of its cells, and of the additions that make up each cell."""
+"""One matrix product in several orders: order of the cells, and order of additions within each cell."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from experiments.workload import Unsupported
 if TYPE_CHECKING:
     import torch
 
-BLOCK = 32  # terms that a blocked sum adds up before it adds them to the rest
+BLOCK = 32  # terms per block in a blocked sum
 
 
 def visit(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
-    """Compute the listed cells of c = a @ bt.T one after the other, each by the same sequential dot product.
+    """Compute the listed cells of c = a @ bt.T in turn, each by the same sequential dot product.
 
     a (m, k), bt (n, k), c (m, n); cells: numbers i*n + j; zero in their number format.
     """
@@ -30,7 +30,7 @@ def visit(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
         c[i, j] = total
 
 
-# The same on a GPU: one thread computes one cell, and the hardware orders the threads further as it likes.
+# The same on a GPU: one thread per cell, in an order that the hardware may change further.
 VISIT_CUDA = """
 extern "C" __global__ void visit(
     const REAL* a, const REAL* bt, REAL* c, const long long* cells, long long count, long long n, long long k)
@@ -47,10 +47,10 @@ _REAL = {"float32": "float", "float64": "double"}
 
 
 def visited(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
-    """a @ b with the cells in this order, dealt in contiguous parts to `threads` threads of a CPU.
+    """Return a @ b computed in this cell order, dealt in contiguous parts to `threads` CPU threads.
 
-    a (m, k), b (k, n); cells: every number i*n + j once. Raises Unsupported for other
-    formats than float32 and float64, and on a GPU without CuPy.
+    a (m, k), b (k, n); cells: every number i*n + j once. Raises Unsupported for formats other than float32 and
+    float64, and on a GPU without CuPy.
     """
     import torch
 
@@ -88,7 +88,7 @@ def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: tor
 
 
 def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
-    """Row by row, column by column, and at random: each a permutation of the cells' numbers i*n + j."""
+    """Return cell numbers i*n + j row by row, column by column, and at random."""
     import torch
 
     rows = torch.arange(m * n)
@@ -96,9 +96,9 @@ def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
 
 
 def summed(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tensor:
-    """a @ b, the terms of every cell added one after the other in this order.
+    """Return a @ b, with each cell's terms added sequentially in this order.
 
-    Each product and each sum is rounded to the operands' own format. a (m, k), b (k, n).
+    Each product and each sum is rounded to the operands' format. a (m, k), b (k, n).
     """
     total = a[:, terms[0], None] * b[terms[0]]
     for term in terms[1:]:
@@ -107,7 +107,7 @@ def summed(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tens
 
 
 def blocked(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
-    """a @ b, the terms added up block by block, and the blocks' sums one after the other; rounded as in `summed`."""
+    """Return a @ b, with terms added block by block, then the block sums in turn; rounded as in `summed`."""
     k = a.shape[1]
     starts = range(0, k, block)
     parts = (summed(a, b, range(start, min(start + block, k))) for start in starts)
@@ -115,7 +115,7 @@ def blocked(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tenso
 
 
 def pairwise(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
-    """a @ b, the terms of each half added up apart, and so on down to single terms; rounded as in `summed`.
+    """Return a @ b by pairwise summation, halving down to single terms; rounded as in `summed`.
 
     Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 4.1.
     """
@@ -127,7 +127,7 @@ def pairwise(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None =
 
 
 def split(product: Callable[[Any, Any], torch.Tensor], a: torch.Tensor, b: torch.Tensor, parts: int) -> torch.Tensor:
-    """a @ b as the sum of `parts` partial products over k, each by `product`, and rounded to the operands' format."""
+    """Return a @ b as a sum over `parts` partial products by `product`, each rounded to the operands' format."""
     import torch
 
     pieces = zip(torch.tensor_split(a, parts, dim=1), torch.tensor_split(b, parts, dim=0), strict=True)
@@ -142,10 +142,10 @@ def _added(parts: Iterator[torch.Tensor]) -> torch.Tensor:
 
 
 def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a @ b of float64 as if computed in twice that precision and rounded once.
+    """Return float64 a @ b as if computed in twice that precision and rounded once.
 
-    Source: Ogita, Rump & Oishi 2005, "Accurate sum and dot product", algorithm 5.3
-    (Dot2), over all cells at once; products are split by Dekker's and Veltkamp's method.
+    Source: Ogita, Rump & Oishi 2005, "Accurate sum and dot product", algorithm 5.3 (Dot2), over all cells at once;
+    products are split by Dekker's and Veltkamp's method.
     """
     import torch
 
@@ -163,7 +163,7 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """x as a sum of two float64 whose products with other halves are exact."""
+    """Split x into two float64 whose products with other halves are exact."""
     scaled = x * (2.0**27 + 1)
     high = scaled - (scaled - x)
     return high, x - high

@@ -1,10 +1,8 @@
-"""Kernels in WGSL through wgpu and Vulkan: no CUDA between them and the GPU.
+"""Kernels in WGSL through wgpu and Vulkan, without CUDA.
 
-WebGPU runs programs that nobody has to trust: its compiler counts the iterations of each
-loop, so that it ends, and clamps indices into workgroup memory, and those into buffers
-where the driver does not check them itself. `checked=False` leaves all that out, as
-Vulkan does. What stays either way: the driver checks accesses to buffers (wgpu asks it
-to), and workgroup memory is cleared before a workgroup starts.
+WebGPU runs untrusted programs: its compiler bounds the iterations of each loop and clamps indices into workgroup
+memory, and into buffers unless the driver checks those. `checked=False` drops all of that, as Vulkan does. Always
+present: driver checks on buffer accesses (wgpu requests them), and workgroup memory cleared before a workgroup starts.
 """
 
 from __future__ import annotations
@@ -23,16 +21,16 @@ from experiments.workload import Unsupported
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# An adapter is a device's where so much memory, taken by Vulkan, is gone from the device's.
+# Bytes to allocate through Vulkan to find the matching adapter: the device's free memory drops by as much.
 TELLING_BYTES = 1 << 28
-# Launches of one submission.
+# Launches per submission.
 TOGETHER = 16
 _LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
 _DRIVER = "containers have NVIDIA's with NVIDIA_DRIVER_CAPABILITIES=all; VK_DRIVER_FILES can name its nvidia_icd.json"
 
 
 def adapters() -> tuple[Any, ...]:
-    """What Vulkan sees of this machine, software included. Raises Unsupported, with the reason, if that is nothing."""
+    """Return this machine's Vulkan adapters, software included. Raises Unsupported, with the reason, without any."""
     found = _enumerated()
     if found:
         return found
@@ -45,7 +43,7 @@ def adapters() -> tuple[Any, ...]:
 
 @cache
 def _enumerated() -> tuple[Any, ...]:
-    """Vulkan's adapters; the instance, of which a process has one, does without the other interfaces."""
+    """Return Vulkan's adapters; the process's only instance loads no other interface."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -59,7 +57,7 @@ def _enumerated() -> tuple[Any, ...]:
 
 @cache
 def vulkan(device: Device) -> Vulkan:
-    """Vulkan on the same chip as `device`; on a CPU, its software adapter. Raises Unsupported if there is none."""
+    """Return Vulkan on the same chip as `device`; on a CPU, its software adapter. Raises Unsupported without one."""
     found = adapters()
     if device.kind == "cpu":
         software = [one for one in found if one.info["adapter_type"] == "CPU"]
@@ -78,7 +76,7 @@ def vulkan(device: Device) -> Vulkan:
 
 
 def _by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
-    """The adapter whose memory is the device's, for GPUs of one kind have one name."""
+    """Find the adapter that shares the device's memory, because GPUs of one kind share a name."""
     for candidate in candidates:
         opened = Vulkan(candidate)
         free = device.free_bytes()
@@ -91,7 +89,7 @@ def _by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
 
 
 class Vulkan:
-    """An adapter in use: its buffers of float32, and its queue. Errors are wgpu's, at the call that is wrong."""
+    """Open adapter with its float32 buffers and its queue; wgpu raises errors at the faulty call."""
 
     def __init__(self, adapter: Any) -> None:
         self.name = str(adapter.info["device"])
@@ -99,14 +97,14 @@ class Vulkan:
         self._most = min(self.device.limits[name] for name in _LIMITS)
 
     def buffer(self, data: NDArray[np.float32]) -> Any:
-        """A buffer that kernels read. Raises Unsupported if it is too large."""
+        """Return a buffer for kernels to read. Raises Unsupported if it is too large."""
         import wgpu
 
         self._fits(data.nbytes)
         return self.device.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.STORAGE)
 
     def empty(self, length: int) -> Any:
-        """A buffer that kernels write, of zeros. Raises Unsupported if it is too large."""
+        """Return a zeroed buffer for kernels to write. Raises Unsupported if it is too large."""
         import wgpu
 
         self._fits(4 * length)
@@ -117,12 +115,12 @@ class Vulkan:
             raise Unsupported(f"{size / 2**20:.0f} MiB in one buffer, {self._most / 2**20:.0f} MiB bind on {self.name}")
 
     def read(self, buffer: Any) -> NDArray[np.float32]:
-        """A buffer's numbers, once all that was submitted is done."""
+        """Read a buffer after all submitted work is done."""
         return np.frombuffer(self.device.queue.read_buffer(buffer), np.float32)
 
 
 class Kernel:
-    """One entry point of a WGSL text whose bindings are a, b, out and, uniform, three sizes."""
+    """Entry point in a WGSL text with bindings a, b, out and three uniform sizes."""
 
     def __init__(self, place: Vulkan, source: str, name: str, sizes: Sequence[int], checked: bool = True) -> None:
         import wgpu
@@ -137,7 +135,7 @@ class Kernel:
         )
 
     def _unchecked(self, code: str) -> Any:
-        """A module without checks at run time, which wgpu's library has and its Python interface has not."""
+        """Create a module without run-time checks, which wgpu's Python interface does not expose."""
         from wgpu.backends.wgpu_native import ffi, lib
         from wgpu.backends.wgpu_native._api import GPUShaderModule, libf
 
@@ -151,15 +149,15 @@ class Kernel:
         return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(place, described, none), self._device)
 
     def bind(self, *buffers: Any) -> Any:
-        """The kernel's arguments: a, b and out."""
+        """Bind the kernel's arguments a, b and out."""
         entries = [{"binding": place, "resource": {"buffer": one}} for place, one in enumerate((*buffers, self._sizes))]
         return self._device.create_bind_group(layout=self._pipeline.get_bind_group_layout(0), entries=entries)
 
     def batch(self, bound: Sequence[Any], grid: tuple[int, int], count: int) -> Callable[[], None]:
-        """A call that has `count` launches done, one after the other, on these arguments in turn, and waits for them.
+        """Return a call that makes `count` launches in sequence, rotating through these arguments, and waits for them.
 
-        Launches that write the same buffer wait for each other. They are submitted by some
-        at a time: the GPU works on them while the host writes the next, as it does with CUDA.
+        Launches that write the same buffer wait for each other. TOGETHER launches go into each submission: the GPU
+        works on them while the host encodes the next, as with CUDA.
         """
 
         def call() -> None:
@@ -173,7 +171,7 @@ class Kernel:
                     commands.dispatch_workgroups(*grid)
                 commands.end()
                 self._device.queue.submit([encoder.finish()])
-            # The public wait for a queue fails in wgpu 0.32.0.
+            # wgpu 0.32.0: the public wait for a queue fails.
             self._device._poll_wait()
 
         return call

@@ -1,7 +1,7 @@
-"""Three kernels in WGSL, and their twins in CUDA C: naive and tiled products, and STREAM's triad.
+"""Three kernels in WGSL with equivalents in CUDA C: naive and tiled products, and STREAM's triad.
 
-Both do the same, thread by thread, in float32, and every multiply-add is fused. CUDA's
-compiler unrolls the loop over a tile by itself; in WGSL it is written out.
+Both versions do the same work per thread, in float32, with every multiply-add fused. CUDA's compiler unrolls the loop
+over a tile; in WGSL it is unrolled by hand.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Name = Literal["naive", "tiled", "triad"]
 
-# Most blocks along one axis of a grid, by WebGPU's rules.
+# WebGPU's limit for blocks along one grid axis.
 MOST_BLOCKS = 65535
 
 _TILE_PRODUCT = "\n        ".join(f"sum = fma(left[y][{i}], right[{i}][x], sum);" for i in range(TILE))
 
-# sizes: m, n and k of a product, the length of the triad's arrays first.
+# sizes: m, n and k for a product; for the triad the array length first.
 WGSL = f"""
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
@@ -54,7 +54,7 @@ fn tiled(@builtin(global_invocation_id) thread: vec3<u32>, @builtin(local_invoca
     let y = local.y; let x = local.x;
     var sum = 0.0;
     for (var start = 0u; start < k; start += {TILE}u) {{
-        // Zeros stand for what lies beyond the operands.
+        // Pad with zeros beyond the operands.
         left[y][x] = 0.0;
         right[y][x] = 0.0;
         if (row < m && start + x < k) {{ left[y][x] = a[row * k + start + x]; }}
@@ -79,12 +79,12 @@ fn triad(
 
 
 def sizes(name: Name, n: int) -> tuple[int, int, int]:
-    """What the WGSL text calls sizes: of a product of two n x n matrices, or of a triad of n elements."""
+    """Return `sizes` in the WGSL text for a product of two n x n matrices, or a triad over n elements."""
     return (n, 1, 1) if name == "triad" else (n, n, n)
 
 
 def grid(name: Name, n: int) -> tuple[int, int]:
-    """Blocks along x and y. A triad's are folded into as few rows as the limit allows."""
+    """Return the blocks along x and y, with a triad's folded into as few rows as the limit allows."""
     if name != "triad":
         return -(-n // TILE), -(-n // TILE)
     blocks = -(-n // BLOCK)
@@ -93,7 +93,7 @@ def grid(name: Name, n: int) -> tuple[int, int]:
 
 
 def cuda(name: Name, device: Device) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
-    """launch(a, b, out) of the kernel in CUDA C, on PyTorch's current stream. Raises Unsupported, as `kernel` does."""
+    """Return launch(a, b, out) for the CUDA C kernel on PyTorch's stream. Raises Unsupported as `kernel` does."""
     if name != "triad":
         return product(name, device.name)
     launch = plain(name, Dtype.FLOAT32, device)

@@ -1,7 +1,7 @@
 """Memory bandwidth: STREAM's copy, scale, add and triad, from the first cache to main memory.
 
-`llvm-nt` stores past the caches: the most that main memory takes, and less than the caches do.
-`cupy`, the study's own kernels for GPUs, sees the cache that all multiprocessors share, and the memory behind it.
+`llvm-nt` uses non-temporal stores to bypass the caches: fastest in main memory, slower than plain stores in a cache.
+`cupy` runs the study's own GPU kernels, to reach the shared (last) cache and the memory behind it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Op = Literal["copy", "scale", "add", "triad"]
 
-# Elements that are drawn and checked at a time, and how many copies in float64 the check holds of them.
+# PART: elements to draw and check at a time. COPIES: float64 arrays of that length in the check.
 PART, COPIES = 1 << 22, 6
-# Bytes that a call on a GPU moves at least: 0.1 ms from its caches, many times what a launch takes.
+# Minimum traffic per call on a GPU: 0.1 ms from its caches, to make the launch cost negligible.
 CALL_BYTES = 600e6
 
 
 def memory(footprint: int, backend: str, **_: Any) -> float:
-    """All arrays together; on tensors also the part that is being checked."""
+    """Return the size of all arrays; for tensors, add the part under check."""
     return float(footprint) + (0.0 if backend.startswith("llvm") else COPIES * PART * 8.0)
 
 
@@ -41,10 +41,10 @@ def bandwidth(
     backend: Literal["llvm", "llvm-nt", "torch", "cupy"],
     threads: Threads,
 ) -> Workload:
-    """One pass of `op` over arrays that take `footprint` bytes together, or several where one is short.
+    """Pass `op` over arrays that take `footprint` bytes together; repeat the pass for short arrays.
 
-    Bytes are counted as STREAM does: each element read and each written once.
-    The footprint is the variable, so nothing is rotated or flushed.
+    Bytes are counted as in STREAM: each element read and each element written counts once. Nothing is rotated or
+    flushed, because the footprint is the variable.
     """
     elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
     if backend.startswith("llvm"):
@@ -64,7 +64,7 @@ def _expected(op: str, a: Any, b: Any) -> Any:
 
 
 def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool) -> Workload:
-    """Own kernel over NumPy arrays; small footprints are gone over several times within one call."""
+    """Run the study's LLVM kernel on NumPy arrays; one call repeats the pass over a small footprint."""
     import numpy as np
 
     if device.kind != "cpu":
@@ -76,12 +76,11 @@ def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads
     _fill(arrays)
     kernel = stream(op, dtype, arrays, threads, nontemporal)
     moved = float(STREAM_ARRAYS[op] * touched * dtype.itemsize)
-    # Starting threads costs some 20 to 50 µs: a call must move enough for that not to show, at the
-    # rate of caches.
+    # Starting threads takes 20 to 50 µs: repeat the pass until a call moves enough, at cache rates, to hide that.
     passes = max(1, int((1e9 * threads if threads > 1 else 64e6) / moved)) if moved < 64e6 * threads else 1
 
     def check() -> float:
-        """On the inputs as they were drawn; by parts that stay in a cache."""
+        """Compare with float64 on the original inputs, in parts small enough to stay in a cache."""
         kernel(1)
         difference = size = 0.0
         for start in range(0, touched, 1 << 18):
@@ -101,7 +100,7 @@ def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads
 
 
 def _fill(arrays: list[Any]) -> None:
-    """Random normal data, a million numbers over and over: caches go by address, not by content."""
+    """Fill with a repeated block of a million normal numbers: caches go by address, not by content."""
     import numpy as np
 
     random = np.random.default_rng()
@@ -112,7 +111,7 @@ def _fill(arrays: list[Any]) -> None:
 
 
 def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
-    """What a PyTorch user gets: one operator a call, its dispatch included."""
+    """Run one PyTorch operator per call, dispatch included, as a PyTorch user does."""
     import torch
 
     c, a, b = _arrays(device, op, elements, dtype)
@@ -137,7 +136,7 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
 
 
 def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
-    """Own kernel; as on the CPU, small footprints are gone over several times within one call."""
+    """Run the study's CUDA kernel; one call repeats the pass over a small footprint."""
     if device.kind != "gpu":
         raise device.unsupported("cupy")
     launch = stream_cuda.vectors(op, dtype, device)
@@ -155,7 +154,7 @@ def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
 
 
 def _arrays(device: Device, op: str, elements: int, dtype: Dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """c, a and b: c is not a number anywhere, a and b are random, and b is a where `op` takes one operand."""
+    """Return c, a and b: c filled with nan, a and b random; b is a if `op` takes a single operand."""
     import torch
 
     c, *operands = (
@@ -169,7 +168,7 @@ def _arrays(device: Device, op: str, elements: int, dtype: Dtype) -> tuple[torch
 
 
 def _error(device: Device, op: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> float:
-    """Relative error of every element of c together, on the inputs as they were drawn; by parts, in float64."""
+    """Return the relative error over all elements in c, computed by parts in float64."""
     difference: Any = 0.0
     size: Any = 0.0
     for result, left, right in zip(c.split(PART), a.split(PART), b.split(PART), strict=True):

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees, with which people learn from tables: fitting and predicting, by library and rows."""
+"""Gradient-boosted trees on tables: fitting and predicting, by library and rows."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 Phase = Literal["fit", "predict"]
 Backend = Literal["xgboost", "lightgbm", "sklearn"]
 
-# HIGGS, on which boosting is usually timed, has 28 columns (Baldi, Sadowski & Whiteson 2014, doi:10.1038/ncomms5308).
+# Same width as HIGGS, the usual benchmark for boosting (Baldi, Sadowski & Whiteson 2014, doi:10.1038/ncomms5308).
 COLUMNS = 28
-# Settings in which the libraries agree; their own defaults of depth (6) and of leaves (31) stay.
+# Settings shared by the libraries; maximum depth (6) and leaves (31) are each library's default.
 LEARNING_RATE, DEPTH, LEAVES = 0.1, 6, 31
 FEWEST_ROWS, FEW_ROWS, FEW_TREES = 1_000, 100_000, 10
-# Rows from which the model learns that predicts; rows held out for a check; those of them predicted one by one as well.
+# LEARNT_ROWS: rows to train the model that predicts. HELD_ROWS: rows held out to check it; the first SINGLE_ROWS are
+# also predicted one by one.
 LEARNT_ROWS, HELD_ROWS, SINGLE_ROWS = 20_000, 20_000, 20
-# Largest difference of a chance predicted alone and among others.
+# Tolerated difference between a row's probability predicted alone and in a batch.
 SAME = 1e-6
-# Largest relative error of chances learnt from n rows, times the cube root of n: half more than the 5.1 to 5.4 of each
-# library from 1,000 to 100,000 rows. And what 100 small trees cannot learn: 0.07 was left after a million rows.
+# Tolerated relative error after learning from n rows: ERROR / cbrt(n) + UNLEARNT. Every library reaches 5.1 to 5.4 /
+# cbrt(n) from 1,000 to 100,000 rows; ERROR adds a half. UNLEARNT: 100 small trees still had 0.07 after a million rows.
 ERROR, UNLEARNT = 8.0, 0.05
-# Different inputs of a prediction that are used in turn: a branch predictor learns a few rows by heart.
+# Prediction inputs to rotate through: a branch predictor memorises a few rows.
 MOST_TABLES, MOST_ROWS = 64, 100_000
 SEED = 28
-# Seconds in which a library predicts a row by a tree on one thread.
+# Seconds per row and tree for a prediction on one thread.
 PREDICT_S = {"xgboost": 1.1e-8, "lightgbm": 4.1e-8, "sklearn": 5.5e-8}
-# Looks at a barrier before a thread sleeps: some dozens of microseconds.
+# Spins at a barrier before an OpenMP thread sleeps: some dozens of microseconds.
 SPINS = "10000"
 
 
 class Table(NamedTuple):
-    """inputs: float32, (rows, COLUMNS). labels: 0 or 1, (rows,). chances: of label 1, float64, (rows,)."""
+    """inputs: float32, (rows, COLUMNS). labels: 0 or 1, (rows,). chances: probability for label 1, float64, (rows,)."""
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -47,7 +48,7 @@ class Table(NamedTuple):
 
 
 def table(rows: int, random: np.random.Generator) -> Table:
-    """Make random normal columns, three of which tell how likely a row's label is 1: a line, a wave and a fold."""
+    """Draw normal columns; three of them (a line, a wave and a fold) determine the probability for label 1."""
     import numpy as np
 
     inputs = random.standard_normal((rows, COLUMNS), dtype=np.float32)
@@ -57,28 +58,28 @@ def table(rows: int, random: np.random.Generator) -> Table:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Ten trees of at most FEW_ROWS rows."""
+    """Reduce to at most FEW_TREES trees and FEW_ROWS rows."""
     fewer = {**params, "trees": min(params["trees"], FEW_TREES), "rows": min(params["rows"], FEW_ROWS)}
     return fewer if fewer != params else None
 
 
 def memory(rows: int, **_: Any) -> float:
-    """Inputs in float32, in scikit-learn's float64 and in bins, and what a library keeps for each row."""
+    """Estimate the inputs in float32, in scikit-learn's float64 and in bins, plus the library's data per row."""
     return 600.0 * max(rows, LEARNT_ROWS)
 
 
 def environment(params: dict[str, Any]) -> dict[str, str]:
-    """OpenMP's threads: scikit-learn has no other setting, and a limit that it gets later would hold the others too.
+    """Set the OpenMP threads at start: scikit-learn has no other setting, and a later limit would bind the others.
 
-    Threads sleep after a short wait: where another process takes a core, those that wait in a loop for the one that
-    stands still made a fit of 1 s take 7 to 50 s.
+    Threads sleep after a short wait. If another process takes a core, threads that spin for the delayed one stretch a
+    fit from 1 s to between 7 and 50 s.
     """
     threads = params.get("threads")
     return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": SPINS} if threads else {}
 
 
 def call_s(phase: Phase, rows: int, trees: int, backend: Backend, threads: int = 0, **_: Any) -> float:
-    """Seconds of a fit, which sorts the columns first, or of a prediction. Without threads, of a GPU."""
+    """Estimate the seconds for a fit (which sorts the columns first) or a prediction; 0 threads means a GPU."""
     if phase == "fit":
         alone = 0.25 + 3.5e-6 * rows + trees * (2e-3 + 1.1e-7 * rows)
         return alone * (0.1 + 0.9 / threads if threads else 0.1)
@@ -86,7 +87,7 @@ def call_s(phase: Phase, rows: int, trees: int, backend: Backend, threads: int =
 
 
 def extra_s(phase: Phase, trees: int, backend: Backend, threads: int = 0, **_: Any) -> float:
-    """Seconds until the library is ready, with a model that predicts; a fit's check is one of any point's calls."""
+    """Estimate the seconds to load the library and, to predict, to train a model; a fit's check needs no extra call."""
     learnt_s = call_s("fit", LEARNT_ROWS, trees, backend, threads) if phase == "predict" else 0.0
     return learnt_s + (0.1 if threads else 2.0)
 
@@ -95,15 +96,14 @@ def extra_s(phase: Phase, trees: int, backend: Backend, threads: int = 0, **_: A
     "boosting", smaller=smaller, memory=memory, call_s=call_s, environment=environment, extra_s=extra_s, load_s=2.0
 )
 def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backend, threads: Threads) -> Workload:
-    """One fit of `trees` trees to `rows` rows of 28 columns, or one prediction of the chances of `rows` rows.
+    """Fit `trees` trees to `rows` rows with 28 columns, or predict the probabilities for `rows` rows.
 
-    Synthetic data by the formula of `table`, the same for every library; they lie in host memory,
-    and so does the answer. fit: all that `fit` does, which sorts each column into 255 or 256 bins
-    first. predict: `predict_proba` of a model of LEARNT_ROWS rows. XGBoost grows trees by
-    histograms to depth 6, LightGBM and scikit-learn to 31 leaves.
-    Error: of the chances of fresh rows against the true ones, relative to their distance from 1/2:
-    1 where nothing was learnt. Infinite where a row gets another chance alone than among others.
-    Unsupported: builds without the GPU.
+    All libraries get the same synthetic data, drawn by `table`; inputs and results lie in host memory. fit: the whole
+    `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained on
+    LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves. Error:
+    distance between predicted and true probabilities on fresh rows, relative to the true ones' distance from 1/2; 1 if
+    nothing was learnt, infinite if a row predicted alone differs from the same row in a batch. Unsupported: builds
+    without the GPU.
     """
     import numpy as np
 
@@ -128,12 +128,12 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
 
 
 def tolerance(rows: int, trees: int) -> float:
-    """Largest error of a model that has learnt: `ERROR` has the reason. Each tree leaves 1 - LEARNING_RATE to learn."""
+    """Return the largest error for a trained model (see `ERROR`); each tree leaves 1 - LEARNING_RATE to learn."""
     return float(ERROR / rows ** (1 / 3) + UNLEARNT + (1 - LEARNING_RATE) ** trees)
 
 
 def _error(model: Any) -> float:
-    """The error of a model, as `boosting` has it; nan if a chance is."""
+    """Return the model's error as defined in `boosting`; nan if a probability is nan."""
     import numpy as np
 
     held = table(HELD_ROWS, np.random.default_rng())
@@ -145,7 +145,7 @@ def _error(model: Any) -> float:
 
 
 def _xgboost(device: Device, trees: int, threads: int) -> Callable[[], Any]:
-    """A maker of untrained models. Raises Unsupported."""
+    """Return a factory for untrained models. Raises Unsupported."""
     import xgboost
 
     if device.kind == "gpu":
@@ -163,7 +163,7 @@ def _xgboost(device: Device, trees: int, threads: int) -> Callable[[], Any]:
 
 
 def _lightgbm(device: Device, trees: int, threads: int) -> Callable[[], Any]:
-    """A maker of untrained models. Raises Unsupported."""
+    """Return a factory for untrained models. Raises Unsupported."""
     try:
         import lightgbm
     except OSError as broken:
@@ -179,9 +179,9 @@ def _lightgbm(device: Device, trees: int, threads: int) -> Callable[[], Any]:
 
 
 def _of_gpu(lightgbm: Any, device: Device) -> dict[str, Any]:
-    """LightGBM's options for a GPU. Raises Unsupported where its build has none for it.
+    """Return LightGBM's options for a GPU. Raises Unsupported if its build has none for this GPU.
 
-    Wheels have OpenCL alone, which says only in its log on what it computes.
+    Wheels support only OpenCL, which names the device in its log alone.
     """
     import numpy as np
 
@@ -206,7 +206,7 @@ def _of_gpu(lightgbm: Any, device: Device) -> dict[str, Any]:
 
 
 class _Log:
-    """Lines of LightGBM's log; lacks: reasons why it cannot."""
+    """Collector for LightGBM's log lines; lacks: reasons why a device type fails."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -219,7 +219,7 @@ class _Log:
 
 
 def _sklearn(device: Device, trees: int, threads: int) -> Callable[[], Any]:
-    """A maker of untrained models. Raises Unsupported."""
+    """Return a factory for untrained models. Raises Unsupported."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if device.kind != "cpu":

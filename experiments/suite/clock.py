@@ -1,7 +1,7 @@
 """Clock of one CPU core under load: operations per second of a chain with one operation per cycle.
 
-The counters that a system shows (cpufreq, /proc/cpuinfo) are nominal or absent in
-virtual machines. A chain of dependent one-cycle operations counts cycles anywhere.
+The system's counters (cpufreq, /proc/cpuinfo) are nominal or absent in virtual machines. A chain of dependent
+one-cycle operations counts cycles anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from experiments.workload import Threads, Workload
 
 @experiment("clock", fits=("cpu",))
 def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int) -> Workload:
-    """`chain` dependent operations, rounded up to whole loops of the kernel."""
+    """Run `chain` dependent operations, rounded up to whole kernel loops."""
     from experiments.kernels import dependent_chain as chains
 
     kernel, per_loop = chains.chain()

@@ -1,4 +1,4 @@
-"""What is in the matrices: rate and power of one product on zeros, ones, whole numbers, normal and other data."""
+"""Matrix contents: rate and power of one product on zeros, ones, whole numbers, normal and other data."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 Content = Literal["zeros", "ones", "integers", "normal", "sparse", "denormal"]
 
 LARGEST_INTEGER = 3
-CHECKED = slice(0, 16)  # rows that are checked cell by cell
-DENSITY = 0.1  # of sparse data: the share that is not zero
+CHECKED = slice(0, 16)  # rows to check cell by cell
+DENSITY = 0.1  # share of nonzero values in sparse data
 
 
-# Filling the operands, and those of the check.
+# Seconds to fill the operands, and those for the check.
 EXTRA_S = 0.1
 
 
@@ -36,27 +36,26 @@ def content(
     backend: Library,
     threads: Threads,
 ) -> Workload:
-    """One product of (m, k) by (k, n), both filled with `content`, as `gemm` measures it.
+    """Multiply (m, k) by (k, n), both filled with `content`, as in `gemm`.
 
-    `denormal` fills the first operand with values below the format's smallest normal
-    number, and the second with normal data: products of two such numbers would all be zero.
-    Some units read denormal numbers as zero (Intel's and AMD's bfloat16 instructions
-    are made so): `flushed_share` is the share of cells that come out zero and are not.
+    `denormal` fills the first operand with values below the format's smallest normal number and the second with normal
+    data, since the product of two denormal numbers would be zero. Some units flush denormal inputs to zero (by design
+    in Intel's and AMD's bfloat16 instructions): `flushed_share` is the share of cells that are wrongly zero.
 
-    Work: 2*m*n*k FLOP, whatever the content. Unsupported: formats that the library or the device lacks.
+    Work: 2*m*n*k FLOP for every content. Unsupported: formats that the library or the device lacks.
     """
     a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
 
     def fresh() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """New operands and their product, in float64."""
+        """Return new operands and their product, in float64."""
         a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
         return device.to_float64(a), device.to_float64(b), device.to_float64(device.matmul(backend, a, b, dtype)())
 
     def check() -> float:
-        """Some rows cell by cell, and the whole by Freivalds' check, as in `gemm`.
+        """Check some rows cell by cell, and the whole by Freivalds' check, as in `gemm`.
 
-        Its vector is of one sign: against ones and whole numbers others would cancel.
+        The check vector has positive entries only: mixed signs would cancel on ones and whole numbers.
         """
         import torch
 
@@ -85,7 +84,7 @@ def _second(content: Content) -> Content:
 
 
 def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtype) -> torch.Tensor:
-    """A matrix with this content, in the format's place in memory."""
+    """Return a matrix with this content in the device's number format."""
     import torch
 
     made, place = device.torch_dtype(dtype), device.name
@@ -100,14 +99,14 @@ def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtyp
     chance = torch.rand(shape, dtype=torch.float64, device=place if device.float64 else "cpu")
     if content == "sparse":
         return device.random_normal(shape, dtype) * (chance < DENSITY).to(place)
-    # Short of the smallest normal number by so much that rounding cannot reach it.
+    # Stay far enough below the smallest normal number that rounding cannot reach it.
     return ((2 * chance - 1) * 0.9 * torch.finfo(made).tiny).to(made).to(place)
 
 
 def error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) -> float:
-    """Relative error (Frobenius norm); where the exact result is zero, 0 if every cell is and infinite if not.
+    """Return the relative error (Frobenius norm); if the exact result is zero, 0 for a zero result, else infinite.
 
-    may_flush: a result of zeros is right too. nan, which no tolerance admits, if the result has one.
+    may_flush: accept a zero result. Returns nan, which exceeds every tolerance, if the result has a nan.
     """
     import torch
 
@@ -116,5 +115,5 @@ def error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) ->
         return 0.0
     if size == 0:
         return math.nan if torch.isnan(result).any() else math.inf
-    # Scaled, for the squares of denormal numbers are zero.
+    # Scale first: the squares of denormal numbers are zero.
     return relative_error(result / size, exact / size)

@@ -10,12 +10,12 @@ from experiments.models.gradient_tolerance import of_gradients
 from experiments.registry import experiment
 from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
-# Images of a check: whole batches of any size are as right as these.
+# Images per check: these exercise the same code as a larger batch.
 CHECKED = 64
 
 
 def extra_s(point_s: float, **_: Any) -> float:
-    """Tests between the epochs."""
+    """Estimate the seconds for the tests between epochs."""
     return 0.2 * point_s
 
 
@@ -32,14 +32,13 @@ def convergence(
     backend: Literal["torch"],
     threads: Threads,
 ) -> Workload:
-    """A run for each of the seeds 1 to `seeds`, one after the other; nothing else is drawn from chance.
+    """Train once per seed, 1 to `seeds`; the seed alone determines every random draw.
 
-    batch: images of an update; all of the training images at the most. rate: the learning rate in
-    multiples of the base rate, so that 1 at every batch is a fixed rate, batch / 32 one that is scaled
-    with the batch, and the best of several a tuned one. epochs: passes over the training images, the
-    same at every batch; a larger batch has fewer updates.
+    batch: images per update, at most the training images. rate: learning rate relative to the base rate: 1 at every
+    batch is a fixed rate, batch / 32 scales with the batch, and the best among several is a tuned rate. epochs: passes
+    over the training images, equal for all batches; a larger batch means fewer updates.
 
-    Observed: test_accuracy and validation_accuracy of every seed, in their order; reached_share, of the runs those that
+    Observed: test_accuracy and validation_accuracy for every seed, in order; reached_share, the share of runs that
     reach the target, and their time_to_target.
     """
     from experiments.models import training_runs as runs

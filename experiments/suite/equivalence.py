@@ -1,4 +1,4 @@
-"""The same training script on this device and on the CPU as it comes: whether the losses agree."""
+"""One training script on this device and on the CPU with default settings: agreement of the losses."""
 
 from __future__ import annotations
 
@@ -19,36 +19,35 @@ if TYPE_CHECKING:
     import torch
 
 RATE = 3e-4
-# Relative error, by norm, of the samples' losses at the first step against float64.
+# Tolerated relative error (norm) for the per-sample losses before the first step, against float64.
 TOLERANCE = {Dtype.FLOAT32: 1e-5, Dtype.TF32: 2e-3, Dtype.BFLOAT16: 2e-2}
-# How far apart curves may always be, over the first loss. Rounding alone moves most by a hundredth of this,
-# but where a value lies within a rounding of a ReLU's kink or of another one in max-pooling, the other path
-# is taken, and the gradients of some batches jump by a thousandth.
+# Deviation always accepted, relative to the first loss. Rounding alone usually causes a hundredth of this, but a value
+# within rounding of a ReLU's kink or of a tie in max-pooling takes the other path, and the gradients in some batches
+# jump by a thousandth.
 LEAST = {Dtype.FLOAT32: 1e-3, Dtype.TF32: 5e-3, Dtype.BFLOAT16: 2e-2}
-# Runs of the reference that are disturbed, and how many times further off than these a curve may be. A
-# device rounds all results otherwise, where the disturbance rounds the weights alone; on the CPU, runs in
-# bfloat16 were up to 2.5 times as far off. It matters to a model that doubles differences at every step, as
-# the ResNet does behind its batch norms.
+# DISTURBED: perturbed reference runs. FACTOR: tolerated multiple of their deviation. A device rounds every result
+# differently, while the perturbation rounds only the weights: on the CPU, bfloat16 runs deviated up to 2.5 times as
+# much. FACTOR matters to models that double differences at every step, as the ResNet does behind its batch norms.
 DISTURBED, FACTOR = 2, 4.0
 
 Curve = tuple[float, ...]
 
 
 class Run(NamedTuple):
-    """losses: the mean loss of each step. first: the loss of each sample before the first step, in host memory."""
+    """losses: the mean loss per step. first: the loss per sample before the first step, in host memory."""
 
     losses: Curve
     first: torch.Tensor
 
 
 def memory(model: str, **_: Any) -> float:
-    """Weights, gradients and Adam's moments in float32, on the device, in the reference, and in the check's float64."""
+    """Estimate weights, gradients and Adam's moments in float32, for device and reference, plus the check's float64."""
     from experiments.models.zoo import ZOO
 
     return ZOO[model].parameters() * 3 * 16.0
 
 
-# Making the model twice.
+# Seconds to make the model twice.
 EXTRA_S = 0.4
 
 
@@ -62,21 +61,21 @@ def equivalence(
     backend: Literal["torch", "onednn", "inductor"],
     threads: Threads,
 ) -> Workload:
-    """`steps` steps of Adam from the same weights and with the same batches, here and on the CPU.
+    """Take `steps` steps with Adam from the same weights on the same batches, here and on the CPU.
 
-    The reference is PyTorch as it comes, on the CPU, in float32. It is also run with every weight
-    moved at every step by up to one rounding of `dtype`, at random: as far as that moves the loss, no
-    arithmetic in that format can agree. A curve agrees if it keeps within FACTOR times as far, or within LEAST.
-    The weights and the batches are drawn afresh in every round, by a seed that is the same for its points.
+    The reference is PyTorch with default settings on the CPU, in float32. It is repeated with every weight perturbed
+    at each step, at random, by up to one rounding of `dtype`: no arithmetic in that format can agree more closely than
+    these runs do. A curve agrees if it deviates at most FACTOR times as much, or at most LEAST. Weights and batches
+    are drawn afresh in every round, from a seed that all points in the round share.
 
-    Observed: loss and reference_loss, a value for every step; loss_deviation, the largest difference
-    between them, and loss_tolerance, both over the reference's first loss; agrees_share, 1 or 0.
+    Observed: loss and reference_loss, one value per step; loss_deviation, the largest difference between them, and
+    loss_tolerance, both relative to the reference's first loss; agrees_share, 1 or 0.
     """
     if dtype not in TOLERANCE:
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")
     if steps < 1:
         raise Unsupported("a curve has at least one step")
-    # Raises Unsupported where the device would fall back to another format.
+    # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
     seed = _seed()
     run = cache(lambda: train(model, batch, steps, seed, device, dtype, backend, threads))
@@ -96,7 +95,7 @@ def equivalence(
 
 
 def compared(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
-    """What is observed of a curve beside the one that is expected; a loss that is no number is left out."""
+    """Return the metrics for a curve against the expected one, without losses that are nan or infinite."""
     found: dict[str, Observed] = {
         "loss": ([loss for loss in losses if math.isfinite(loss)], "1"),
         "reference_loss": (expected, "1"),
@@ -109,18 +108,18 @@ def compared(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Obse
 
 
 def deviation(losses: Curve, expected: Curve) -> float:
-    """The largest difference of two curves, over where the second one begins."""
+    """Return the largest difference between two curves, relative to the first value expected."""
     return max(abs(a - b) for a, b in zip(losses, expected, strict=True)) / expected[0]
 
 
 @cache
 def _seed() -> int:
-    """The seed of this process, that is of its round."""
+    """Draw this process's seed, and so its round's."""
     return secrets.randbits(31)
 
 
 def _begin(model: str, batch: int, steps: int, seed: int) -> tuple[torch.nn.Module, list[Any]]:
-    """A model and its batches, on the CPU, from a seed."""
+    """Return a model and its batches on the CPU, drawn from `seed`."""
     import torch
 
     from experiments.models.zoo import ZOO
@@ -144,7 +143,7 @@ def train(
     trainer = Trainer(made.to(device.name), inputs, targets, device, dtype)
     if backend == "inductor":
         begun = copy.deepcopy(made.state_dict())
-        trainer.compile(threads)  # which makes a step
+        trainer.compile(threads)  # this takes a step, so restore the weights
         made.load_state_dict(begun)
     trainer.optimiser = torch.optim.Adam(made.parameters(), lr=RATE)
     trainer.take(*batches[0])
@@ -160,10 +159,9 @@ def train(
 
 @cache
 def reference(model: str, batch: int, steps: int, seed: int, disturbance: float = 0.0, number: int = 0) -> Curve:
-    """Losses on the CPU in float32: the script as anybody would write it.
+    """Return the losses on the CPU in float32, from a plain PyTorch script.
 
-    disturbance: every weight is moved at every step, at random (from `number`), by at most
-    this share of itself.
+    disturbance: largest relative change to each weight at each step, drawn with seed `number`.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -185,7 +183,7 @@ def reference(model: str, batch: int, steps: int, seed: int, disturbance: float 
 
 
 def exact_losses(model: str, batch: int, seed: int) -> torch.Tensor:
-    """The loss of each sample before the first step, in float64."""
+    """Return the loss per sample before the first step, in float64."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -196,5 +194,5 @@ def exact_losses(model: str, batch: int, seed: int) -> torch.Tensor:
 
 
 def relative_error(losses: torch.Tensor, exact: torch.Tensor) -> float:
-    """The norm of the difference over the norm of the exact losses."""
+    """Return the norm of the difference relative to the norm of the exact losses."""
     return float((losses.double() - exact).norm() / exact.norm())

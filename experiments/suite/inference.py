@@ -1,4 +1,4 @@
-"""Answers of trained models, one request after the other: from inputs in host memory to the answer there."""
+"""Inference with trained models, one request after the other: from inputs in host memory to the answer there."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from experiments.models.zoo import Entry
 
 Backend = Literal["torch", "channels_last", "inductor", "graph", "onnx", "openvino"]
-# Runtimes of their own: they read the network from a file in float32, whatever they compute in.
+# These runtimes read the network from a float32 file, whatever format they compute in.
 RUNTIMES = ("onnx", "openvino")
 
-# Requests with inputs of their own, in turn.
+# Requests to rotate through, each with its own inputs.
 SLOTS = 8
-# FLOP of the float64 reference: of a batch so many samples are checked as that allows, one at least.
+# FLOP budget for the float64 reference: limits the samples to check per batch, at least one.
 CHECKED_FLOP = 1e10
-# Relative error of the answers that is right. Half-precision formats: some dozens of layers, each of which rounds
-# its result, add up like independent errors, to four roundings at most here; float32 likewise, and its sums of up to
-# thousands of terms. int8: inputs and weights are rounded to 256 steps of their range, each about 1% of what is
-# random and normal; layers beside a sum that goes on dilute that (1 to 2% measured on this zoo).
+# Tolerated relative error. Half precision: some dozens of layers round their results; these errors add up like
+# independent ones, to at most four roundings here. float32: the same, plus rounding in sums over up to thousands of
+# terms. int8: inputs and weights are rounded to 256 steps across their range, about 1% each for random normal data;
+# residual connections dilute that (1 to 2% measured on this zoo).
 TOLERANCE = {
     Dtype.FLOAT64: 1e-12,
     Dtype.FLOAT32: 1e-5,
@@ -38,7 +38,7 @@ TOLERANCE = {
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """An eighth of the batch, down to one sample, which PyTorch answers without compiling or exporting first."""
+    """Take an eighth of the batch, down to one sample; use PyTorch where possible, to skip compiling and exporting."""
     if params["batch"] == 1:
         return None
     less = {**params, "batch": max(1, params["batch"] // 8)}
@@ -46,7 +46,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
-    """The weights and those of the check in float64; for ONNX in a file and as it is read."""
+    """Estimate the weights plus the check's in float64; for ONNX also the file and its copy in memory."""
     from experiments.models.zoo import ZOO
 
     copies = 20 if backend == "onnx" else 8
@@ -54,17 +54,17 @@ def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
 
 
 def flop(model: str, batch: int, **_: Any) -> float:
-    """Of the products of one forward pass."""
+    """Return the FLOP for the products in one forward pass."""
     from experiments.models.zoo import ZOO
 
     return ZOO[model].forward_flop(batch)
 
 
 def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, **_: Any) -> float:
-    """The check, and making the model anew for another library; compiling.
+    """Estimate the seconds to check, to make the model again for another library, and to compile.
 
-    Of a network by name: weights come from a pool, the check takes as long as some calls in float32, and the file that
-    runtimes share is written for one of about four points.
+    For catalogue networks, weights come from a pool, the check takes as long as some float32 calls, and the file that
+    the runtimes share is written for about one in four points.
     """
     if not threads:
         return 0.5
@@ -79,25 +79,24 @@ def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, *
         seconds += 25.0 if entry.family == "convolutional" else 7.0
     if backend in RUNTIMES:
         seconds += 0.2 + (1.8e-8 + 4e-8 * (dtype == Dtype.INT8)) * weights
-        # Ranges of the inputs of convolutions are found once for both runtimes.
+        # Activation ranges for convolutions are calibrated once for both runtimes.
         seconds += 2.0 if dtype == Dtype.INT8 and entry.family == "convolutional" else 0.0
-    # Where it reads from a file, no copies are made but that of the check.
+    # ONNX Runtime reads from a file: only the check makes a copy.
     return seconds - (1.5e-8 * weights if backend == "onnx" else 0.0)
 
 
 @experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.5)
 def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Workload:
-    """One request: `batch` samples in host memory go through the model, and the answer lies there.
+    """Send one request: `batch` samples go from host memory through the model, and the answer comes back.
 
-    backend: torch as it comes; with channels last; compiled (inductor, its weights folded into the kernels, images
-    with channels last); on a GPU captured as one graph; ONNX Runtime; OpenVINO on a CPU. dtype: of weights, data
-    and answer; for OpenVINO of its computations alone; int8: weights and inputs of products in 8 bits, the inputs in
-    ranges that are found at each call (ONNX Runtime), of convolutional networks beforehand (also OpenVINO).
+    backend: torch (default settings); channels_last; inductor (compiled, weights folded into the kernels, images with
+    channels last); graph (on a GPU, captured as one graph); onnx (ONNX Runtime); openvino (on a CPU). dtype: format
+    for weights, data and answer; for OpenVINO only for its computations. int8: weights and product inputs in 8 bits,
+    in input ranges found at each call (ONNX Runtime) or calibrated beforehand (convolutional networks, both runtimes).
 
-    A sample of `time` is one request, on the host's clock. On a GPU the inputs lie in pinned memory
-    (on Apple's, which has no such memory, in plain memory), and beside it `device_time` is what the
-    device takes for each part by its own clock, launched one by one: copying there, computing,
-    copying back. bytes: weights, inputs and answer, each once.
+    A `time` sample is one request by the host's clock. On a GPU the inputs lie in pinned memory (in plain memory on
+    Apple's, which has none), and `device_time` is the device's own time for each part, launched separately: copy in,
+    compute, copy out. bytes: weights, inputs and answer, each counted once.
     """
     from experiments.models.text_generation import allow_tf32, weights_on
     from experiments.models.zoo import ZOO
@@ -145,9 +144,9 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
 
 
 class Service:
-    """A model with places for requests in host memory, and on a GPU one place there to which they go.
+    """Model with request buffers in host memory and, on a GPU, one input buffer there.
 
-    channels_last: weights of convolutions, and images, lie with their channels last.
+    channels_last: store convolution weights and images with channels last.
     """
 
     def __init__(
@@ -175,19 +174,19 @@ class Service:
         self.results = [self.in_host_memory(self.out) for _ in range(SLOTS)]
 
     def in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
-        """A place for data like these."""
+        """Return an empty host buffer with the shape and format of `data`."""
         import torch
 
         place = torch.empty(data.shape, dtype=data.dtype)
         return place if self.device.kind == "cpu" else self.device.stage(place)
 
     def fresh(self) -> torch.Tensor:
-        """Other samples, in host memory."""
+        """Draw new samples in host memory."""
         inputs = self.entry.batch(self.batch)[0].contiguous(memory_format=self.layout)
         return inputs.to(self.kept) if inputs.is_floating_point() else inputs
 
     def without_gradients(self, call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
-        """The call as a service makes it: nothing is kept for gradients."""
+        """Wrap `call` in inference mode, to keep nothing for gradients."""
         import torch
 
         def answer(inputs: torch.Tensor) -> torch.Tensor:
@@ -198,7 +197,7 @@ class Service:
         return answer
 
     def capture(self) -> None:
-        """Compute by one launch of a graph from now on. Raises Unsupported where the device has none."""
+        """Compute by one graph launch from now on. Raises Unsupported if the device has no graphs."""
         answer, held = self.answer, [self.out]
 
         def compute() -> None:
@@ -213,7 +212,7 @@ class Service:
         self.answer = once
 
     def request(self, slot: int) -> None:
-        """One request; on a GPU what it launches, for the core waits."""
+        """Process one request; on a GPU only launch it, since the core waits for completion."""
         if self.device.kind == "cpu":
             self.results[slot] = self.answer(self.inputs[slot])
         else:
@@ -231,7 +230,7 @@ class Service:
         self.results[slot].copy_(self.out, non_blocking=True)
 
     def on_device(self) -> list[Workload]:
-        """The parts of a request by a GPU's own clock; on a CPU nothing travels."""
+        """Return the workload to time each part by the GPU's clock; none on a CPU."""
         if self.device.kind == "cpu":
             return []
         phases: list[Phase] = [
@@ -242,7 +241,7 @@ class Service:
         return [Workload(phases=phases, metric="device_time")]
 
     def bytes(self) -> float:
-        """Weights, of tables the rows that are looked up alone, inputs and answer."""
+        """Count weights, inputs and answer; for embedding tables only the rows to look up."""
         import torch
 
         tables = [module for module in self.network.modules() if isinstance(module, torch.nn.Embedding)]
@@ -251,14 +250,14 @@ class Service:
         return float(weights + rows + self.there.nbytes + self.out.nbytes)
 
     def error(self) -> float:
-        """Relative error of a request's answers to fresh inputs, as they lie in host memory, against float64."""
+        """Return the relative error against float64 for answers to fresh inputs, as they lie in host memory."""
         import torch
 
         from experiments.models.text_generation import exact_logits
 
         slot, inputs = 0, self.fresh()
         self.inputs[slot].copy_(inputs)
-        with torch.inference_mode():  # whatever does not come back shows
+        with torch.inference_mode():  # exposes values that are never written
             self.results[slot].fill_(torch.nan)
         self.request(slot)
         self.device.synchronise()

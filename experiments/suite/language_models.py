@@ -1,4 +1,4 @@
-"""Language models in the shapes that people run, from GGUF files of random weights: prompts, and tokens after them."""
+"""Language models in widely used shapes, from GGUF files with random weights: prompts, and the tokens after them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from experiments.workload import Threads, Unsupported, Workload, missing_library
 if TYPE_CHECKING:
     from experiments.language.runtimes import Runtime
 
-# Names of RUNTIMES, and a program.
+# Keys in RUNTIMES, and the program llama-bench.
 Backend = Literal[
     "llama-cpp-python", "xllamacpp", "openvino-genai", "llama-bench", "transformers", "transformers-graph"
 ]
-# Tokens that one call writes.
+# Tokens to generate per call.
 RUN = 8
-# Operations for which a core has time while it reads a byte of weights: by the plan's CORE_FLOPS, 15 GB/s.
+# FLOP per byte: operations a core can do while it reads a byte of weights (the plan's CORE_FLOPS, 15 GB/s).
 FLOP_PER_BYTE = 6.0
 
 _loaded: dict[tuple[Any, ...], Runtime] = {}
 
 
 def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> float:
-    """Weights, keys and values; and the two layers that are checked, in float32."""
+    """Estimate weights, keys and values, plus the two layers for the check, in float32."""
     from experiments.language.gguf_files import file_bytes
     from experiments.language.token_check import checked_shape
 
@@ -38,7 +38,7 @@ def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> f
 
 
 def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float:
-    """Of one call; of tokens that are written, as many as would take as long as it takes to read their bytes."""
+    """Return the FLOP per call; for generated tokens at least those that a core could do while it reads their bytes."""
     from experiments.language.weights import bytes_per_token
 
     if phase == "prompt":
@@ -47,12 +47,12 @@ def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float
 
 
 def extra_s(threads: int, **_: Any) -> float:
-    """Writing files, loading the model and the layers that are checked: on a CPU as measured, a GPU's is a guess."""
+    """Estimate the seconds to write files and load the models: measured on CPUs, a guess for GPUs."""
     return 2.0 if threads else 4.0
 
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
-    """Runtimes that are no part of the study's own installation, and are not there."""
+    """Return the reason if an optional runtime is missing; '' otherwise."""
     from experiments.language import llama_bench
 
     if params["backend"] == "llama-bench" and llama_bench.program() is None:
@@ -67,16 +67,16 @@ def language_models(
     device: Device, model: Name, format: Format, phase: Literal["prompt", "decode"], tokens: int, backend: Backend,
     threads: Threads,
 ) -> Workload:  # fmt: skip
-    """One model in one runtime.
+    """Run one model in one runtime.
 
-    model: a shape with random weights, or a file of the user's own. format: of the file.
+    model: a shape with random weights, or the user's own file. format: the file's.
 
-    prompt: a call computes the token after a fresh prompt of so many. decode: a call computes RUN tokens, one after
-    the other, with the keys and values of `tokens` before them cached; its time is that of one token.
-    llama-bench: a program on PATH, which times itself; its answers cannot be checked.
+    prompt: a call reads a fresh prompt of `tokens` tokens and computes the next one. decode: a call generates RUN
+    tokens, one after the other, with keys and values for the `tokens` before them cached; the time is per token.
+    llama-bench: a program on PATH that times itself; its answers cannot be checked.
 
-    FLOP: by formula, attention as a causal kernel computes it. bytes: the weights that a token reads, and the cache.
-    Unsupported: a runtime that is not installed, or that does not read the format or compute on the device.
+    FLOP: by formula, with causal attention. bytes: the weights to read per token, and the cache. Unsupported: a
+    runtime that is not installed, cannot read the format or cannot compute on the device.
     """
     from experiments.language import gguf_files, llama_bench, token_check
     from experiments.language.runtimes import random_prompt
@@ -109,7 +109,7 @@ def language_models(
 
 
 def loaded(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
-    """The runtime with this model: the one that the last point had, or a new one in its place."""
+    """Return the runtime for this model: the last point's if it matches, or a new one in its place."""
     from experiments.language import gguf_files
     from experiments.language.runtimes import RUNTIMES
 

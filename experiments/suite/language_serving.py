@@ -1,6 +1,7 @@
-"""A language model behind its runtime's own server, for 1 to 32 users: how soon and how fast its answers stream.
+"""A language model behind its runtime's own server, for 1 to 32 users: latency and speed of streamed answers.
 
-`experiments.serving.language_server` is the server; `experiments.serving.simulated_users` asks and times.
+`experiments.serving.language_server` is the server; `experiments.serving.simulated_users` sends requests and times
+them.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from experiments.serving.server_processes import split_cores, start
 from experiments.suite.serving import DisturbedError, percentile, repeat_if_disturbed
 from experiments.workload import HarnessError, Observed, Threads, Unsupported, Workload
 
-# Of a stream that is silent for longer, the server has failed: many users wait for all of their prompts at first.
+# A stream silent for longer counts as a server failure; with many users, the first token waits for all their prompts.
 TIMEOUT_S = 120.0
-# Seconds that the last answers may take once the load has lasted as long as it should.
+# Seconds to wait for the last answers after the load's nominal duration.
 ENDS_S = 600.0
-# llama.cpp gives a slot a multiple of so many tokens.
+# llama.cpp rounds a slot's context up to this many tokens.
 BLOCK = 256
-# Most slots of a server: LLAMA_MAX_SEQ in llama.cpp.
+# Maximum slots per server: LLAMA_MAX_SEQ in llama.cpp.
 SLOTS = 256
-# Percentiles of times, and the fewest times of which they tell.
+# Percentiles, and the fewest times to compute them from.
 PERCENTILES = (("p50", 50.0, 1), ("p99", 99.0, 100))
 
 
 def context(prompt_tokens: int, new_tokens: int) -> int:
-    """Tokens for which a slot has room."""
+    """Return the tokens to reserve per slot."""
     return -(-(prompt_tokens + new_tokens) // BLOCK) * BLOCK
 
 
 def memory(model: str, format: Format, users: int, prompt_tokens: int, new_tokens: int, **_: Any) -> float:
-    """Weights, keys and values of all users; and the two layers that are checked, in float32."""
+    """Estimate weights, all users' keys and values, plus the two layers for the check, in float32."""
     from experiments.language.gguf_files import file_bytes
     from experiments.language.token_check import checked_shape
 
@@ -46,12 +47,12 @@ def memory(model: str, format: Format, users: int, prompt_tokens: int, new_token
     return float(file_bytes(shape, format) + cache + 4 * checked_shape(model).parameters)
 
 
-# Writing files, starting two servers, and checking the answers of one.
+# Seconds to write files, start two servers and check one server's answers.
 EXTRA_S = 3.0
 
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
-    """A server that is no part of the study's own installation, and is not there."""
+    """Return the reason if the optional server is missing; '' otherwise."""
     absent = params["backend"] == language_server.PROGRAM and language_server.program() is None
     return language_server.ABSENT if absent else ""
 
@@ -61,20 +62,18 @@ def language_serving(
     device: Device, model: Name, format: Format, users: int, prompt_tokens: int, new_tokens: int, seconds: int,
     cores: int, backend: Literal["xllamacpp", "llama-server"], threads: Threads,
 ) -> Workload:  # fmt: skip
-    """`users` who ask for `new_tokens` tokens after a prompt, read them as they stream, and ask again at once.
+    """Serve `users` who each ask for `new_tokens` tokens after a prompt, read the stream, and ask again at once.
 
-    model: a shape with random weights, or a GGUF file of the user's own. format: of the file. seconds: for which they
-    ask, and as much longer as it takes until each has an answer. cores: the server is held to so many; 0: all. The
-    users have others, or where there are none the same. threads: of the server's computation; it batches all users'
-    tokens.
-    Error: of probabilities that came through the server, see `experiments.language.token_check`.
-    Observed: latencies of the first token (from the request), of each further one (from the one before) and of whole
-    answers. user_tokens_per_s: of an answer after its first token, the median. tokens_per_s: of all users together.
-    failed_share: of answers, those that broke off, had another number of tokens, or were refused. client_share: of the
-    time of the server's cores, what the users took. client_delay: 99th percentile of the time from an answer to its
-    user's next request.
-    Unsupported: a server that is not installed or does not compute on the device. Failed, with a reason that begins
-    with `harness:`, where the server does not start or ends, or a pause spoils the load again and again.
+    model: a shape with random weights, or the user's own GGUF file. format: the file's. seconds: duration for new
+    requests; the load ends later, when each user has an answer. cores: limit for the server, 0 for all; the users get
+    the others, or share these if there are none. threads: for the server's computation, which batches all users'
+    tokens. Error: in probabilities returned by the server, see `experiments.language.token_check`. Observed: latencies
+    for the first token (from the request), for each later one (from the one before) and for whole answers.
+    user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users together.
+    failed_share: answers that broke off, had another token count, or were refused. client_share: the users' share of
+    CPU time on the server's cores. client_delay: 99th percentile of the time from an answer to the same user's next
+    request. Unsupported: a server that is not installed or does not compute on the device. Failed, with a reason that
+    begins with `harness:`, if the server does not start, or ends early, or if pauses keep spoiling the load.
     """
     from experiments.language import gguf_files, runtime_server, token_check
 
@@ -117,9 +116,9 @@ def language_serving(
 
 
 def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Offer a load to a server, and give what the users saw, `experiments.serving.simulated_users.Seen` by its fields.
+    """Put a load on a server and return the fields of `experiments.serving.simulated_users.Seen`.
 
-    Raises RuntimeError if no answer was right, HarnessError for trouble that is not the server's, or if it ended.
+    Raises RuntimeError if no answer was right, HarnessError for trouble outside the server, or if the server ended.
     """
     child = start(
         "simulated_users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)}
@@ -140,7 +139,7 @@ def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def metrics(seen: Mapping[str, Any], shared: int) -> dict[str, Observed]:
-    """Metrics of what users saw. shared: cores that they and the server have in common."""
+    """Return the metrics from the users' records. shared: cores that users and server share."""
     failed = sum(seen["faults"].values())
     found: dict[str, Observed] = {
         "tokens_per_s": (seen["tokens"] / seen["span_s"], "1/s"),

@@ -1,8 +1,8 @@
-"""Layers with a vendor's libraries and without: the same shape, inputs and format, only the library switched.
+"""Layers with and without a vendor's libraries: same shape, inputs and format; only the library changes.
 
-Without cuDNN, PyTorch's convolution goes through the batch image by image: it copies
-the image's patches into a matrix, which cuBLAS multiplies; its LSTM is cuBLAS' products
-and kernels of its own for the gates. On a CPU the same holds for oneDNN and the BLAS.
+Without cuDNN, PyTorch's convolution processes the batch image by image: it copies the image's patches into a matrix
+for cuBLAS to multiply. Its LSTM uses cuBLAS products and its own kernels for the gates. On a CPU the same holds for
+oneDNN and the BLAS.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ Shape = Literal[
 ]  # fmt: skip
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Operators of PyTorch that do nothing but call a library for a layer.
+# PyTorch operators that only call a library for a layer.
 LIBRARY_OPERATOR = re.compile(r"aten::_?(cudnn|miopen|mkldnn|nnpack)_\w*(convolution|rnn)")
-# The plain sum of so many times as many terms may err as much as a library's algorithm for layers. Convolutions
-# by Winograd's (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err ten times as much.
+# Tolerate the rounding error in a plain sum over this many times the terms: convolutions by Winograd's algorithm
+# (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err ten times as much as plain sums.
 FAST_TERMS = 100
-# Columns of the matrix by which products are checked.
+# Columns in the matrix for Freivalds' check.
 CHECKED_COLUMNS = 4
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """An eighth of the batch, down to one."""
+    """Take an eighth of the batch, down to one."""
     return {**params, "batch": params["batch"] // 8 or 1} if params["batch"] > 1 else None
 
 
 def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
-    """Operands and results (with gradients, twice as many) two times, and once in float64 for the check."""
+    """Estimate operands and results (doubled by gradients) twice, and once in float64 for the check."""
     from experiments.models.layers import find
 
     known = find(layer, shape)
@@ -55,7 +55,7 @@ def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any
 
 
 def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
-    """Operations of the products of one call; the backward pass does two for each one of the forward pass."""
+    """Return the FLOP for one call; the backward pass does twice the forward pass's."""
     from experiments.models.layers import find
 
     known = find(layer, shape)
@@ -63,7 +63,7 @@ def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
 
 
 def extra_s(threads: int, **_: Any) -> float:
-    """Making the layer, and the check in float64."""
+    """Estimate the seconds to make the layer and to check it in float64."""
     return 0.2 if threads else 0.5
 
 
@@ -78,14 +78,13 @@ def libraries(
     dtype: Dtype,
     threads: Threads,
 ) -> Workload:
-    """One call of a layer on a batch; what is to be compared differs in one parameter.
+    """Call a layer on a batch; comparable points differ in one parameter.
 
-    passes: forward, without gradients; both, with those of the input and of the weights.
-    variant: library (PyTorch as it comes), native (PyTorch's own kernels). A product is cuBLAS' (library), or a kernel
-    of this project (naive, tiled).
-    dtype: tf32 against float32 is the switch of the matrix units.
+    passes: forward, without gradients; both, with gradients for the input and the weights. variant: library (PyTorch
+    with default settings), native (PyTorch's own kernels). Products: library means cuBLAS; naive and tiled are this
+    project's kernels. dtype: comparing tf32 with float32 isolates the matrix units.
 
-    Layer `none` times nothing: it tells from where the process has loaded NVIDIA's libraries.
+    Layer `none` times nothing: it reports the files from which the process loaded NVIDIA's libraries.
 
     Unsupported: variants and formats that a device lacks, and a switch that changes nothing.
     """
@@ -116,9 +115,9 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
     within = switches(device.name, dtype, library=variant != "native")
     copies = _copies(device, layer.elements(batch), dtype)
     with within:
-        # What products lack in this format, layers lack: raises Unsupported.
+        # Layers need the format's product: raises Unsupported if the device lacks it.
         device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
-        # Without gradients as in inference: libraries keep less for later.
+        # Without gradients as in inference: libraries then keep less.
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
         modules = [layer.module(**where).train(gradients) for _ in range(copies)]
         x = device.random_normal(layer.inputs(batch), dtype)
@@ -126,7 +125,7 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
         above = device.random_normal(tuple(y.shape), dtype) if gradients else None
 
     def call(module: torch.nn.Module, x: torch.Tensor, above: torch.Tensor | None) -> Callable[[], object]:
-        # Results are kept until the next turn of the same operands, so that they too take turns in memory.
+        # Keep results until the same operands' next turn, to rotate through memory for results too.
         kept: list[list[torch.Tensor]] = [[]]
 
         def run() -> None:
@@ -141,7 +140,7 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
             got = results(modules[0], fresh, above)
         exact_above = device.to_float64(above) if above is not None else None
         exact_fresh = device.to_float64(fresh)
-        # In float64 and by PyTorch's own kernels: other code than the library's.
+        # Use float64 and PyTorch's own kernels: other code than the library's.
         with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
             exact = results(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
         return largest_error(
@@ -160,8 +159,8 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
 
 
 def _by_library(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
-    """What the call returns. Raises Unsupported if PyTorch does not call a library where it should, or the reverse."""
-    # Newer profilers attach CUPTI even to record the CPU alone (Kineto's CUDA_RUNTIME), and slow later timings.
+    """Return the call's result. Raises Unsupported if PyTorch's use of a library contradicts `library`."""
+    # Newer profilers attach CUPTI even to record only the CPU (Kineto's CUDA_RUNTIME), and slow later timings.
     from torch.autograd import profiler_legacy
 
     try:
@@ -186,7 +185,7 @@ def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype:
         )
 
     def check() -> float:
-        """Freivalds' check, C x against A (B x) in float64: it sees a wrong entry anywhere for little work."""
+        """Apply Freivalds' check, C x against A (B x) in float64, to detect a wrong entry anywhere cheaply."""
         a, b = drawn()
         x = device.to_float64(device.random_normal((shape.width, CHECKED_COLUMNS), Dtype.FLOAT32))
         return relative_error(
@@ -209,11 +208,11 @@ Multiply = Callable[["torch.Tensor", "torch.Tensor"], Callable[[], "torch.Tensor
 
 
 def _multiplier(device: Device, variant: str, dtype: Dtype) -> Multiply:
-    """A function from operands to a callable that multiplies them into memory of its own. Raises Unsupported."""
+    """Return a function from operands to a callable that multiplies them into its own memory. Raises Unsupported."""
     if variant in ("naive", "tiled"):
         return _own_kernel(device, "naive" if variant == "naive" else "tiled", dtype)
     if variant == "library":
-        # This sets the matrix units' switch as well.
+        # `Device.matmul` also sets the switch for matrix units.
         return lambda a, b: device.matmul("torch", a, b, dtype)
     raise Unsupported(f"{variant} is about layers")
 

@@ -1,4 +1,4 @@
-"""The study's models: size, operations, and how deep and wide the graph of their operators is."""
+"""Model properties: size, operations, and depth and width of the operator graph."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from experiments.models.zoo import Entry
 
-# Above this many bytes in float32 and float64 a model is only traced, on tensors without data.
+# Maximum bytes in float32 and float64 to instantiate; a larger model is only traced, on tensors without data.
 MOST_MADE = 5e8
-# Some hundred operations in float32, each rounded, against float64.
+# Tolerance for some hundred float32 operations, each rounded, against float64.
 TOLERANCE = 1e-4
 
 
 def memory(model: str, threads: int) -> float:
-    """The check's weights in float32 and float64, where they are made at all."""
+    """Return the size of the check's weights in float32 and float64; 0 if the model is not instantiated."""
     from experiments.models.zoo import ZOO
 
     held = ZOO[model].parameters() * 12.0
@@ -30,12 +30,12 @@ def memory(model: str, threads: int) -> float:
 
 @experiment("models", memory=memory, observed=True, fits=("cpu",), load_s=0.7)
 def models(device: Device, model: Model, threads: Threads) -> Workload:
-    """Counted, not timed, for one sample: nothing here depends on the machine.
+    """Count for one sample, without timing: nothing here depends on the machine.
 
-    Observed: parameters; forward_flop and step_flop, of products and convolutions, by
-    formula; length in tokens or steps; activation_bytes that a training step keeps in
-    float32; of the graph of the forward pass (see `experiments.models.work_and_span`): levels
-    and span, work, width of the widest level and of the median one (median_width).
+    Observed: parameters; forward_flop and step_flop for products and convolutions, by formula; length in tokens or
+    steps; activation_bytes that a training step keeps in float32; for the forward graph (see
+    `experiments.models.work_and_span`): levels and span, work, width of the widest level and median width
+    (median_width).
     """
     from experiments.models.work_and_span import traced
     from experiments.models.zoo import ZOO
@@ -51,7 +51,7 @@ def models(device: Device, model: Model, threads: Threads) -> Workload:
 
 
 def count(entry: Entry) -> dict[str, Observed]:
-    """Counts of one sample, by formula and on tensors without data."""
+    """Count for one sample, by formula and on tensors without data."""
     return {
         "parameters": (entry.parameters(), "1"),
         "length": (entry.length, "1"),
@@ -62,7 +62,7 @@ def count(entry: Entry) -> dict[str, Observed]:
 
 
 def count_graph(graph: GraphModule) -> dict[str, Observed]:
-    """Counts of the graph of the forward pass."""
+    """Count levels, span, work and widths in the forward graph."""
     from experiments.models.work_and_span import extent
 
     found = extent(graph)
@@ -76,7 +76,7 @@ def count_graph(graph: GraphModule) -> dict[str, Observed]:
 
 
 def _error(entry: Entry, graph: GraphModule) -> float:
-    """Relative error of what the traced operators compute in float32, against the model itself in float64."""
+    """Return the relative error of the traced operators in float32 against the model in float64."""
     import torch
 
     model, (inputs, _) = entry.model(), entry.batch(1)

@@ -1,8 +1,7 @@
-"""Order and rounding: how far results of one matrix product spread when only the order of the work changes.
+"""Order and rounding: spread among the results of one matrix product when only the order of the work changes.
 
-The order of the cells (`cell_order`, `permuted`), the order of the additions inside a
-cell (`summation`, `split_k`), and what a library makes of both when its threads
-change (`threads`), beside another library (`libraries`), and from call to call (`repeat`).
+The methods change the cell order (`cell_order`, `permuted`), the order of additions inside a cell (`summation`,
+`split_k`), the thread count (`threads`), the library (`libraries`), or only the call (`repeat`).
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ Method = Literal["cell_order", "permuted", "summation", "split_k", "threads", "l
 RANDOM_ORDERS = 3
 PARTS = (2, 4, 8, 16)
 REPEATS = 20
-# Cells whose errors are looked at: float64's reference takes some 20 operations for each term.
+# Cells to compare with the reference: a float64 reference takes some 20 operations per term.
 REFERENCE_CELLS = 8192
-# Inputs of the fingerprint are the same in every process, on every device.
+# Fixed seed: all processes and devices fingerprint the same inputs.
 FINGERPRINT_SEED = 20_05
 
 
 @dataclass(frozen=True)
 class Case:
-    """One product's operands, and what is to compute it."""
+    """One product's operands, number format, library and threads."""
 
     device: Device
     a: torch.Tensor
@@ -45,23 +44,23 @@ class Case:
     threads: int
 
     def product(self, a: torch.Tensor, b: torch.Tensor, backend: str = "") -> torch.Tensor:
-        """a @ b by the library, in memory of its own: libraries write every result into the same place."""
+        """Return a @ b in its own memory: libraries write every result to the same place."""
         return self.device.matmul(backend or self.backend, a, b, self.dtype)().clone()
 
 
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
-    """Operands twice and every result that is kept; the comparison's float64 copies of them."""
+    """Estimate the operands twice, every stored result, and the float64 copies to compare them."""
     operands, results = m * k + k * n, max(REPEATS, RANDOM_ORDERS + len(PARTS))
     return operands * (2 * Dtype(dtype).itemsize + 8.0) + m * n * (results * Dtype(dtype).itemsize + 5 * 8.0)
 
 
 def flop(m: int, n: int, k: int, **_: Any) -> float:
-    """FLOP of one product."""
+    """Return the FLOP for one product."""
     return 2.0 * m * n * k
 
 
 def extra_s(call_s: float, method: str, **_: Any) -> float:
-    """The products that are compared."""
+    """Estimate the seconds for the products to compare."""
     return {"repeat": 13, "permuted": 3, "split_k": 3}.get(method, 0) * call_s
 
 
@@ -76,33 +75,30 @@ def numerics(
     backend: Library,
     threads: Threads,
 ) -> Workload:
-    """Results of (m, k) by (k, n) in the orders of `method`, compared cell by cell; nothing is timed.
+    """Multiply (m, k) by (k, n) in the orders given by `method` and compare cell by cell; nothing is timed.
 
-    Metrics: `spread_ulp` and `spread_median_ulp`, the largest and the median over the
-    cells of the difference between the two orders that lie furthest apart there;
-    `spread_relative`, the Frobenius norm of these differences over that of the result;
-    `differing_share`, the share of cells of which some order changes a bit;
-    `error_ulp`, the largest error of any order, on up to REFERENCE_CELLS cells;
-    for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
+    Metrics: `spread_ulp` and `spread_median_ulp`, the largest and median difference over all cells between the two
+    orders furthest apart; `spread_relative`, these differences' Frobenius norm relative to the result's;
+    `differing_share`, the share of cells in which some order changes a bit; `error_ulp`, the largest error in any
+    order, on up to REFERENCE_CELLS cells; for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
 
-    Units in the last place (ulp) are those of the result's format at the result's root
-    mean square. A cell's error goes with the size of its terms, not with that of their
-    sum: where they cancel, it is any number of the cell's own last places (Goldberg 1991,
-    "What every computer scientist should know about floating-point arithmetic", section
-    on cancellation; Higham 2002, "Accuracy and Stability of Numerical Algorithms",
-    section 3.1). The unit doubles where the root mean square passes a power of 2, for
-    random normal data at k = 4^i: shapes well away from there make rounds comparable.
+    One unit in the last place (ulp) is the result format's spacing at the result's root mean square. A cell's error
+    scales with its terms, not with their sum: where they cancel, it can be any number of the cell's own last places
+    (Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", section on
+    cancellation; Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1). The unit doubles where
+    the root mean square passes a power of 2, for random normal data at k = 4^i: choose shapes well away from there to
+    keep rounds comparable.
 
-    backend: the library; `scalar` for the plain loop of `cell_order`; `torch` for the
-    single operations of `summation`; for `libraries` the one beside PyTorch's product.
-    Unsupported: formats that library or device lack, and comparisons without a second side.
+    backend: the library; `scalar` for the plain loop in `cell_order`; `torch` for the single operations in
+    `summation`; for `libraries` the one to compare with PyTorch's product. Unsupported: formats that library or device
+    lack, and comparisons without a second side.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
-    if not device.float64:  # they are compared where float64 is
+    if not device.float64:  # compare on the host, which has float64
         a, b, results = a.cpu(), b.cpu(), [result.cpu() for result in results]
     exact = a.double() @ b.double()
-    # Orders of our own round every sum to the format; a library keeps float32 at least.
+    # The study's own orders round every partial sum to the format; libraries accumulate in float32 or better.
     rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)
 
     def observe() -> dict[str, tuple[float, str]]:
@@ -111,7 +107,7 @@ def numerics(
         if method == "repeat":
             found["distinct_results"] = (float(len({digest(result) for result in results})), "1")
             found["fingerprint"] = (float(_fingerprint(device, m, n, k, dtype, backend)), "1")
-        # A result with nan or infinity has failed its check; what can be said of it is kept.
+        # A result with nan or infinity has failed its check; report the finite metrics only.
         return {metric: (value, unit) for metric, (value, unit) in found.items() if math.isfinite(value)}
 
     return Workload(
@@ -132,7 +128,7 @@ def _cell_order(case: Case) -> list[torch.Tensor]:
 
 
 def _permuted(case: Case) -> list[torch.Tensor]:
-    """As it stands; with rows of A and columns of B reversed, and at random, and the cells put back in place."""
+    """Multiply as given; then with A's rows and B's columns reversed or shuffled, and put the cells back in place."""
     import torch
 
     m, n = case.a.shape[0], case.b.shape[1]
@@ -147,7 +143,7 @@ def _permuted(case: Case) -> list[torch.Tensor]:
 
 
 def _summation(case: Case) -> list[torch.Tensor]:
-    """Forwards, backwards, at random, pairwise and blocked."""
+    """Add up terms forwards, backwards, in random order, pairwise and in blocks."""
     import torch
 
     if case.backend != "torch":
@@ -165,7 +161,7 @@ def _summation(case: Case) -> list[torch.Tensor]:
 
 
 def _split_k(case: Case) -> list[torch.Tensor]:
-    """Whole, and as sums of partial products: what becomes of a sum that is shared among devices."""
+    """Compute the whole product, and sums over partial products, to imitate devices that share a sum."""
     parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
     whole = case.product(case.a, case.b)
     return [whole, *(summation_orders.split(case.product, case.a, case.b, each) for each in parts)]
@@ -204,7 +200,7 @@ _METHODS: dict[str, Callable[[Case], list[Any]]] = {
 
 
 def ulp(values: torch.Tensor, form: torch.dtype) -> float:
-    """One unit in the last place of a number of format `form` at the root mean square of `values`."""
+    """Return one unit in the last place in format `form`, at the root mean square of `values`."""
     import torch
 
     size = float(values.double().square().mean().sqrt())
@@ -212,7 +208,7 @@ def ulp(values: torch.Tensor, form: torch.dtype) -> float:
 
 
 def spread(results: list[torch.Tensor], unit: float) -> dict[str, tuple[float, str]]:
-    """How far at least two results of one shape lie apart, in units of `unit` and as shares: see `numerics`."""
+    """Return the spread metrics for two or more equally shaped results, in `unit` and as shares: see `numerics`."""
     import torch
 
     first = results[0]
@@ -237,9 +233,9 @@ def _bits(result: torch.Tensor) -> torch.Tensor:
 
 
 def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], exact: torch.Tensor) -> float:
-    """Largest error of any result in ulp, on rows drawn at random.
+    """Return the largest error over all results, in ulp, on randomly drawn rows.
 
-    The reference is float64; where that is the format itself, a product in twice its precision.
+    The reference is float64; if that is the result's own format, a product in twice its precision.
     """
     import torch
 
@@ -250,7 +246,7 @@ def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], 
 
 
 def digest(result: torch.Tensor) -> int:
-    """A number below 2^48 that results share if all their bits are equal, and else only by a rare chance."""
+    """Return a hash below 2^48: equal for equal bits, and different otherwise but for rare collisions."""
     import torch
 
     content = result.contiguous().cpu().view(torch.uint8).numpy().tobytes()
@@ -258,7 +254,7 @@ def digest(result: torch.Tensor) -> int:
 
 
 def _fingerprint(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: str) -> int:
-    """Digest of the product of operands that never change, by which processes are compared."""
+    """Return the digest for a product with fixed operands, to compare processes."""
     import numpy as np
     import torch
 

@@ -1,4 +1,4 @@
-"""One request from end to end: launch, copy there, compute, copy back, wait; data start and end in host memory."""
+"""One request from end to end: launch, copy in, compute, copy out, wait; data start and end in host memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 Op = Literal["elementwise", "gemv", "gemm", "mlp"]
 
-# Places in host memory that requests use in turn, so that the data of each have left the caches where they fit;
-# all places together take so many bytes at most, unless one alone takes more.
+# MOST_SLOTS: host buffers to rotate through, so that each request's data have left the caches if possible. MOST_BYTES:
+# limit for all buffers together, unless a single one is larger.
 MOST_SLOTS, MOST_BYTES = 8, 1 << 28
-# A request that moves fewer bytes keeps the device busy for less time than it takes to launch its parts: so many
-# of each part in one graph show what the device takes for one.
+# Below SHORT_BYTES a device takes less time for a part than its launch does: put REPEATS copies into one graph to time
+# the device alone.
 SHORT_BYTES, REPEATS = 4 << 20, 20
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """On a CPU an eighth of the work, down to 64 rows: an accelerator is sure to be done with any of them in time."""
+    """Take an eighth of the work on a CPU, down to 64 rows; accelerators never need a smaller point."""
     if params["host_memory"] != "none":
         return None
     names = ("m", "n", "k") if params["op"] == "gemm" else ("m",)
@@ -36,7 +36,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
-    """Data in all places, resident weights, and float64 copies of all for the check."""
+    """Estimate the data in all slots, resident weights, and float64 copies for the check."""
     travelling = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     resident = {"gemv": m * k, "mlp": 2 * k * n}.get(op, 0)
     itemsize = Dtype(dtype).itemsize
@@ -45,7 +45,7 @@ def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
 
 
 def flop(op: str, m: int, n: int, k: int, uses: int, **_: Any) -> float:
-    """Of all uses of the data."""
+    """Return the FLOP over all uses of the data."""
     return uses * {"elementwise": 0.0, "gemv": 2.0 * m * k, "gemm": 2.0 * m * n * k, "mlp": 4.0 * m * n * k}[op]
 
 
@@ -73,19 +73,17 @@ def offload(
     backend: Literal["torch", "onednn", "numpy"],
     threads: Threads,
 ) -> Workload:
-    """One request: its data are sent to the device, go through the operation `uses` times, and the result comes back.
+    """Send a request's data to the device, apply the operation `uses` times, and fetch the result.
 
-    op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a
-    vector (n = 1); gemm, (m, k) by (k, n), of which both travel; mlp, m rows of k numbers
-    through resident layers k to n and n to k with relu between.
-    host_memory: pinned, or where a GPU has no such memory (Apple's) plain memory whose copies are
-    asynchronous; pageable, whose copies are over when their call returns; none on a CPU, where
-    nothing travels. launch: each part by itself, or the request as one graph.
+    op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a vector (n = 1); gemm,
+    (m, k) by (k, n), with both operands sent; mlp, m rows with k numbers through resident layers k to n and n to k
+    with relu between. host_memory: pinned (plain memory with asynchronous copies on GPUs without it, such as Apple's);
+    pageable, with synchronous copies; none on a CPU, without copies. launch: each part separately, or the request as
+    one graph.
 
-    The time is the host's, from the first launch until the result is there. Launched by
-    itself, each part is timed until its call returns, and then the wait. Beside it,
-    device_time is what the device takes for each part with no host in its way (pinned only,
-    for pageable copies are the host's work). bytes: of all data that travel, or would.
+    The time is the host's, from the first launch to the result's arrival. Without a graph, each part is timed until
+    its call returns, and then the wait. device_time is the device's own time for each part without the host (pinned
+    only: the host performs pageable copies). bytes: all data to send and fetch, or their equivalent on a CPU.
     """
     if uses < 1 or min(m, n, k) < 1:
         raise Unsupported("a request has data, and uses them")
@@ -110,7 +108,7 @@ def offload(
 
 
 def _repeated(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch.Tensor]:
-    """The call so many times in a row."""
+    """Return a call that makes `uses` calls in a row."""
     if uses == 1:
         return call
 
@@ -128,7 +126,7 @@ def _error_here(request: Request) -> float:
 
 
 class Trip:
-    """A request's way to a device and back, from and to one place in host memory after another."""
+    """Transfer to a device and back for one request, rotating through host buffers."""
 
     def __init__(self, request: Request, uses: int, slots: int, pinned: bool) -> None:
         self.request, self.device, self.uses, self.pinned = request, request.device, uses, pinned
@@ -156,7 +154,7 @@ class Trip:
         return self.turn
 
     def send(self, slot: int) -> None:
-        # From pageable memory an asynchronous copy would not wait until it is safe to change the data.
+        # Copy pageable memory synchronously, or the data could change before the copy reads them.
         for here, there in zip(self.slots[slot][0], self.there, strict=True):
             there.copy_(here, non_blocking=self.pinned)
 
@@ -164,7 +162,7 @@ class Trip:
         self.slots[slot][1].copy_(self.result, non_blocking=self.pinned)
 
     def captured(self) -> Sequence[Phase]:
-        """The phases of a request that is one graph, which `error` then goes through too. Raises Unsupported."""
+        """Capture the request as one graph per slot, also for `error`, and return its phases. Raises Unsupported."""
         graphs = [
             self.device.graph([partial(self.send, slot), self.compute, partial(self.fetch, slot)])
             for slot in range(len(self.slots))
@@ -173,9 +171,9 @@ class Trip:
         return self.phases
 
     def on_device(self) -> Sequence[Workload]:
-        """The parts of the request by the device's own clock, which takes graphs of page-locked copies.
+        """Return the workload to time each part by the device's clock, from graphs with page-locked copies.
 
-        Where graphs are refused, a work that raises the refusal: its metric is recorded with the reason.
+        If the device refuses graphs, return a workload that raises the refusal, to record the metric with this reason.
         """
         if not self.pinned:
             return ()
@@ -189,18 +187,18 @@ class Trip:
         }
         try:
             phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
-        except (Unsupported, RuntimeError) as refusal:  # a lack of memory, say, costs these times alone
+        except (Unsupported, RuntimeError) as refusal:  # out of memory, for example, costs only these times
             return [Workload(run=partial(_raise, refusal), metric="device_time")]
         return [Workload(phases=phases, metric="device_time", per=float(repeats))]
 
     def error(self) -> float:
-        """Relative error of the result in host memory of a request with fresh data."""
+        """Return the relative error for a request with fresh data, from the result in host memory."""
         import torch
 
         inputs, result = self.slots[(self.turn + 1) % len(self.slots)]
         for here, data in zip(inputs, self.request.fresh(), strict=True):
             here.copy_(data)
-        # Whatever does not come back shows.
+        # Fill with nan to expose values that are never written.
         result.fill_(torch.nan)
         for _, phase in self.phases:
             phase()

@@ -1,4 +1,4 @@
-"""Training loops with their data: how long a step waits for its batch, by where that comes from and who prepares it."""
+"""Training loops with data loading: time that a step waits for its batch, by data source and worker count."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from experiments.registry import experiment
 from experiments.suite import training
 from experiments.workload import Dtype, Observed, Threads, Workload, largest_error
 
-# Steps in a row after which a loop on a GPU waits for it: loops read their loss now and then.
+# Steps between synchronisations in a loop on a GPU: loops read their loss only now and then.
 AHEAD = 16
 
 
 def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: int, **_: Any) -> float:
-    """The check, the samples that are prepared for it, and the start of the processes that prepare batches."""
-    # A GPU's workers come from a server that loads torch.
+    """Estimate the seconds for the check, its samples, and the start of the worker processes."""
+    # On a GPU, workers come from a fork server that loads torch.
     starting = 0.2 * workers if threads else 1.5 + (2.0 + 0.5 * workers if workers else 0.0)
     return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
 
@@ -33,15 +33,15 @@ def orchestration(
     backend: Literal["torch"],
     threads: Threads,
 ) -> Workload:
-    """One turn of a training loop: the next batch to the device (load), then forward, backward and update (step).
+    """Run one training loop iteration: move a batch to the device (load), then forward, backward and update (step).
 
-    source: batches that lie on the device already (preloaded); samples in host memory; compressed text (encoded); or
-    photographs (JPEG, cut and scaled). workers: processes that prepare batches ahead of the loop; 0: the loop itself.
+    source: batches already on the device (preloaded); samples in host memory (memory); compressed text (encoded); JPEG
+    photographs to crop and scale (photographs). workers: processes that prepare batches ahead; 0: the loop prepares
+    them itself.
 
-    Both phases wait for the device. On a GPU the same loop is timed again as it is usually
-    written, `loop_time`: the host runs ahead and waits only after AHEAD turns. Observed:
-    decode_time, seconds of one sample in one process. Checked: loaded batches against what
-    they come from, and the gradients of a step.
+    Both phases wait for the device. On a GPU, `loop_time` times the loop as usually written: the host runs ahead and
+    waits only after AHEAD iterations. Observed: decode_time, seconds per sample in one process. Checked: loaded
+    batches against their source, and a step's gradients.
     """
     from experiments.models.data_loading import Feed
     from experiments.models.trainer import Trainer, least_error

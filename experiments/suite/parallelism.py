@@ -1,4 +1,4 @@
-"""Parallelism: throughput by threads in flight, and the cost of threads that part ways.
+"""Parallelism: throughput by threads in flight, and the cost of divergent threads.
 
 `experiments.kernels.gpu_threads` describes the kernels `chains` and `paths`.
 """
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     import torch
 
 Kernel = Literal["chains", "paths"]
-# On a CPU there are paths alone, by vectors (llvm) and one by one.
+# CPUs run only `paths`: in vectors (llvm) or element by element (llvm-scalar).
 Backend = Literal["cupy", "llvm", "llvm-scalar"]
 
-# Half a millisecond of one chain; some of all that a GPU holds.
+# STEPS: half a millisecond for one chain, a few for a full GPU.
 STEPS = 1 << 18
 TURNS = 256
-# Tolerated share of wrong chains: the reference rounds twice now and then, for up to a few of a million.
+# Tolerated share of wrong chains: the reference occasionally rounds twice, for up to a few chains in a million.
 FEW = 1e-3
 
 
 def memory(in_flight: int, **_: Any) -> float:
-    """Starts and ends of the chains, and the reference's in float64."""
+    """Estimate the chains' starts and ends, and the reference in float64."""
     return 32.0 * in_flight
 
 
 def flop(in_flight: int, **_: Any) -> float:
-    """Multiplications and additions of one call of the chains."""
+    """Count the multiplications and additions in one call to `chains`."""
     return 2.0 * STEPS * in_flight
 
 
@@ -41,13 +41,12 @@ def flop(in_flight: int, **_: Any) -> float:
 def parallelism(
     device: Device, kernel: Kernel, in_flight: int, paths: int, backend: Backend, threads: Threads
 ) -> Workload:
-    """One launch.
+    """Launch the kernel once.
 
-    in_flight: threads of the chains, spread over as many multiprocessors as possible; 0 for paths, of which there are
-    as many as the device holds. paths: different arms in a group of 32 threads, a power of 2; 0 for chains.
-    Work: chains count a multiply-add as 2 FLOP; paths are of integers.
-    Error: the share of chains or elements that end elsewhere than the reference's.
-    Unsupported: on a CPU everything but paths, and on more than one core.
+    in_flight: threads that run chains, spread over as many multiprocessors as possible; 0 for paths, which fill the
+    device. paths: different arms in a group of 32 threads, a power of 2; 0 for chains. Work: a multiply-add in a chain
+    counts as 2 FLOP; paths use integers. Error: the share of chains or elements whose end differs from the reference.
+    Unsupported: on a CPU all but paths, and paths on more than one core.
     """
     if kernel == "paths":
         return _paths(device, paths, backend, threads)
@@ -65,7 +64,7 @@ def _chains(device: Device, in_flight: int) -> Workload:
     c = float(torch.empty(1).uniform_(-1.99, -1.9))
 
     def fresh() -> torch.Tensor:
-        # Chains that start further out leave for infinity.
+        # Chains that start further out diverge to infinity.
         return torch.rand(in_flight, device=device.name) * 2 - 1
 
     def check() -> float:

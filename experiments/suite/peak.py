@@ -1,7 +1,7 @@
-"""Peak rate of fused multiply-adds: the ceiling under which every product runs.
+"""Peak rate of fused multiply-adds: the upper bound for every product.
 
-`fma` uses the widest vectors that the core has, `scalar_fma` one number at a time. In
-bfloat16 the instruction is a dot product of pairs, added to a float32.
+`fma` uses the core's widest vectors, `scalar_fma` one number at a time. In bfloat16 the instruction adds dot products
+of pairs to a float32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def peak(
     threads: Threads,
     loops: int,
 ) -> Workload:
-    """`loops` rounds over independent accumulators that never leave the registers."""
+    """Run `loops` rounds over independent accumulators that never leave the registers."""
     from experiments.kernels.bfloat16_dot import dot
     from experiments.kernels.fma import fma
     from experiments.kernels.llvm_compile import vector_bytes

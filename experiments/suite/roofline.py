@@ -1,9 +1,8 @@
-"""Steps of real models taken apart: what each operator computes, moves and takes, for the machine's balance to judge.
+"""Steps of real models by operator: FLOP, bytes and time, to compare with the machine's balance.
 
-An operator's intensity is its FLOP over the bytes that it has to move. On which side of a
-machine's balance (peak arithmetic over bandwidth) it lies says which of the two limits it;
-the data say it for every balance: how much of the operators' time, bytes and FLOP lies below
-an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
+An operator's intensity is its FLOP over the bytes that it has to move. The machine's balance is peak arithmetic over
+bandwidth; arithmetic limits operators above it, bandwidth those below. To serve any balance, the data give the share
+of operator time, bytes and FLOP below an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ if TYPE_CHECKING:
 
 Phase = Literal["training", "forward", "prefill", "decode"]
 
-# Intensities up to which the distributions are told, in FLOP/B.
+# Upper limits for the cumulative distributions, in FLOP/B.
 BELOW = [2.0**power for power in range(-2, 13)]
-# Calls that are counted and those that are profiled; of those that take so many seconds fewer.
+# CALLS: calls to count and to profile; fewer if a call takes SLOW_S seconds or more.
 CALLS, SLOW_S = 3, 0.25
-# Metrics that take the profiler, with their units; the others are counted without it.
+# Metrics from the profiler, with units; all others are counted without it.
 TIMED = {"matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """An eighth of the batch, down to one sample."""
+    """Take an eighth of the batch, down to one sample."""
     return {**params, "batch": max(1, params["batch"] // 8)} if params["batch"] > 1 else None
 
 
 def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: Any) -> float:
-    """As for training; without gradients the weights, a float64 copy of them for the check, and half the activations.
+    """Estimate as for training; without gradients the weights, a float64 copy to check, and half the activations.
 
-    The cache of keys and values is part of that half.
+    That half covers the key-value cache.
     """
     from experiments.models.zoo import ZOO
 
@@ -51,7 +50,7 @@ def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: An
 
 
 def flop(model: str, batch: int, phase: str, **_: Any) -> float:
-    """FLOP of the products of one step; of a token's when text is generated."""
+    """Return the FLOP for the products in one step, or for one token in decode."""
     from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
@@ -60,9 +59,9 @@ def flop(model: str, batch: int, phase: str, **_: Any) -> float:
 
 
 def extra_s(call_s: float, point_s: float, phase: Phase, threads: int = 0, **_: Any) -> float:
-    """The check in float64, the step that is counted and those that are profiled, operator by operator.
+    """Estimate the seconds for the float64 check, the counted step and the profiled steps, operator by operator.
 
-    For its profile a GPU's point is made again.
+    A GPU's point is made again for its profile.
     """
     return 0.8 + (16 if phase == "training" else 10) * min(call_s, 2 * point_s) if threads else 4.0
 
@@ -77,20 +76,19 @@ def roofline(
     backend: Literal["torch"],
     threads: Threads,
 ) -> Workload:
-    """One step of a model, by PyTorch's own operators, one after the other.
+    """Run one step of a model with PyTorch's own operators, one after the other.
 
-    phase: training, a step of Adam as in `training`; forward, the answer to a batch; prefill and decode, of
-    causal networks of the catalogue, all tokens of a prompt, or the last of them with the others cached.
-    Work: FLOP and bytes of all operators; each reads its operands and writes its result once.
-    Observed: kernels (operators that move something), the products' share of FLOP and of operator time,
-    product_intensity, the share of bytes that the last cache would hold (cached_bytes_share), and the shares of time,
-    bytes and FLOP in operators up to an intensity (time_below.16_share).
-    Unsupported: text from models that make none, and formats that a step is not checked in.
+    phase: training, an Adam step as in `training`; forward, the answer to a batch; prefill and decode, for causal
+    networks in the catalogue: all tokens in a prompt, or only the last one with the others cached. Work: FLOP and
+    bytes over all operators; each reads its operands and writes its result once. Observed: kernels (operators that
+    move data), the products' share of FLOP and of operator time, product_intensity, the share of bytes that would fit
+    the last cache (cached_bytes_share), and the shares of time, bytes and FLOP in operators up to an intensity
+    (time_below.16_share). Unsupported: text generation on other models, and formats without a tolerance.
     """
     tolerance = of_gradients(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
     if tolerance is None:
         raise Unsupported(f"answers in {dtype} are not part of this experiment")
-    # Raises Unsupported where the device would fall back to another format.
+    # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
     from experiments.models import operator_traffic
 
@@ -111,7 +109,7 @@ def roofline(
 def _step(
     device: Device, model: str, batch: int, phase: str, dtype: Dtype
 ) -> tuple[Callable[[], object], Callable[[], float]]:
-    """What one step does, and its check on fresh inputs. Raises Unsupported."""
+    """Return a step and its check on fresh inputs. Raises Unsupported."""
     from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
@@ -162,7 +160,7 @@ def _forward(
 
 
 def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, tuple[float, str]]:
-    """Metrics of a step's operators that are counted: operations, bytes, their shares by intensity."""
+    """Return the counted metrics: operations, bytes and their shares by intensity."""
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
@@ -173,7 +171,7 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
 
 
 def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
-    """Metrics of a step's operators that are timed, by the profiler. Raises ProfileError and Unsupported."""
+    """Return the profiler's metrics. Raises ProfileError and Unsupported."""
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
@@ -182,9 +180,9 @@ def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, fl
 
 
 def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:
-    """Metrics of the operators of so many calls; nan where nothing was timed.
+    """Return the metrics for operators recorded over `calls` calls; nan without timings.
 
-    An operator that moves nothing (another view of its operand) has no intensity and no part in the distributions.
+    An operator that moves nothing (a view of its operand) has no intensity and is left out of the distributions.
     """
     moving = sorted((operator for operator in operators if operator.bytes), key=lambda one: one.intensity)
     products = [one for one in moving if one.product]

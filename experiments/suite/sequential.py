@@ -1,8 +1,7 @@
-"""Sequential and branching work: the time of one step where each step needs the last one's result.
+"""Sequential and branching work: time per step when each step needs the last one's result.
 
-One chain of steps shows what a CPU core or a GPU thread does alone; as many as the
-device holds, what it does in all. `experiments.kernels.sequential` describes the
-kernels, and `tasks` there what a chase's latency includes.
+One chain shows the speed of a single CPU core or GPU thread; chains on every thread show the device's throughput.
+`experiments.kernels.sequential` describes the kernels; `tasks` there defines the latency that a chase measures.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.workload import Footprint, Threads, Unsupported, Workload
 
-# Chains whose end is checked, at most: the reference takes its time.
+# Maximum chains to check: the reference is slow.
 MOST_CHECKED = 64
-# Steps of a chase's check, at most: a whole tour where that is short; it also leaves the caches as a tour does.
+# Maximum steps to check in a chase: a whole tour if that is short; this also leaves the caches as a tour does.
 LONGEST_TOUR = 1 << 20
 
 
 def memory(kernel: str, footprint: int, **_: Any) -> float:
-    """The table; for a chase also the permutation that it is made from, and its copies."""
+    """Estimate the table; for a chase, add the permutation behind it, and copies."""
     return 1.5 * footprint if kernel == "chase" else float(footprint)
 
 
 def extra_s(kernel: str, footprint: int, threads: int, **_: Any) -> float:
-    """Compiling the kernel, and following it once in Python for the check. A GPU's data are drawn by its host."""
+    """Estimate the seconds to compile the kernel and to run the check in Python; a GPU's host draws its data."""
     return 0.15 if threads else 0.3 + memory(kernel, footprint) / 1e9
 
 
@@ -39,12 +38,11 @@ def sequential(
     backend: Literal["numba", "cupy"],
     threads: Threads,
 ) -> Workload:
-    """Some steps of every chain; the value is the time of one of them.
+    """Advance every chain by some steps; the value is the time per step.
 
-    chains: one, on one CPU core or one GPU thread; full, one on each of `threads`
-    cores, or as many as the GPU holds at once. footprint: bytes that all chains read
-    together: the permutation (chase), the data (branches, states); 4 for chain.
-    Error: the share of the checked chains that end elsewhere than the reference.
+    chains: one, on one CPU core or one GPU thread; full, one on each of `threads` cores, or as many as the GPU holds
+    at once. footprint: bytes that all chains read together: the permutation (chase), the data (branches, states); 4
+    for chain. Error: the share of checked chains whose end differs from the reference.
     """
     import numpy as np
 
@@ -62,7 +60,7 @@ def sequential(
     walkers = define(device.name, kernel, task.table, count)
 
     def rest() -> None:
-        """A chase goes on where it stopped; the others do the same steps in every call and round, on every device."""
+        """Continue a chase where it stopped; restart the others, so that every call repeats the same steps."""
         if kernel == "chase":
             walkers.go_on()
         else:

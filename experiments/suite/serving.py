@@ -1,6 +1,6 @@
-"""Models behind a real HTTP server under random arrivals: latency, failures, and what a request costs.
+"""Models behind a real HTTP server under random arrivals: latency, failures, and cost per request.
 
-`experiments.serving` has the services, the server and the load; the clocks are the load's own.
+`experiments.serving` holds the services, the server and the load generator, whose clocks time the requests.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsuppo
 if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
-# A request that has no answer after this has failed: nobody waits twenty times as long as is comfortable.
+# Timeout per request: twenty times a comfortable wait.
 TIMEOUT_S = 2.0
-# Seconds that a server has to start, and to finish what is left over from the last point.
+# Seconds for a server to start, and to finish requests left over from the last point.
 START_S, DRAIN_S = 50.0, 10.0
-# Seconds in which a process that gives up its socket has ended.
+# Seconds for a process to end once its socket is closed.
 END_S = 1.0
-# Servers that are kept at a time; each needs memory, and nothing else while nobody asks it.
+# Maximum idle servers to keep; each costs memory but no CPU time.
 MOST_SERVERS = 6
-# Requests a second up to which a point is taken to start its server.
+# Request rate up to which `extra_s` includes a server start.
 STARTING = 20
-# Latencies kept of a round; percentiles are those of all.
+# Maximum latencies to record per round; percentiles use all latencies.
 MOST_SAMPLES = 500
-# Share of the requests that the harness may fail, and that are left out. Beyond it, the load failed.
+# Tolerated share of requests that the harness loses; these are left out. Above it, the load has failed.
 HARNESS_SHARE = 0.001
-# A load that sends more than LATE_SHARE of its requests so late measures itself: half of what is comfortable to wait.
+# A load generator that sends more than LATE_SHARE of its requests over LATE_S late measures itself; LATE_S is half a
+# comfortable wait.
 LATE_S, LATE_SHARE = 0.05, 0.01
-# A load is offered so often until nothing disturbs it.
+# Maximum attempts for a disturbed load.
 TRIES = 3
-# Percentiles, and the requests without which they say nothing.
+# Percentiles, and the fewest requests to compute them from.
 PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
 
 
 def memory(service: str, dtype: str, backend: str, **_: Any) -> float:
-    """As the service says."""
+    """Return the service's own estimate."""
     from experiments.serving.services import SERVICES
 
     return SERVICES[service].memory(Dtype(dtype), backend)
@@ -56,14 +57,14 @@ def memory(service: str, dtype: str, backend: str, **_: Any) -> float:
 
 @dataclass(frozen=True)
 class Kept:
-    """A server that lives on for the next points: it takes seconds to start."""
+    """Server that stays alive for later points, because it takes seconds to start."""
 
     child: Child
     port: int
     room: connection_limits.Room
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """The server's answer, in JSON. Raises HarnessError where nobody answers, RuntimeError if it is no answer."""
+        """Return the server's JSON answer. Raises HarnessError without an answer, RuntimeError for an error status."""
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
         try:
             line.request(method, path, body)
@@ -75,14 +76,14 @@ class Kept:
         finally:
             line.close()
         if response.status >= 500:
-            self.child.stop()  # an error of its device would fail the next points as well
+            self.child.stop()  # a device error would fail the next points too
         if response.status != 200:
             raise RuntimeError(f"the server said {response.status}: {told[:200].decode(errors='replace')}")
         found: dict[str, Any] = json.loads(told)
         return found
 
     def raise_end(self) -> None:
-        """Raise HarnessError, with the server's last word if it had one, where it has ended or is about to."""
+        """Raise HarnessError, with the server's last message if any, if it has ended or is about to."""
         if wait_until(lambda: not self.child.alive, END_S):
             self.child.answer(1.0)
 
@@ -91,7 +92,7 @@ _SERVERS: dict[str, Kept] = {}
 
 
 def server(orders: Mapping[str, Any]) -> Kept:
-    """A server with these orders: one that runs, or a new one. Raises Unsupported, ChildError."""
+    """Return a running server with these orders, or start one. Raises Unsupported, ChildError."""
     key = json.dumps(orders, sort_keys=True)
     kept = _SERVERS.pop(key, None)
     if kept is not None and not kept.child.alive:
@@ -103,19 +104,19 @@ def server(orders: Mapping[str, Any]) -> Kept:
         child = start("server", orders)
         told = child.answer(START_S)
         kept = Kept(child, int(told["port"]), connection_limits.Room(*told["room"]))
-    _SERVERS[key] = kept  # the last in order is the one used last
+    _SERVERS[key] = kept  # reinsert as the most recently used
     return kept
 
 
 def close() -> None:
-    """End all servers; the end of this process does that as well."""
+    """End all servers; they also end with this process."""
     while _SERVERS:
         _SERVERS.popitem()[1].child.stop()
 
 
 def extra_s(threads: int, service: str, requests_per_s: int, **_: Any) -> float:
-    """Starting the client; at loads of which most servers have one, the server's start and the check as well."""
-    if not threads:  # torch, the runtime and a million vectors take a GPU as long as a measuring process
+    """Estimate the seconds to start the client; at low rates, usually one per server, also the server and the check."""
+    if not threads:  # loading torch, the runtime and a million vectors
         return 7.0
     if requests_per_s > STARTING:
         return 0.5
@@ -133,20 +134,18 @@ def serving(
     backend: Literal["torch", "onnx", "openvino"],
     threads: Threads,
 ) -> Workload:
-    """A server under `seconds` of load, or as long as `requests_per_s * seconds` random arrivals take.
+    """Load a server for `seconds`, or for as long as `requests_per_s * seconds` random arrivals take.
 
-    cores: the server is held to so many; 0: all. What asks has others, or where there are none the same.
-    threads: of one computation; the server does as many at a time as its cores have room for.
-    Error: of the scores of eight answers that came through the server, see `experiments.serving.services`.
-    Observed: latency from when a request was due, with its percentiles; a request that failed
-    (no answer within TIMEOUT_S, or a wrong one) counts with that time at least, so that they are
-    lower bounds where many fail. achieved_rate: right answers per second. cpu_per_request: CPU
-    seconds of the server, its idle moments included. client_share: of the time of the server's
-    cores, what the load took from it. client_delay: 99th percentile of how late the load was itself.
-    gpu_busy_share: of the time, what the accelerator spent on requests, gaps between operations included.
-    Unsupported: more cores than there are; a format that a service does not come in. Failed, with a reason that
-    begins with `harness:`, where limits of the system, a pause or a load that is late itself spoil it, TRIES times
-    for what may pass.
+    cores: limit for the server, 0 for all; the client gets the others, or shares these if there are none. threads: per
+    computation; the server runs as many computations at a time as fit its cores. Error: in the scores of eight answers
+    returned by the server, see `experiments.serving.services`. Observed: latency from the time a request was due, with
+    percentiles; a failed request (no answer within TIMEOUT_S, or a wrong one) counts with at least TIMEOUT_S, so
+    percentiles are lower bounds if many fail. achieved_rate: right answers per second. cpu_per_request: the server's
+    CPU seconds, idle moments included. client_share: the load's share of CPU time on the server's cores. client_delay:
+    99th percentile of the load's own delay. gpu_busy_share: share of time that the accelerator spent on requests, gaps
+    between operations included. Unsupported: more cores than the machine has; a format that the service lacks. Failed,
+    with a reason that begins with `harness:`, if system limits, a pause or a late load spoil it; passing disturbances
+    are retried up to TRIES times.
     """
     from experiments.serving.services import SERVICES, error
 
@@ -182,11 +181,11 @@ def serving(
 
 
 class DisturbedError(HarnessError):
-    """Something passing spoilt a load: the next try may be better."""
+    """Passing disturbance during a load: a retry may succeed."""
 
 
 def repeat_if_disturbed(offer: Callable[[], dict[str, Observed]]) -> dict[str, Observed]:
-    """Metrics of a load that is offered again where something passing spoilt it, TRIES times at most."""
+    """Return a load's metrics, after up to TRIES attempts if disturbed."""
     for _ in range(TRIES - 1):
         try:
             return offer()
@@ -198,16 +197,16 @@ def repeat_if_disturbed(offer: Callable[[], dict[str, Observed]]) -> dict[str, O
 def _observed(
     kept: Kept, load: Mapping[str, Any], kind: type[Service], expected: list[int], shared: int, device_kind: str
 ) -> dict[str, Observed]:
-    """Offer a load to a server, and say what became of it. shared: cores that client and server have in common.
+    """Offer a load to a server and return the metrics. shared: cores that client and server share.
 
-    Raises HarnessError for trouble that is not the server's.
+    Raises HarnessError for trouble outside the server.
     """
     connection_limits.require(connection_limits.connections(load["count"]), "the server", kept.room)
     bodies = [body.hex() for body in kind.requests()]
     before = kept.ask("GET", "/usage")
     child = start("http_load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
     try:
-        # Its own start, the requests before the first, arrivals that come late by chance.
+        # Allow for the client's start, the warm-up requests, and arrivals that come late by chance.
         seen = child.answer(START_S + 2 * load["count"] / load["rate"])
     finally:
         child.stop()
@@ -215,20 +214,20 @@ def _observed(
         raise_lost(seen)
     except HarnessError:
         kept.raise_end()
-        kept.child.stop()  # requests without an answer would be in the way of the next point
+        kept.child.stop()  # unanswered requests would disturb the next point
         raise
     after = kept.ask("GET", "/usage")
     if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):
-        # Overrun: as above.
+        # Unanswered requests would disturb the next point.
         kept.child.stop()
     raise_disturbed(seen, before, after)
     return _metrics(seen, before, after, shared, device_kind)
 
 
 def raise_lost(seen: Mapping[str, Any]) -> None:
-    """Raise HarnessError where more than HARNESS_SHARE of the requests failed for no fault of the server.
+    """Raise HarnessError if over HARNESS_SHARE of the requests failed through no fault of the server.
 
-    Whose a failed request is decides `experiments.serving.http_load.Load`.
+    `experiments.serving.http_load.Load` attributes each failure.
     """
     lost = sum(seen["trouble"].values())
     offered = lost + len(seen["good"])
@@ -238,7 +237,7 @@ def raise_lost(seen: Mapping[str, Any]) -> None:
 
 
 def raise_disturbed(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise DisturbedError where a pause, or a load that was late itself, spoilt what was seen."""
+    """Raise DisturbedError if a pause or a late load generator spoilt the result."""
     for who, stood in (("load", seen["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
         if stood:
             raise DisturbedError(f"the {who} stood still for {stood:.1f} s")
@@ -272,5 +271,5 @@ def _metrics(
 
 
 def percentile(values: Any, percent: float) -> float:
-    """A percentile, median-unbiased whatever the distribution (Hyndman & Fan 1996, definition 8)."""
+    """Return a percentile, median-unbiased for any distribution (Hyndman & Fan 1996, definition 8)."""
     return float(np.percentile(values, percent, method="median_unbiased"))

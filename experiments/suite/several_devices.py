@@ -1,4 +1,4 @@
-"""Data-parallel training on several devices: time of a step, with and without what the ranks tell each other."""
+"""Data-parallel training on several devices: time per step, with and without communication between the ranks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
 
 def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
-    """Weights, gradients, Adam's two moments and the check's copies, of all ranks that share a memory."""
+    """Estimate weights, gradients, Adam's two moments and the check's copies for all ranks that share a memory."""
     from experiments.models.zoo import ZOO
 
     return ZOO[model].parameters() * 8 * 4.0 * (ranks if threads else 1)
 
 
 def lacking(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> str:
-    """Why ranks cannot have a device each on a node with these; '' if they can, or share a CPU (by their threads)."""
+    """Return the reason if the node has too few devices for the ranks; '' otherwise, or on a CPU that they share."""
     if params["ranks"] < 1:
         return "a job has at least one rank"
     if params["threads"]:
         return ""
-    wanted = max(2, params["ranks"])  # what one rank does on a GPU is compared with several
+    wanted = max(2, params["ranks"])  # a single rank on a GPU is the baseline for several
     makers = Counter(str(device.get("maker")) for device in devices if device["kind"] == "gpu")
     alike = max(makers.values(), default=0)
     return f"{wanted} devices are needed to train on several, this node has {alike}" if alike < wanted else ""
@@ -46,12 +46,12 @@ def several_devices(
     backend: Literal["torch"],
     threads: Threads,
 ) -> Workload:
-    """Steps of Adam in `ranks` processes, each with a device and a batch of its own (`batch` samples, so that the
-    work grows with the ranks), whose gradients DistributedDataParallel averages.
+    """Train with Adam in `ranks` processes that average their gradients by DistributedDataParallel.
 
-    Ranks on a CPU have `threads` threads each: they show the method, not another device.
-    Observed: samples_per_s (all ranks), and communication_share, of a step what averaging takes.
-    Checked: the ranks hold equal weights, and those that one process gets from all their batches.
+    Each process has its own device and its own batch with `batch` samples, so the work grows with the ranks. Ranks on
+    a CPU have `threads` threads each: they show the method, not another device. Observed: samples_per_s (all ranks),
+    and communication_share, the share of a step spent on averaging. Checked: the ranks hold equal weights, equal to
+    those from one process on all batches.
     """
     from experiments.models import ranks as processes
     from experiments.models import zoo
@@ -60,7 +60,7 @@ def several_devices(
     tolerance = of_gradients(model, dtype)
     device.torch_dtype(dtype)
     if zoo.ZOO[model].family == "convolutional":
-        # Batch normalisation is of a rank's own batch, so that one process on all batches computes something else.
+        # Batch norm uses each rank's own batch, so one process on all batches would compute something else.
         raise Unsupported("the check compares with one process on the whole batch: take a model without batch norm")
 
     order = {
@@ -81,7 +81,7 @@ def several_devices(
 
 
 def _devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:
-    """A device for each rank. Raises Unsupported where there are not so many, or nothing joins them."""
+    """Return a device for each rank. Raises Unsupported if there are too few, or no interconnect."""
     import torch.distributed as dist
 
     if not dist.is_available():

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 Load = Literal["products", "triad", "one_block", "idle"]
 
-# Small products in one graph: some milliseconds of kernels, so that starting it leaves no gap between them.
+# Products per graph: some milliseconds of kernels, to hide the gap between graph launches.
 IN_A_GRAPH = 1000
 IDLE_S = 0.05
 
 
 def memory(load: Load, extent: int, dtype: str, backend: str, **_: Any) -> float:
-    """That of the experiment whose work it is; next to nothing for the others."""
+    """Return the estimate of the experiment that defines the work; 0 for the other loads."""
     if load == "products":
         return gemm.memory(extent, extent, extent, dtype)
     return bandwidth.memory(extent, backend) if load == "triad" else 0.0
 
 
 def extra_s(point_s: float, **_: Any) -> float:
-    """It lasts as long as it may, whatever others take of their seconds."""
+    """Add the rest of point_s: the plan expects other experiments to leave it unused."""
     return 0.4 * point_s
 
 
@@ -42,13 +42,12 @@ def sustained(
     backend: Literal["torch", "onednn", "numpy", "llvm", "llvm-nt", "cupy"],
     threads: Threads,
 ) -> Workload:
-    """The same work over and over for as long as the point has, without a warm-up before.
+    """Repeat the same work for the point's whole time, without a warm-up.
 
-    products: of square matrices of `extent` rows, as `gemm` does them. triad: over arrays of
-    `extent` bytes, as `bandwidth` does it. one_block: products of matrices so small that one
-    or two multiprocessors work and the others wait, one after the other without the host.
-    idle: nothing, with the device held open; what it then draws is part of the power of all others.
-    Unsupported: one_block where the device has no graphs.
+    products: square matrices with `extent` rows, as in `gemm`. triad: arrays that take `extent` bytes, as in
+    `bandwidth`. one_block: products so small that they occupy one or two multiprocessors, one after the other without
+    the host. idle: no work, with the device held open; its power is part of every other load's. Unsupported: one_block
+    on devices without graphs.
     """
     if load == "products":
         work = gemm.gemm(device, extent, extent, extent, dtype, backend, threads)
@@ -69,13 +68,13 @@ def _one_block(device: Device, extent: int, dtype: Dtype, backend: str) -> Workl
     results: list[torch.Tensor] = []
 
     def call() -> None:
-        # Some libraries make a new result each time; the last one is where the graph writes.
+        # Some libraries allocate a new result each time; the graph writes to the last one.
         results[:] = [product()]
 
     replay = device.graph([call] * IN_A_GRAPH)
 
     def check() -> float:
-        """Of the graph itself, on fresh operands."""
+        """Check the graph itself, on fresh operands."""
         for operand in (a, b):
             operand.copy_(device.random_normal((extent, extent), dtype))
         replay()

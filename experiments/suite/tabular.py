@@ -1,4 +1,4 @@
-"""Work on tables: filter, sort, group, join and parse, by rows and library, with and without the way to the GPU."""
+"""Work on tables: filter, sort, group, join and parse, by rows and library, with and without transfers to the GPU."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ from experiments.workload import Threads, Unsupported, Workload
 Op = Literal["filter", "sort", "group_by", "join", "parse_csv", "parse_json"]
 Transfers = Literal["none", "excluded", "included"]
 
-# Different tables that are used in turn: a branch predictor learns a short one by heart.
+# Tables to rotate through: a branch predictor memorises a short one.
 MOST_TABLES = 64
 MOST_ROWS = 200_000
 FEWEST_ROWS = 1_000
-# Largest relative error of a float64 total or mean, or of a number read from text; everything else is exact,
-# and a single wrong row of 1e8 shows.
+# Tolerated relative error for a float64 total or mean, or a parsed number; all else is exact, and a single wrong row
+# in 1e8 exceeds this.
 TOLERANCE = 1e-12
-# Bytes per row at the peak, with the library that needs most: inputs, result, what lies in between, the check's own
-# table.
+# Peak bytes per row for the most demanding library: inputs, result, temporaries, and the check's own table.
 ROW_BYTES = {"filter": 80, "sort": 120, "group_by": 120, "join": 160, "parse_csv": 600, "parse_json": 1100}
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """A tenth of the rows, down to a thousand."""
+    """Take a tenth of the rows, down to a thousand."""
     return {**params, "rows": params["rows"] // 10} if params["rows"] >= 10 * FEWEST_ROWS else None
 
 
 def memory(op: str, rows: int, **_: Any) -> float:
-    """The tables of all turns together."""
+    """Estimate all tables together."""
     return float(ROW_BYTES[op] * max(rows, MOST_ROWS))
 
 
 def environment(params: dict[str, Any]) -> dict[str, str]:
-    """Polars sets up its threads when the process starts."""
+    """Set Polars' threads at process start: it reads them only then."""
     limited = params["backend"] == "polars" and params.get("threads")
     return {"POLARS_MAX_THREADS": str(params["threads"])} if limited else {}
 
 
 def extra_s(rows: int, threads: int, **_: Any) -> float:
-    """A GPU's tables are made and its results judged by one core of its host; its kernels are compiled."""
+    """Estimate the seconds for one host core to make a GPU's tables and check its results, and to compile kernels."""
     return 0.0 if threads else 0.3 + 4e-7 * rows
 
 
@@ -55,15 +54,13 @@ def tabular(
     backend: Literal["pandas", "polars", "torch", "cupy"],
     threads: Threads,
 ) -> Workload:
-    """One operation on tables of `rows` rows of 8-byte numbers, or on as many lines of text.
+    """Apply one operation to tables with `rows` rows of 8-byte numbers, or to as many lines of text.
 
-    filter: about half of the rows of (row, value). sort: (row, value) by value. group_by: total
-    and mean for each of rows/100 keys. join: a table of rows/10 unique keys to one of `rows`
-    rows, of which four in five find a partner. parse_csv, parse_json: text to three columns.
-    Tables lie where the library works, and so do results. transfers: excluded (as just
-    said) or included (on a GPU, from ordinary host memory and back within the call); none on a
-    CPU, which has no such way: its points are the base of both.
-    Unsupported: what a library lacks, and numbers of threads that it does not work with.
+    filter: about half the rows in (row, value). sort: (row, value) by value. group_by: total and mean for each of
+    rows/100 keys. join: a table with rows/10 unique keys to one with `rows` rows, four in five of which find a
+    partner. parse_csv, parse_json: text to three columns. transfers: excluded, with tables and results in the
+    library's memory; included, from ordinary host memory and back within the call; none on a CPU, the baseline for
+    both. Unsupported: operations that a library lacks, and thread counts that it cannot use.
     """
     if rows < 1:
         raise Unsupported("a table has at least one row")

@@ -1,4 +1,4 @@
-"""Time to train: whole jobs from data on disk to a declared accuracy, and what their time is predicted from."""
+"""Time to train: whole jobs from data on disk to a declared accuracy, and the parts that predict their time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Name = Literal[
     "bytes-nanogpt", "origin-minilm-l6", "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
-# Samples of a step alone, and the seconds that they, or those of drawing a batch, may take together with the warm-up.
+# SAMPLES: samples per separately timed part. STEP_S, DRAW_S: budget to time a step, or a batch draw, warm-up included.
 SAMPLES, STEP_S, DRAW_S = 20, 3.0, 0.5
 
 
 def memory(job: Name, **_: Any) -> float:
-    """All data twice, Adam's four numbers a weight and float64 for the check, and what a batch keeps for backward."""
+    """Estimate all data twice, Adam's four numbers per weight, float64 for the check, and stored activations."""
     from experiments.models.training_jobs import JOBS
 
     if job not in JOBS:
@@ -39,15 +39,13 @@ def memory(job: Name, **_: Any) -> float:
 def time_to_train(
     device: Device, job: Name, dtype: Dtype, backend: Literal["torch", "sklearn"], threads: Threads
 ) -> Workload:
-    """A job, run once from beginning to end, with other shuffles and first weights each time.
+    """Run a job once from beginning to end, with new shuffles and initial weights each time.
 
-    The same script on every device. Networks (torch) step with Adam until a test on held-out
-    samples shows the target; job_time is the time of everything but imports. Before the job
-    the parts of which its time is predicted are timed each for itself, on data and a model of
-    their own: to prepare it (prepare_time), to draw a batch (draw_time), to step on one that
-    lies there, as `training` does it (step_time), and the forward part of that
-    (forward_time). How many steps and tests the job takes is counted, not predicted.
-    Models of scikit-learn are fitted once, on the CPU, in float64; nothing predicts them.
+    The same script runs on every device. Networks (torch) step with Adam until a test on held-out samples reaches the
+    target; job_time covers everything but imports. The parts to predict it from are timed before the job, on separate
+    data and a separate model: to prepare the job (prepare_time), to draw a batch (draw_time), to step on a batch in
+    memory, as in `training` (step_time), and its forward part (forward_time). Steps and tests in the job are counted,
+    not predicted. scikit-learn models are fitted once, on the CPU, in float64, without a prediction.
     """
     from experiments.models.training_jobs import FITS, JOBS
 
@@ -59,7 +57,7 @@ def time_to_train(
         if dtype is not Dtype.FLOAT64:
             raise Unsupported(f"scikit-learn works in float64, not in {dtype}")
         return Workload(observe=lambda: _fitted(FITS[job], threads))
-    # Raises Unsupported where the device would fall back to another format.
+    # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
     from experiments.models.trainer import least_error
     from experiments.models.training_jobs import Learner
@@ -78,13 +76,13 @@ def _fitted(task: Fit, threads: int) -> dict[str, Observed]:
 
     from experiments.models.training_jobs import fit
 
-    task.model(), task.samples()  # import what they need
+    task.model(), task.samples()  # trigger their imports
     with threadpool_limits(limits=threads or None):
         return _told(fit(task), task.target)
 
 
 def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, Observed]:
-    """The parts, and then the job."""
+    """Time the parts, then run the job."""
     import torch
 
     from experiments.models.training_jobs import Learner, learn
@@ -114,7 +112,7 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
 
 
 def _told(did: dict[str, float], target: float) -> dict[str, Observed]:
-    """The time of a job, what it reached, and whether that is what was asked."""
+    """Return a job's time, its accuracy, and 1 or 0 for reaching the target."""
     return {
         "job_time": (did["job_time"], "s"),
         "accuracy": (did["accuracy"], "1"),
@@ -124,7 +122,7 @@ def _told(did: dict[str, float], target: float) -> dict[str, Observed]:
 
 
 def _alone(work: Workload, device: Device, budget_s: float) -> dict[str, float]:
-    """Median seconds of one call of the work, and of each of its phases, taken as every time of the study."""
+    """Return median seconds per call and per phase, timed as everywhere in the study."""
     policy = Policy(target=0.0, budget_s=budget_s, max_samples=SAMPLES)
     samples = measure(work, device, policy, lambda: Reading(0.0)).samples
     return {name: median(values) for name, values in samples.items()}

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """An eighth of the batch, down to one sample; without compiling or capturing, which take longer than any step."""
+    """Take an eighth of the batch, down to one sample, without compiling or capturing, which outlast any step."""
     backend = "torch" if params["backend"] in ("inductor", "graph") else params["backend"]
     return {**params, "batch": max(1, params["batch"] // 8), "backend": backend} if params["batch"] > 1 else None
 
 
 def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: Any) -> float:
-    """Weights that are trained, their gradients and moments in float32, in the check in float64; the others once.
+    """Estimate trained weights with gradients and moments in float32, in float64 for the check; frozen weights once.
 
-    And what a batch keeps for backward, on a CPU: on a GPU a batch that does not fit is what is looked for.
+    On a CPU, add the stored activations; on a GPU, a batch that does not fit is a result in itself.
     """
     from experiments.models.zoo import ZOO
 
@@ -35,32 +35,32 @@ def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: An
 
 
 def flop(model: str, batch: int, **_: Any) -> float:
-    """FLOP of a step."""
+    """Return the FLOP for a step."""
     from experiments.models.zoo import ZOO
 
     return ZOO[model].step_flop(batch)
 
 
-# Seconds for each FLOP and core that steps of networks by name take on a CPU beside the products' own rate (2 cores of
-# Zen 4: ResNet-50, BERT-base and ViT-B take 45 to 64 GFLOP/s a core in float32, 90 to 130 in bfloat16).
+# Extra seconds per FLOP and core, beside the products' own rate, for catalogue networks on a CPU (2 cores of Zen 4:
+# ResNet-50, BERT-base and ViT-B reach 45 to 64 GFLOP/s per core in float32, 90 to 130 in bfloat16).
 BESIDE_S = {Dtype.FLOAT32: 1e-11, Dtype.BFLOAT16: 5e-12}
 
 
 def extra_s(
     model: str, batch: int, dtype: str, call_s: float, point_s: float, backend: str, threads: int, **_: Any
 ) -> float:
-    """The check in float64, and the steps that are traced and profiled; compiling.
+    """Estimate the seconds for the float64 check, for the traced and profiled steps, and to compile.
 
-    On a GPU the host takes the time: it reads some thousand events of the profile, for which the model is made again.
+    On a GPU the host dominates: it reads some thousand profiler events, and the model is made again for them.
     """
     compiling = 4.0 if backend == "inductor" else 0.0
     if not threads:
         return (1.0 if backend == "graph" else 3.0) + compiling
     if model in networks():
-        # One step in the check, three that are observed and profiled, and two samples at least.
+        # One step in the check, three to observe and profile, and at least two samples.
         step_s = call_s + flop(model, batch) * BESIDE_S.get(Dtype(dtype), 1e-11) / threads
         return 1.0 + 4 * step_s + max(point_s, 2 * step_s) - max(0.66 * point_s, 4 * call_s) + compiling
-    # What takes much longer than the point has is not called so often.
+    # Steps that take much longer than the point's time are called less often.
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 
 
@@ -73,20 +73,18 @@ def training(
     backend: Literal["torch", "channels_last", "onednn", "inductor", "graph"],
     threads: Threads,
 ) -> Workload:
-    """One step of Adam on a batch that lies on the device; bfloat16 means autocast over float32 weights.
+    """Take one Adam step on a batch that lies on the device; bfloat16 means autocast over float32 weights.
 
-    Networks of the catalogue are trained by AdamW; weights that are not trained (LoRA) are kept in bfloat16 there.
-    backend: torch as it comes; torch tuned (channels_last: images with channels last; onednn: on a CPU
-    the products of linear layers by oneDNN; both with the optimiser fused into one pass); torch compiled
-    (inductor: kernels made by `torch.compile` for this batch, images with channels last, fused); or on a GPU the
-    whole step captured as one graph (graph: fused), which has no phases.
+    Catalogue networks use AdamW; their frozen weights (LoRA) are stored in bfloat16. backend: torch (default
+    settings); tuned torch with a fused optimiser (channels_last: images with channels last; onednn: on a CPU, linear
+    layers through oneDNN); inductor (`torch.compile` for this batch, images with channels last, fused optimiser);
+    graph (on a GPU, the whole step captured as one graph, fused optimiser, without phases).
 
-    Work: the FLOP of its products and convolutions, by formula (checked against
-    `torch.utils.flop_counter` in the tests).
+    Work: the FLOP for products and convolutions, by formula (tests compare it with `torch.utils.flop_counter`).
     """
     from experiments.models.zoo import ZOO
 
-    # Raises Unsupported where the device would fall back to another format.
+    # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
     entry = ZOO[model]
     tolerance = of_gradients(model, dtype)
@@ -122,14 +120,14 @@ def training(
         flop=entry.step_flop(batch),
         check=lambda: least_error(trainer, entry.batch, entry.step_flop(1), tolerance),
         tolerance=tolerance,
-        # What oneDNN and compiled kernels do bypasses the operators that are counted.
+        # oneDNN and compiled kernels bypass the operators to count.
         observe=lambda: trainer.observe(operators=backend in ("torch", "channels_last")),
         profile=trainer.profile(operators=backend in ("torch", "channels_last")),
     )
 
 
 def through(backend: str, model: torch.nn.Module, device: Device, dtype: Dtype) -> torch.nn.Module:
-    """The model, its linear layers going through oneDNN if that is the backend. Raises Unsupported."""
+    """Return the model, with linear layers routed through oneDNN for backend onednn. Raises Unsupported."""
     if backend != "onednn":
         return model
     if device.kind != "cpu":

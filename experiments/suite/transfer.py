@@ -1,10 +1,9 @@
 """Copies to, from and within a GPU: time and rate by size, direction and kind of host memory.
 
-One buffer lies on each side and is used over and over, as in NVIDIA's nvbandwidth. A
-small one stays in the CPU's caches, which the link reads and writes through on most
-hosts; one that is larger than they are crosses the host's memory too. That memory
-is on the NUMA node of the core that first touched it: where the GPU hangs on
-another, a copy crosses the link between the two as well.
+Each side has one buffer, reused for every copy, as in NVIDIA's nvbandwidth. A small buffer stays in the CPU's caches,
+which the link reads and writes through on most hosts; a buffer larger than the caches also crosses host memory. That
+memory belongs to the NUMA node of the core that first touched it: if the GPU is attached to another node, a copy also
+crosses the link between them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from experiments.workload import Threads, Unsupported, Workload, largest_error
 if TYPE_CHECKING:
     import torch
 
-# Bytes that are written and compared at a time in a check.
+# Bytes to write and compare at a time in a check.
 PART = 1 << 20
 
 Direction = Literal["host_to_device", "device_to_host", "both", "device_to_device", "peer"]
@@ -26,12 +25,12 @@ HostMemory = Literal["pinned", "pageable", "none"]
 
 
 def memory(size: int, direction: str, **_: Any) -> float:
-    """The device's buffers; the host has as many."""
+    """Return the bytes in device buffers; the host needs as many."""
     return float(size) * (2 if direction in ("both", "device_to_device") else 1)
 
 
 def extra_s(size: int, **_: Any) -> float:
-    """Drawing, locking and comparing host memory."""
+    """Estimate the seconds to draw, lock and compare host memory."""
     return 0.1 + size / 0.5e9
 
 
@@ -44,20 +43,17 @@ def transfer(
     backend: Literal["torch"],
     threads: Threads,
 ) -> Workload:
-    """One copy of `size` bytes, until it has arrived; `both`: one each way at the same time.
+    """Copy `size` bytes and wait for arrival; `both` copies one buffer each way at the same time.
 
-    direction: device_to_device stays within the device's memory, peer goes to another
-    GPU, by whichever way the driver finds (NVLink, PCIe, the host's memory); either has
-    host_memory none. host_memory: pinned is locked, so that the device copies by itself
-    while the host goes on; pageable passes through a buffer of the driver's.
-    Bytes: those that arrive; within a device, those that its memory reads and writes.
+    direction: device_to_device stays within the device's memory; peer goes to another GPU, by the driver's choice of
+    path (NVLink, PCIe, host memory); both have host_memory none. host_memory: pinned memory is locked, so the device
+    copies by itself while the host continues; pageable memory passes through a driver buffer. Bytes: those that
+    arrive; within a device, those that its memory reads and writes.
 
-    time is that of copies one after the other as PyTorch launches them, by events;
-    graph_time that of short ones without the host, the link's own. request_time is what
-    somebody waits for who asks for one copy: .enqueue until the call returns, .wait from
-    then until the copy has arrived.
-    Error: the share of parts of 1 MiB that arrive otherwise than they were sent.
-    Unsupported: both with pageable memory, whose copies keep the host busy; peer with one GPU.
+    time: consecutive copies launched by PyTorch, timed by events. graph_time: short copies without the host, to time
+    the link alone. request_time: latency for one copy on request: .enqueue until the call returns, .wait from then
+    until the copy has arrived. Error: the share of 1 MiB parts that arrive altered. Unsupported: both with pageable
+    memory, whose copies occupy the host; peer with one GPU.
     """
     pairs = _buffers(device, direction, size, host_memory)
     free = host_memory != "pageable"
@@ -98,7 +94,7 @@ def transfer(
 def _buffers(
     device: Device, direction: Direction, size: int, host_memory: HostMemory
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """(target, source) of each copy."""
+    """Return (target, source) for each copy."""
     import torch
 
     if (host_memory == "none") != (direction in ("device_to_device", "peer")):
@@ -128,9 +124,9 @@ def _buffers(
 
 
 class _Bytes:
-    """Random content of a buffer: every part is cut from one random block, at a place of its own.
+    """Random buffer content: each part is cut from one random block at its own offset.
 
-    So no part holds what another does, and little has to be drawn.
+    Parts therefore differ, although little has to be drawn.
     """
 
     def __init__(self, size: int) -> None:
@@ -141,7 +137,7 @@ class _Bytes:
         self._places = torch.randint(0, part + 1, (-(-size // part),)).tolist()
 
     def _parts(self, buffer: torch.Tensor, block: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Each part of the buffer, and what belongs there."""
+        """Pair each part of the buffer with its expected content."""
         parts = buffer.split(PART)
         return [(part, block[place : place + len(part)]) for part, place in zip(parts, self._places, strict=True)]
 
@@ -150,7 +146,7 @@ class _Bytes:
             part.copy_(content)
 
     def differing(self, buffer: torch.Tensor, device: Device) -> float:
-        """Share of the buffer's parts that hold something else; `device` compares them, faster than the host can."""
+        """Return the share of parts with other content; `device` compares them, faster than the host can."""
         import torch
 
         parts = self._parts(buffer, self._block.to(device.name))

@@ -1,8 +1,8 @@
-"""The same kernels on the same chip through Vulkan and through CUDA: what the interface costs.
+"""The same kernels on the same chip through Vulkan and through CUDA: the cost of the interface.
 
-`vulkan` runs WGSL as Vulkan would have it, `webgpu` with the checks that WebGPU demands
-(`experiments.kernels.webgpu` says which), `cuda` the same text in CUDA C. All are timed
-alike: by the host's clock, over so many launches that their submission does not show.
+`vulkan` runs WGSL without run-time checks, `webgpu` with the checks that WebGPU requires (see
+`experiments.kernels.webgpu`), `cuda` the same kernels in CUDA C. The host's clock times them all, over enough launches
+to hide their submission.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import torch
 
     Operands = Sequence[tuple[torch.Tensor, torch.Tensor]]
-    # From a number of launches to a call that makes them and waits, and from operands to one launch's result.
+    # Batch: from a launch count to a call that launches and waits. Result: from operands to one launch's result.
     Batch = Callable[[int], Callable[[], object]]
     Result = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-# A call lasts so long at least: to submit it and to hear of its end takes some 0.1 ms. The launches that are
-# needed for it are found by doubling, up to a number that any queue takes.
+# CALL_S: minimum time per call, since submission and completion take some 0.1 ms. The launch count doubles to reach
+# it, up to MOST_LAUNCHES, which any queue accepts.
 CALL_S, MOST_LAUNCHES = 10e-3, 1024
 
 
 def memory(kernel: str, n: int, **_: Any) -> float:
-    """Operands and result, those of the check, and the check's in float64."""
+    """Estimate operands and result, for the call and the check, plus the check's float64."""
     return 2 * 4.0 * _elements(kernel, n) + 8.0 * _elements(kernel, n)
 
 
@@ -49,11 +49,10 @@ def without_cuda(
     backend: Literal["vulkan", "webgpu", "cuda"],
     threads: Threads,
 ) -> Workload:
-    """One launch: a product of two n x n matrices, or c = a + s*b over n elements.
+    """Launch once: a product of two n x n matrices, or c = a + s*b over n elements.
 
-    All launches of a call write the same memory, so that none starts before the last one
-    has ended, with either interface. Unsupported: without wgpu, a Vulkan loader and a
-    driver that shows the chip, and without CuPy. On a CPU, for tests, Vulkan is software.
+    All launches in a call write the same memory, to prevent overlap with either interface. Unsupported: missing wgpu,
+    Vulkan loader or driver for the chip, or missing CuPy. On a CPU, for tests, Vulkan runs in software.
     """
     single = Dtype(dtype)
     shape = (n,) if kernel == "triad" else (n, n)
@@ -133,7 +132,7 @@ def _vulkan(
 
 
 def _long_enough(device: Device, batch: Batch) -> tuple[Callable[[], object], int]:
-    """A call of at least CALL_S, and the number of its launches."""
+    """Return a call that takes at least CALL_S, and its launch count."""
     count = 1
     batch(count)()  # compiles
     while True:

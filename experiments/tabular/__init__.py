@@ -1,1 +1,1 @@
-"""Libraries that work on tables, and tables with results that are known beforehand."""
+"""Libraries for tables, and random tables with known results."""

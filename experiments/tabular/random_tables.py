@@ -1,4 +1,4 @@
-"""Random tables, and for each operation on them the result that is right, known from how the table was made."""
+"""Random tables and, for each operation, the right result, known from the construction."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ if TYPE_CHECKING:
 ROWS_PER_KEY = 100
 FEWEST_KEYS = 10
 ROWS_PER_PARTNER = 10
-# One left row in five finds no partner.
+# Leave one left row in five without a partner.
 KEYS_PER_PARTNER = 1.25
 LONGEST_NAME = 8
 
 
 @dataclass(frozen=True)
 class Case:
-    """One operation's inputs, and a judge of its result.
+    """One operation's inputs, and a check for its result.
 
-    inputs: tables as NumPy arrays by column, or one text.
-    error: of a result on the host: the share of wrong rows where it is to be exact (inf where
-    it has too many rows or too few), the relative error against float64 where it is computed.
+    inputs: tables as NumPy arrays by column, or one text. error: for a result on the host: the share of wrong rows if
+    it must be exact (inf for a wrong row count), the relative error against float64 if it is computed.
     """
 
     inputs: tuple[Any, ...]
@@ -34,7 +33,7 @@ class Case:
 
 
 def case(op: str, rows: int, random: np.random.Generator) -> Case:
-    """Fresh random inputs of `rows` rows for an operation of `Library`."""
+    """Draw random inputs with `rows` rows for an operation in `Library`."""
     if op in ("parse_csv", "parse_json"):
         return _text(op, rows, random)
     return {"filter": _filter, "sort": _sort, "group_by": _group_by, "join": _join}[op](rows, random)
@@ -47,7 +46,7 @@ def _series(rows: int, random: np.random.Generator) -> Columns:
 
 
 def _identifiers(count: int, random: np.random.Generator) -> np.ndarray:
-    """Distinct whole numbers in random order, spread out as identifiers are."""
+    """Draw distinct whole numbers in random order, spread out like identifiers."""
     import numpy as np
 
     identifiers: np.ndarray = np.cumsum(random.integers(1, 1000, count))
@@ -65,14 +64,14 @@ def _sort(rows: int, random: np.random.Generator) -> Case:
     table = _series(rows, random)
 
     def error(result: Columns) -> float:
-        """In order, every row there once, and each with its own value: nothing else is sorted."""
+        """Check that rows are in order, complete, unique, and paired with their own values."""
         import numpy as np
 
         row, value = result["row"], result["value"]
         if len(row) != rows or len(value) != rows or (len(row) and not 0 <= row.min() <= row.max() < rows):
             return math.inf
         lost = np.count_nonzero(np.bincount(row, minlength=rows) == 0)
-        # Written so that nan counts as out of order.
+        # Negated so that nan counts as out of order.
         unordered = np.count_nonzero(~(value[:-1] <= value[1:]))
         return float(lost + unordered + np.count_nonzero(table["value"][row] != value)) / rows
 
@@ -87,7 +86,7 @@ def _group_by(rows: int, random: np.random.Generator) -> Case:
     table = {"key": keys[group], "value": random.standard_normal(rows)}
 
     def error(result: Columns) -> float:
-        """Totals by the groups' own numbers, which no library gets to see."""
+        """Compute totals from the group numbers, which the libraries never see."""
         total = np.bincount(group, weights=table["value"], minlength=len(keys))
         count = np.bincount(group, minlength=len(keys))
         there = np.flatnonzero(count)
@@ -98,7 +97,7 @@ def _group_by(rows: int, random: np.random.Generator) -> Case:
             return wrong
         totals = relative_error(result["total"][order], total[there])
         means = relative_error(result["mean"][order], total[there] / count[there])
-        return float(np.max([totals, means]))  # unlike max(), nan if either is
+        return float(np.max([totals, means]))  # np.max propagates nan, unlike max()
 
     return Case((table,), error)
 
@@ -113,7 +112,7 @@ def _join(rows: int, random: np.random.Generator) -> Case:
     right = {"key": keys[:partners], "weight": random.standard_normal(partners)}
 
     def error(result: Columns) -> float:
-        """The left rows whose key was drawn from the right table's, put back into their order."""
+        """Find the left rows with keys from the right table, and put the result back in their order."""
         row = np.flatnonzero(chosen < partners)
         order = np.argsort(result["row"], kind="stable")
         expected = {"key": left["key"][row], "row": row, "weight": right["weight"][chosen[row]]}
@@ -125,7 +124,7 @@ def _join(rows: int, random: np.random.Generator) -> Case:
 def _text(op: str, rows: int, random: np.random.Generator) -> Case:
     import numpy as np
 
-    # Six decimals, and the very number that they stand for: a division rounds as reading does.
+    # Round to six decimals by a division, which gives the same float as parsing the text.
     value = np.rint(random.standard_normal(rows) * 1e6) / 1e6
     table = {"id": _identifiers(rows, random), "value": value, "name": _names(rows, random)}
     lines = zip(*(column.tolist() for column in table.values()), strict=True)
@@ -143,7 +142,7 @@ def _text(op: str, rows: int, random: np.random.Generator) -> Case:
 
 
 def _names(count: int, random: np.random.Generator) -> np.ndarray:
-    """Random words of three letters and more, none of which means a missing value: nan, null, …"""
+    """Draw random words with three letters or more, none of which means a missing value (nan, null, …)."""
     import numpy as np
 
     letters = random.integers(ord("a"), ord("z") + 1, (count, LONGEST_NAME), dtype=np.uint8)
@@ -155,7 +154,7 @@ def _names(count: int, random: np.random.Generator) -> np.ndarray:
 
 
 def differing(result: Columns, expected: Columns) -> float:
-    """Share of rows that are not as expected in every column; inf where columns or their lengths differ."""
+    """Return the share of rows that differ in any column; inf if columns or lengths differ."""
     import numpy as np
 
     if set(result) != set(expected) or any(len(result[name]) != len(expected[name]) for name in expected):
@@ -168,7 +167,7 @@ def differing(result: Columns, expected: Columns) -> float:
 
 
 def relative_error(result: Any, exact: np.ndarray) -> float:
-    """Euclidean norm of the difference over that of the exact column; inf where the lengths differ."""
+    """Return the Euclidean norm of the difference relative to the exact column's; inf if the lengths differ."""
     import numpy as np
 
     if len(result) != len(exact):

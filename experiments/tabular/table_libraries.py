@@ -1,4 +1,4 @@
-"""Libraries that work on tables, behind one interface. A new one is a subclass of Library, listed in LIBRARIES."""
+"""Table libraries behind one interface; to add one, subclass Library and list it in LIBRARIES."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.devices.base import Kind
 from experiments.kernels.cuda_compile import cupy_on
 from experiments.workload import Unsupported
 
-# NumPy arrays of equal length by name: how tables come to a library and go from it.
+# NumPy arrays by column name, all equally long: the exchange format for tables.
 Columns = dict[str, Any]
 
 ON_TABLES = ("filter", "sort", "group_by", "join")
@@ -19,10 +19,10 @@ ON_TEXT = ("parse_csv", "parse_json")
 
 
 class Library:
-    """One library. What it calls a table is its own affair (`Any` below); no call changes a table that it is given.
+    """One table library. Tables have the library's own type (`Any` below); no call changes its input tables.
 
-    name: as it stands in the column `backend`. fits: kinds of devices on which it works.
-    without: the operations that it lacks, and why; it defines the others.
+    name: value in the column `backend`. fits: device kinds it runs on. without: operations it lacks, with the reason;
+    it defines all others.
     """
 
     name: str
@@ -34,47 +34,47 @@ class Library:
 
     @property
     def threads(self) -> int:
-        """CPU threads that it works with, as things are in this process."""
+        """Return the CPU threads that the library uses in this process."""
         return 1
 
     def load(self, columns: Columns) -> Any:
-        """The table of these NumPy arrays, where the library works."""
+        """Load NumPy arrays into a table in the library's memory."""
         raise NotImplementedError
 
     def columns(self, table: Any) -> Columns:
-        """The table as NumPy arrays on the host."""
+        """Return the table as NumPy arrays on the host."""
         raise NotImplementedError
 
     def filter(self, table: Any) -> Any:
-        """Of (row, value) the rows whose value is above zero, in their order."""
+        """Select the (row, value) rows whose value is above zero, in order."""
         raise NotImplementedError
 
     def sort(self, table: Any) -> Any:
-        """(row, value) in ascending order of value; ties in any order."""
+        """Sort (row, value) by ascending value; ties in any order."""
         raise NotImplementedError
 
     def group_by(self, table: Any) -> Any:
-        """From (key, value) one row (key, total, mean) per key, in any order."""
+        """Reduce (key, value) to one row (key, total, mean) per key, in any order."""
         raise NotImplementedError
 
     def join(self, left: Any, right: Any) -> Any:
-        """(key, row, weight) of each pair of (key, row) and (key, weight) with equal keys, in any order.
+        """Join (key, row) with (key, weight) on equal keys, to (key, row, weight) in any order.
 
-        Keys of the right table are unique.
+        Keys in the right table are unique.
         """
         raise NotImplementedError
 
     def parse_csv(self, text: bytes) -> Any:
-        """The table (id, value, name): whole number, number, word; the first line holds the names."""
+        """Parse the table (id, value, name): whole number, number, word; the first line holds the names."""
         raise NotImplementedError
 
     def parse_json(self, text: bytes) -> Any:
-        """The same table from JSON lines: one object a line."""
+        """Parse the same table from JSON lines: one object per line."""
         raise NotImplementedError
 
 
 class PandasLibrary(Library):
-    """pandas as it comes, on one thread: its CSV reader takes several for files, not for text in memory."""
+    """pandas with default settings, on one thread: its CSV reader uses several for files, not for text in memory."""
 
     name = "pandas"
 
@@ -83,7 +83,7 @@ class PandasLibrary(Library):
 
         super().__init__(device)
         self._pd: Any = pd
-        # Where numexpr is installed, pandas hands it large comparisons, and it starts threads of its own.
+        # If numexpr is installed, pandas hands it large comparisons, and it starts its own threads.
         pd.set_option("compute.use_numexpr", False)
 
     def load(self, columns: Columns) -> Any:
@@ -99,7 +99,7 @@ class PandasLibrary(Library):
         return table.sort_values("value", ignore_index=True)
 
     def group_by(self, table: Any) -> Any:
-        # sort=False: no library is asked for an order of the keys.
+        # sort=False: no library has to order the keys.
         groups = table.groupby("key", sort=False, as_index=False)["value"]
         return groups.agg(["sum", "mean"]).rename(columns={"sum": "total"})
 
@@ -114,7 +114,7 @@ class PandasLibrary(Library):
 
 
 class PolarsLibrary(Library):
-    """Polars: eager frames, on a pool of threads that is fixed when the process starts."""
+    """Polars: eager frames, on a thread pool fixed at process start."""
 
     name = "polars"
 
@@ -155,7 +155,7 @@ class PolarsLibrary(Library):
 
 
 class TorchLibrary(Library):
-    """Tensors of PyTorch by name, on the device that is measured: the same code on the CPU and on every GPU."""
+    """PyTorch tensors by name, on the measured device: the same code on the CPU and on every GPU."""
 
     name = "torch"
     fits = ("cpu", "gpu")
@@ -189,7 +189,7 @@ class TorchLibrary(Library):
         return {"row": table["row"].index_select(0, order), "value": value}
 
     def group_by(self, table: Any) -> Any:
-        """Sort by key, number the runs of equal keys, add up by that number."""
+        """Sort by key, number the runs of equal keys, and sum by that number."""
         import torch
 
         ordered, order = torch.sort(table["key"])
@@ -199,7 +199,7 @@ class TorchLibrary(Library):
         return {"key": key, "total": total, "mean": total / count}
 
     def join(self, left: Any, right: Any) -> Any:
-        """Look each key up in the right table's sorted keys."""
+        """Look up each key in the right table's sorted keys."""
         import torch
 
         keys, order = torch.sort(right["key"])
@@ -210,12 +210,12 @@ class TorchLibrary(Library):
 
 
 def _selected(table: Any, positions: Any) -> Any:
-    """The rows of tensors at these positions, in their order: copies."""
+    """Copy the rows at these positions from tensors, in order."""
     return {name: column.index_select(0, positions) for name, column in table.items()}
 
 
 class CupyLibrary(Library):
-    """Arrays of CuPy by name, on a GPU."""
+    """CuPy arrays by name, on a GPU."""
 
     name = "cupy"
     fits = ("gpu",)
@@ -223,24 +223,24 @@ class CupyLibrary(Library):
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
-        # Both CuPy and torch work on the default stream: the device's events see this library's kernels and copies.
+        # CuPy and torch share the default stream: the device's events see this library's kernels and copies.
         self.xp: Any = cupy_on(device.name)
 
     def load(self, columns: Columns) -> Any:
         return {name: self.xp.asarray(column) for name, column in columns.items()}
 
     def filter(self, table: Any) -> Any:
-        # Positions first: faster than a mask per column, which is gone over twice for each.
+        # Find positions first: faster than a mask, which is scanned twice per column.
         return _rows(table, self.xp.flatnonzero(table["value"] > 0))
 
     def sort(self, table: Any) -> Any:
         return _rows(table, self.xp.argsort(table["value"]))
 
     def group_by(self, table: Any) -> Any:
-        """Sort by key, number the runs of equal keys, add up by that number.
+        """Sort by key, number the runs of equal keys, and sum by that number.
 
-        Not `numpy.add.reduceat`, for which CuPy takes differences of running totals that
-        lose digits as the table grows.
+        Avoids `numpy.add.reduceat`, which CuPy computes from differences of running totals; these lose digits as the
+        table grows.
         """
         xp = self.xp
         ordered = _rows(table, xp.argsort(table["key"]))
@@ -251,7 +251,7 @@ class CupyLibrary(Library):
         return {"key": key[xp.flatnonzero(first)], "total": total, "mean": total / xp.bincount(run)}
 
     def join(self, left: Any, right: Any) -> Any:
-        """Look each key up in the right table's sorted keys."""
+        """Look up each key in the right table's sorted keys."""
         xp = self.xp
         right = _rows(right, xp.argsort(right["key"]))
         place = xp.minimum(xp.searchsorted(right["key"], left["key"]), len(right["key"]) - 1)
@@ -263,7 +263,7 @@ class CupyLibrary(Library):
 
 
 def _rows(table: Any, positions: Any) -> Any:
-    """The rows of arrays at these positions, in their order: copies."""
+    """Copy the rows at these positions from arrays, in order."""
     return {name: column.take(positions) for name, column in table.items()}
 
 
@@ -273,9 +273,9 @@ LIBRARIES: dict[str, type[Library]] = {
 
 
 def open_library(name: str, device: Device, op: str) -> Library:
-    """The library `name` on `device`, for an operation of `Library`.
+    """Open the library `name` on `device` for an operation in `Library`.
 
-    Raises Unsupported where it does not run, lacks the operation or is not installed.
+    Raises Unsupported if it does not run there, lacks the operation or is not installed.
     """
     library = LIBRARIES[name]
     if device.kind not in library.fits:

@@ -1,4 +1,4 @@
-"""The kernels on CPU cores: Python loops that Numba compiles, one thread a chain, without the interpreter lock."""
+"""The kernels on CPU cores: Python loops compiled by Numba, one thread per chain, without the interpreter lock."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _COMMA, _NEWLINE, _MARK = b',\n"'
 
 
 def _kept(_context: Any, value: types.Type) -> Any:
-    """`value` itself, through an empty piece of assembly that the compiler may not leave out or do early.
+    """Return `value` unchanged, through empty assembly that the compiler may not remove or move up.
 
-    In the arms of a branch it keeps LLVM from computing both and choosing by a
-    conditional move, and from doing several steps at once in a vector.
+    In a branch's arms, it keeps LLVM from computing both and selecting by a conditional move, and from running several
+    steps at once in a vector.
     """
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
@@ -59,7 +59,7 @@ def branches(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None
     for block in range(steps // BITS):
         word = table[(first + uint32(block)) & mask]
         for _ in range(BITS):
-            if word & uint32(1):  # noqa: SIM108 - a branch, as it is written
+            if word & uint32(1):  # noqa: SIM108 - keep the branch
                 x = kept(uint32(x + word))
             else:
                 x = kept(uint32(x ^ word))
@@ -96,7 +96,7 @@ KERNELS = {"chain": chain, "chase": chase, "branches": branches, "states": state
 
 
 class CpuChains(Chains):
-    """One chain on each thread."""
+    """One chain per thread."""
 
     backend = "numba"
 
@@ -111,7 +111,7 @@ class CpuChains(Chains):
 
     @classmethod
     def line_bytes(cls) -> int:
-        """What the C library says; 64, as on nearly every core, where it does not."""
+        """Return the C library's value, or 64, as on nearly every core, if it has none."""
         names = getattr(os, "sysconf_names", {})
         return max(64, os.sysconf("SC_LEVEL1_DCACHE_LINESIZE") if "SC_LEVEL1_DCACHE_LINESIZE" in names else 0)
 

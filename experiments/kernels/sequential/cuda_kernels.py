@@ -1,4 +1,4 @@
-"""The kernels on NVIDIA GPUs: CUDA C compiled by CuPy when first used, one GPU thread a chain."""
+"""The kernels on NVIDIA GPUs: CUDA C compiled by CuPy on first use, one GPU thread per chain."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
 
 BLOCK = 256
 
-# The same integers as in cpu.py. KEPT keeps the compiler from computing both arms of a branch
-# and choosing; ptxas would still run short arms under a predicate, without a branch, but for
-# MARKED: an event for a profiler, which does nothing else and is never predicated.
+# Computes the same integers as `cpu_kernels`. KEPT keeps the compiler from computing both branch arms and selecting;
+# ptxas would still predicate short arms, but for MARKED: a profiler event without other effect, which is never
+# predicated.
 SOURCE = f"""
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -93,7 +93,7 @@ KERNEL(states, unsigned char) {{
 
 
 class CudaChains(Chains):
-    """One chain on each GPU thread, on the default stream, where PyTorch's events lie as well."""
+    """One chain per GPU thread, on the default stream, which also holds PyTorch's events."""
 
     backend = "cupy"
 
@@ -105,7 +105,7 @@ class CudaChains(Chains):
 
     @classmethod
     def most(cls, device: str, threads: int) -> int:
-        """All threads that the GPU's registers and schedulers hold, in whole blocks."""
+        """Return the threads that the GPU's registers and schedulers hold, in whole blocks."""
         import torch
 
         about = torch.cuda.get_device_properties(device)

@@ -1,14 +1,12 @@
-"""What the kernels work on, and what must come out: the same for every device.
+"""Inputs and expected results for the kernels, identical on every device.
 
-The references share nothing with the kernels: Python's integers, the permutation
-that the table was made from, and the `csv` module.
+The references share no code with the kernels: they use Python integers, the permutation behind the table, and the
+`csv` module.
 
-A chase goes through one cycle over all lines of a chain's part of the table, in
-random order and with one entry a line: no prefetcher guesses it, and no line is met
-twice before all others were. Its time per step, by footprint, is the latency ladder
-of lmbench (McVoy & Staelin, USENIX 1996). It is the latency that programs see: where
-a footprint exceeds what the core's TLBs cover, the walk through the page tables is
-part of it. The table asks for huge pages, which put that point further out.
+A chase follows one cycle over all lines in a chain's part of the table, in random order and with one entry per line:
+prefetchers cannot guess it, and no line repeats before all others were visited. Its time per step, by footprint, is
+lmbench's latency ladder (McVoy & Staelin, USENIX 1996), the latency that programs see: if a footprint exceeds the
+reach of the core's TLBs, it includes the page table walk. The table uses huge pages, to move that point further out.
 """
 
 from __future__ import annotations
@@ -28,31 +26,31 @@ from experiments.models.real_data import text_bytes
 from experiments.workload import Unsupported
 
 DATA = {"chain": ("random",), "chase": ("random",), "branches": ("predictable", "random"), "states": ("text",)}
-# Four times one way, four times the other.
+# Four branches one way, then four the other way.
 PATTERN = 0x0F0F0F0F
 HUGE_PAGE = 2 << 20
-# Fields of a record of the text: a few, as tables have.
+# Fields per text record: a few, as in tables.
 FIELDS = 8
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """The input of `chains` chains of one kernel. table: NumPy array that every step may read."""
+    """Input for `chains` chains of one kernel. table: NumPy array that every step may read."""
 
     chains: int
     table: Any
 
     @abstractmethod
     def starts(self, random: np.random.Generator) -> Any:
-        """Where each chain may begin, drawn from `random`: shape (chains,), uint64."""
+        """Draw a valid start for each chain: shape (chains,), uint64."""
 
     @abstractmethod
     def expected(self, starts: Any, steps: int) -> Any:
-        """Where chains that begin at `starts` (some of them, or all) must end: same shape, uint64."""
+        """Return the expected ends for chains from `starts` (all or some): same shape, uint64."""
 
 
 class Chain(Task):
-    """A start is any 32-bit number but 0, which stays 0."""
+    """Starts are any 32-bit numbers but 0, which stays 0."""
 
     def starts(self, random: np.random.Generator) -> Any:
         return random.integers(1, 1 << 32, self.chains, dtype=np.uint64)
@@ -68,9 +66,9 @@ class Chain(Task):
 
 @dataclass(frozen=True)
 class Chase(Task):
-    """A start is the index of an entry, in the chain's own part of the table.
+    """Starts are entry indices within each chain's own part of the table.
 
-    order: (chains, lines) lines of each part in the order of the walk. words: entries from one line to the next.
+    order: (chains, lines), each part's lines in walk order. words: entries per line.
     """
 
     order: Any
@@ -92,7 +90,7 @@ class Chase(Task):
 
 
 class Branches(Task):
-    """A start is the first value, and its low bits say at which word of the data to begin.
+    """A start is the first value; its low bits select the first data word.
 
     Neighbouring chains begin at neighbouring words.
     """
@@ -114,9 +112,9 @@ class Branches(Task):
 
 @dataclass(frozen=True)
 class States(Task):
-    """A start is a record's first byte; an end the number of completed fields (upper half) and records (lower half).
+    """A start is a record's first byte; an end holds the completed fields (upper half) and records (lower half).
 
-    records: where records begin from which a walk stays within the table.
+    records: record offsets from which a walk stays within the table.
     """
 
     records: Any
@@ -132,18 +130,17 @@ class States(Task):
         rows = [len(row) for row in csv.reader(io.StringIO(passage, newline=""))]
         fields, records = sum(rows), len(rows)
         if start + steps not in boundaries_of_text():
-            fields, records = fields - 1, records - 1  # the last field and record were cut off
+            fields, records = fields - 1, records - 1  # the last field and record are incomplete
         return fields << 32 | records
 
 
 def make(
     kernel: str, data: str, footprint: int, chains: int, steps: int, line: int, random: np.random.Generator
 ) -> Task:
-    """The task of a point.
+    """Return a point's task.
 
-    footprint: bytes of the table, for all chains together. steps: the most that a walk
-    takes from a fresh start. line: bytes of the device's cache line.
-    Raises Unsupported for data that the kernel has not, or a footprint that it cannot have.
+    footprint: table bytes for all chains together. steps: the longest walk from a fresh start. line: the device's
+    cache line in bytes. Raises Unsupported for data or footprints that the kernel does not support.
     """
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
@@ -173,7 +170,7 @@ def _chase(footprint: int, chains: int, line: int, random: np.random.Generator) 
 
 
 def _pages(length: int) -> Any:
-    """`length` zero bytes in huge pages, as far as the system has some to give."""
+    """Return `length` zero bytes, in huge pages if the system provides them."""
     memory = mmap.mmap(-1, -(-length // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -200,10 +197,10 @@ def _states(footprint: int, chains: int, steps: int) -> States:
 
 @cache
 def table_of_text() -> tuple[Any, Any]:
-    """Python's standard library as comma-separated values: its bytes, and where records begin and the last one ends.
+    """Return Python's standard library as CSV bytes, with the record boundaries (first start to last end).
 
-    A field is what stands between two spaces of the source: indentation gives empty
-    fields; commas, quotation marks and line ends give quoted ones.
+    Spaces in the source separate fields: indentation gives empty fields; commas, quotation marks and line ends give
+    quoted ones.
     """
     words = text_bytes().decode("latin-1").split(" ")
     lines = []
@@ -216,5 +213,5 @@ def table_of_text() -> tuple[Any, Any]:
 
 @cache
 def boundaries_of_text() -> frozenset[int]:
-    """Where a record of the text begins or the last one ends."""
+    """Return the offsets at which text records begin, and the last one's end."""
     return frozenset(table_of_text()[1].tolist())
