@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report.data.dataset import Dataset
-from report.quantities.published import each
+from report.quantities.published import record_rows
 from report.quantities.published_speeds import speedup
 
 # MLPerf's benchmarks in words; the jobs that are told.
@@ -35,7 +35,7 @@ def replaced(data: Dataset) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     known = speedup(data).only(baseline="server", family="mlperf")
-    for row in each(known.frame) if len(known) else []:
+    for row in record_rows(known.frame) if len(known) else []:
         key, record = (row["task"], row["model"]), data.published.by_key[row["records"].split()[0]]
         bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER
         if key in JOBS and bulk and "Jetson" not in str(row["gpu"]):

@@ -19,7 +19,7 @@ from report.data.dataset import MissingSourceError
 from report.judging.part_evaluation import QuantityCache, select
 from report.judging.verdict_records import ends_of
 from report.quantities import quantities
-from report.quantities.published import machine_of
+from report.quantities.published import machine_name
 
 DECLARED = PACKAGE / "counterparts.yaml"
 SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, 
                 "quantity": one["quantity"],
                 "unit": quantities()[one["quantity"]].unit,
                 "published": value,
-                "machine": machine_of(above),
+                "machine": machine_name(above),
                 "source": above["source"],
                 "records": [one[side] for side in ("of", "over") if side in one],
                 "differs": one["differs"],

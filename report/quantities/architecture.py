@@ -20,24 +20,24 @@ LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
 # The transformer that takes as many multiply-adds for a byte as the recurrent network does.
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
 # Steps of like arithmetic: operations within this factor.
-LIKE = 1.5
+SIMILAR_FACTOR = 1.5
 _STEP = ("model", "batch", "baseline", *BEST_LABELS)
-_counted = partial(quantity, experiments=["models"], device="cpu")
+_counted_quantity = partial(quantity, experiments=["models"], device="cpu")
 
 
-def counted(data: Dataset, metric: str) -> Estimates:
+def counted_metric(data: Dataset, metric: str) -> Estimates:
     """A property of each model, which the experiment `models` counts: exact, whatever the machine."""
     points = data.summary("models", metric).by("node", "device", "model")
     exact = points.label(low=points["estimate"], high=points["estimate"], se=np.nan, df=np.inf)
     return Estimates(exact.frame, log=False)
 
 
-def counted_as(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
+def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
     """Several counted properties under a label that says which."""
-    return concat([counted(data, metric).label(**{label: name}) for name, metric in metrics.items()])
+    return concat([counted_metric(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
-@_counted("sequential.parallel_width", "1", ("model", "level"))
+@_counted_quantity("sequential.parallel_width", "1", ("model", "level"))
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations of one sample's forward pass that may run at the same moment, by model and level.
 
@@ -46,10 +46,10 @@ def parallel_width(data: Dataset) -> Estimates:
     half of all levels do not exceed. The samples of a batch multiply it. Counted from
     the traced graph, and the same on every machine.
     """
-    return counted_as(data, "level", WIDTHS)
+    return labelled_counts(data, "level", WIDTHS)
 
 
-@_counted("sequential.dependent_levels", "1", ("model", "counted"))
+@_counted_quantity("sequential.dependent_levels", "1", ("model", "counted"))
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels of a model's forward pass of which each needs the last one's results.
 
@@ -58,18 +58,18 @@ def dependent_levels(data: Dataset) -> Estimates:
     as PyTorch takes the model apart, a recurrence step by step; what only moves data is
     none. An operator waits for the whole of its operands.
     """
-    return counted_as(data, "counted", LEVELS)
+    return labelled_counts(data, "counted", LEVELS)
 
 
-@_counted("models.flop_per_parameter_token", "1", ("model", "of"))
+@_counted_quantity("models.flop_per_parameter_token", "1", ("model", "of"))
 def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products over its model's parameters and the tokens of the sample.
 
     of: training (a step) or inference (a forward pass). Parameters with those of embeddings, which are
     looked up and not multiplied; attention grows with the length besides.
     """
-    operations = counted_as(data, "of", {"training": "step_flop", "inference": "forward_flop"})
-    return operations / counted(data, "parameters") / counted(data, "length")
+    operations = labelled_counts(data, "of", {"training": "step_flop", "inference": "forward_flop"})
+    return operations / counted_metric(data, "parameters") / counted_metric(data, "length")
 
 
 @quantity("sequential.recurrent_over_transformer", "1", _STEP, experiments=["training"], device="both")
@@ -93,7 +93,7 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     )
     pairs = recurrent / others.without("model", "batch", "step_flop")
     apart = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
-    like = apart[apart <= np.log(LIKE)]
+    like = apart[apart <= np.log(SIMILAR_FACTOR)]
     point = [pairs[name][like.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
     nearest = pairs.at(sorted(like.groupby(point, dropna=False).idxmin()))
     detail = [f"over {TRANSFORMER}, batch {int(batch)}, {runtimes}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from report.data.dataset import Dataset, MissingSourceError
 from report.derivations import Formula, assumed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
-from report.quantities.derived import by_arithmetic
-from report.quantities.prices import hourly
+from report.quantities.derived import arithmetic_quantity
+from report.quantities.prices import hourly_price
 
 ENTRIES = ("electricity-*.usd_per_kwh",)
 _ELECTRICITY = (
@@ -37,7 +37,7 @@ HOURS = Formula(
 )
 
 
-@by_arithmetic("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
+@arithmetic_quantity("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
 def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use at which buying costs the same as hiring, electricity included.
 
@@ -50,7 +50,7 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
             inputs = {
                 "P": documented(data, price),
                 "n": assumed(gpus, "1", f"what the price is of: {name}"),
-                "q": hourly(data, machine),
+                "q": hourly_price(data, machine),
                 "g": documented(data, f"{machine}.gpus"),
                 "W": documented(data, power),
                 "o": assumed(2.0, "1", "host, network and cooling take as much again as the GPU", 1.0, 3.0),
@@ -81,7 +81,7 @@ SERVE = Formula(
 )
 
 
-@by_arithmetic("serving.break_even_days", "d", ("model", "traffic"), formulas=(SERVE,))
+@arithmetic_quantity("serving.break_even_days", "d", ("model", "traffic"), formulas=(SERVE,))
 def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.
 

@@ -11,7 +11,7 @@ from report.derivations import Formula, Input, assumed, computed, documented
 from report.derived_estimates import DerivedEstimates, Work, derive
 from report.quantities import cpu_servers, quantity
 from report.quantities.cpu_servers import (
-    BY_BERT,
+    BERT_SYMBOLS,
     CORES,
     OWN_RATES,
     PRICED_RATES,
@@ -19,10 +19,10 @@ from report.quantities.cpu_servers import (
     Rate,
     Server,
     Symbols,
+    all_servers,
     price_per_hour,
-    servers,
 )
-from report.quantities.derived import by_arithmetic
+from report.quantities.derived import arithmetic_quantity
 from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 from report.quantities.whole_runs import CHECK
 
@@ -36,7 +36,7 @@ _WATTS = (
     "could be verified"
 )
 _LABELS = ("server", "evidence", "by", "run", "parameters")
-_derived = partial(
+_cluster_quantity = partial(
     quantity, tier="derived", experiments=["training", "time-to-train"], device="cpu", labels=_LABELS, checked=CHECK
 )
 
@@ -70,7 +70,7 @@ RELATION = Formula(
     "1",
     {
         "H": ("sequences that eight GPUs trained BERT large on per second", "1/s"),
-        "Q": BY_BERT["Q"], "m": BY_BERT["m"], **CORES, **SIZE, **_PRICE, "q": _GPU_COST["q"],
+        "Q": BERT_SYMBOLS["Q"], "m": BERT_SYMBOLS["m"], **CORES, **SIZE, **_PRICE, "q": _GPU_COST["q"],
     },
 )  # fmt: skip
 
@@ -78,11 +78,11 @@ RELATION = Formula(
 MACS = Formula(
     "M = Q / m * w * B * L / o / f",
     "MAC/cycle",
-    {**BY_BERT, "o": ("operations of a multiply-add", "FLOP/MAC"), "f": ("clock", "cycle/s")},
+    {**BERT_SYMBOLS, "o": ("operations of a multiply-add", "FLOP/MAC"), "f": ("clock", "cycle/s")},
 )
 
 
-@by_arithmetic("servers.mac_per_cycle", "MAC/cycle", ("server",), formulas=(MACS,))
+@arithmetic_quantity("servers.mac_per_cycle", "MAC/cycle", ("server",), formulas=(MACS,))
 def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     """Multiply-adds that a server finished per clock cycle while a cluster of them trained BERT large in MLPerf.
 
@@ -93,9 +93,9 @@ def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     rated, cores, operations = map(data.figure, names)
     base = rated / (2 * cores * operations)
     what = "Base clock; at the most twice that, which no such processor runs at with all cores at work"
-    bert = cpu_servers.bert(data)
+    bert = cpu_servers.bert_inputs(data)
     inputs = {
-        **{symbol: bert[symbol] for symbol in BY_BERT},
+        **{symbol: bert[symbol] for symbol in BERT_SYMBOLS},
         "o": assumed(2.0, "FLOP/MAC", "one multiplication and one addition"),
         "f": computed(data, names, base, "cycle/s", what, low=base, high=2 * base, spans=True),
     }
@@ -112,7 +112,7 @@ def run_flop(data: Dataset, prefix: str) -> Input:
     return computed(data, names, total_flop(run, data), "FLOP", f"{run.name}: 6 x parameters x tokens")
 
 
-def _days(days: int) -> Input:
+def _days_input(days: int) -> Input:
     return assumed(float(days), "d", "the time that is asked for")
 
 
@@ -121,58 +121,58 @@ def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
     return {"run": name, "parameters": data.figure(f"{prefix}.parameters")}
 
 
-@_derived("ladder.servers_for_90_days", "servers", formulas=tuple(NEEDED.values()))
+@_cluster_quantity("ladder.servers_for_90_days", "servers", formulas=tuple(NEEDED.values()))
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
 
     6 x parameters x tokens over rate and time. measured: servers of SERVER_CORES cores like those of a node, at the
-    best rate by the core at which it trains any transformer, corrected by whole runs (`whole_runs.corrected`); scaled:
+    best rate by the core at which it trains any transformer, corrected by whole runs (`whole_runs.correct_estimates`); scaled:
     the same from a node that is no server. documented: servers with matrix units as MLPerf's cluster trained BERT large
     with. rated: those on paper. At the least: that the model does not fit, and what many more machines tell each other,
     is left out.
     """
-    kinds, days = servers(data, priced=False), _days(DAYS)
+    kinds, days = all_servers(data, priced=False), _days_input(DAYS)
     works = [
         kind.work(NEEDED, _run_labels(data, run.id), F=run_flop(data, run.id), d=days)
         for run in RUNS
         if run.id in LARGE
         for kind in kinds
     ]
-    return derive(works).with_beside(*table(data, servers(data, priced=True)))
+    return derive(works).with_beside(*run_requirements(data, all_servers(data, priced=True)))
 
 
-def table(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
+def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
     """What the largest run would take on each kind of server: the numbers of the claims' other words."""
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
-        *((f"servers for {days} days", "servers", derive(_servers(data, kinds, days))) for days in SPANS),
-        (f"days on {gpus:,.0f} servers", "d", derive(_time(data, kinds))),
-        *((f"power of those for {days} days", "W", derive(_power(data, kinds, days))) for days in SPANS),
-        ("cost of the run", "USD", derive(_cost(data, kinds))),
+        *((f"servers for {days} days", "servers", derive(_server_counts(data, kinds, days))) for days in SPANS),
+        (f"days on {gpus:,.0f} servers", "d", derive(_run_days(data, kinds))),
+        *((f"power of those for {days} days", "W", derive(_run_power(data, kinds, days))) for days in SPANS),
+        ("cost of the run", "USD", derive(_run_costs(data, kinds))),
     ]
 
 
-def _servers(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
+def _server_counts(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
     labels = {**_run_labels(data, LARGEST), "days": days}
-    return [kind.work(SERVERS, labels, F=run_flop(data, LARGEST), d=_days(days)) for kind in kinds]
+    return [kind.work(SERVERS, labels, F=run_flop(data, LARGEST), d=_days_input(days)) for kind in kinds]
 
 
-def _power(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
+def _run_power(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
     labels, watts = {**_run_labels(data, LARGEST), "days": days}, assumed(1000.0, "W", _WATTS, 500.0, 2000.0)
-    return [kind.work(POWER, labels, F=run_flop(data, LARGEST), d=_days(days), e=watts) for kind in kinds]
+    return [kind.work(POWER, labels, F=run_flop(data, LARGEST), d=_days_input(days), e=watts) for kind in kinds]
 
 
-def _time(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
+def _run_days(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
     labels, gpus = _run_labels(data, LARGEST), documented(data, f"{LARGEST}.gpus")
     return [kind.work(TIME, labels, F=run_flop(data, LARGEST), n=gpus) for kind in kinds]
 
 
-def _cost(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
+def _run_costs(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
     labels = _run_labels(data, LARGEST)
     return [kind.work(COST, labels, F=run_flop(data, LARGEST), p=kind.price) for kind in kinds if kind.price]
 
 
-@_derived("ladder.cpu_cluster_cost_ratio", "1", formulas=(*RATIO.values(), RELATION))
+@_cluster_quantity("ladder.cpu_cluster_cost_ratio", "1", formulas=(*RATIO.values(), RELATION))
 def cost_ratio(data: Dataset) -> DerivedEstimates:
     """Cost of training Llama 3.1 405B on servers without GPUs over that of its GPU hours, both by the hour.
 
@@ -183,7 +183,7 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
     price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
     gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")
     cost = {"G": documented(data, f"{LARGEST}.gpu_hours"), "q": gpu, "g": documented(data, f"{GPU_MACHINE}.gpus")}
-    flop, labels, kinds, works = run_flop(data, LARGEST), _run_labels(data, LARGEST), servers(data, priced=True), []
+    flop, labels, kinds, works = run_flop(data, LARGEST), _run_labels(data, LARGEST), all_servers(data, priced=True), []
     for kind in kinds:
         if kind.price is None:
             continue
@@ -193,4 +193,4 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
             inputs = {"H": documented(data, _EIGHT), **shared, "p": kind.price, "q": gpu}
             detail = f"{kind.detail}, held against a machine with GPUs"
             works.append(Work({**kind.labels, **labels, "by": "relation to GPUs"}, RELATION, inputs, detail))
-    return derive(works).with_beside(*table(data, kinds))
+    return derive(works).with_beside(*run_requirements(data, kinds))

@@ -38,16 +38,18 @@ FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
 _CHOICE = [*_SERIES, "learning_rate", "batch"]
-_OF_SERIES = ("data", "model", "epochs", "dtype", "backend", "threads", "learning_rate")
-_of_batch = partial(quantity, labels=(*_OF_SERIES, "batch"))
-_of_series = partial(quantity, labels=_OF_SERIES)
-_at_equal_updates = partial(quantity, labels=tuple("updates" if name == "epochs" else name for name in _OF_SERIES))
+_SERIES_LABELS = ("data", "model", "epochs", "dtype", "backend", "threads", "learning_rate")
+_batch_quantity = partial(quantity, labels=(*_SERIES_LABELS, "batch"))
+_series_quantity = partial(quantity, labels=_SERIES_LABELS)
+_equal_updates_quantity = partial(
+    quantity, labels=tuple("updates" if name == "epochs" else name for name in _SERIES_LABELS)
+)
 
 Floats = NDArray[np.float64]
 
 
 @once
-def seeds(data: Dataset, metric: str) -> pd.DataFrame:
+def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
     """One row per run: the labels of _SERIES, batch, rate, seed (from 0), source_rows and value: mean over rounds."""
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     ok = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
@@ -62,10 +64,10 @@ def seeds(data: Dataset, metric: str) -> pd.DataFrame:
 
 
 @once
-def chosen(data: Dataset) -> pd.DataFrame:
+def chosen_points(data: Dataset) -> pd.DataFrame:
     """The points that each rule chooses: the labels of _SERIES, batch, learning_rate (a rule), rate and detail."""
     by = [*_SERIES, "batch"]
-    means = seeds(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
+    means = seed_values(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
     rates = means.groupby(by)["rate"]
     best = means.index.isin(means.groupby(by)["value"].idxmax()) & (rates.transform("count") >= FEWEST_RATES)
     edge = best & ((means["rate"] == rates.transform("min")) | (means["rate"] == rates.transform("max")))
@@ -79,9 +81,13 @@ def chosen(data: Dataset) -> pd.DataFrame:
 
 
 @once
-def by_rule(data: Dataset, metric: str) -> pd.DataFrame:
+def rule_points(data: Dataset, metric: str) -> pd.DataFrame:
     """A row for each batch under each rule: its labels, counts, detail, source_rows, and a metric's values by seed."""
-    runs = seeds(data, metric).merge(chosen(data), on=[*_SERIES, "batch", "rate"]).sort_values("seed", kind="stable")
+    runs = (
+        seed_values(data, metric)
+        .merge(chosen_points(data), on=[*_SERIES, "batch", "rate"])
+        .sort_values("seed", kind="stable")
+    )
     points = runs.groupby(_CHOICE)[["value", "detail", "source_rows"]].agg(
         values=("value", list), detail=("detail", "first"), source_rows=("source_rows", "first")
     )
@@ -94,21 +100,21 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
     return [np.array(values, float) for values in points["values"]]
 
 
-@_of_batch("convergence.accuracy", "1")
+@_batch_quantity("convergence.accuracy", "1")
 def accuracy(data: Dataset) -> Estimates:
     """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
-    points = by_rule(data, "test_accuracy")
+    points = rule_points(data, "test_accuracy")
     found = statistics.on_linear_scale(_arrays(points), counted=False, share=True)
     return Estimates.from_points(points.drop(columns="values"), found)
 
 
-@_of_batch("convergence.spread", "1")
+@_batch_quantity("convergence.spread", "1")
 def spread(data: Dataset) -> Estimates:
     """Mean distance of the seeds' test accuracy from their mean, scaled to be a standard deviation for normal values.
 
     One run that fails rules a standard deviation, and the interval of one is right for normal values only.
     """
-    points = by_rule(data, "test_accuracy")
+    points = rule_points(data, "test_accuracy")
     points = points[points["n_samples"] >= FEWEST_SEEDS]
     return Estimates.from_points(points.drop(columns="values"), spreads(_arrays(points)))
 
@@ -131,21 +137,21 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
 
 
-def weights(batches: Floats) -> Floats:
+def slope_weights(batches: Floats) -> Floats:
     """What the value at each batch counts in the least-squares slope over log2(batch)."""
     x = np.log2(batches) - np.log2(batches).mean()
     found: Floats = x / (x @ x)
     return found
 
 
-def _series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
+def _trend_series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
     """Of each series with a trend a row (labels, counts, detail, source_rows), the batches, and accuracies at each.
 
     held: what all batches of a series have in common: epochs (passes over the images) or updates of the weights.
     """
-    points = by_rule(data, "test_accuracy")
+    points = rule_points(data, "test_accuracy")
     if held == "updates":
-        counted = seeds(data, "updates").drop_duplicates([*_SERIES, "batch"]).rename(columns={"value": "updates"})
+        counted = seed_values(data, "updates").drop_duplicates([*_SERIES, "batch"]).rename(columns={"value": "updates"})
         points = points.merge(counted[[*_SERIES, "batch", "updates"]], on=[*_SERIES, "batch"])
     names = [*(name for name in _SERIES if name != "epochs"), held, "learning_rate"]
     points = points[points["n_samples"] >= FEWEST_SEEDS]
@@ -163,13 +169,13 @@ def _series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list
 
 
 def _slopes(data: Dataset, held: str) -> Estimates:
-    series = _series(data, held)
-    slopes = [weights(batches) @ np.array(values) for _, batches, values in series]
+    series = _trend_series(data, held)
+    slopes = [slope_weights(batches) @ np.array(values) for _, batches, values in series]
     found = statistics.on_linear_scale(slopes, counted=False, share=False)
     return Estimates.from_points([row for row, *_ in series], found)
 
 
-@_of_series("convergence.accuracy_per_doubling", "1")
+@_series_quantity("convergence.accuracy_per_doubling", "1")
 def accuracy_per_doubling(data: Dataset) -> Estimates:
     """Slope of the test accuracy over log2(batch): of every seed for itself, then their mean with Student's t.
 
@@ -178,27 +184,27 @@ def accuracy_per_doubling(data: Dataset) -> Estimates:
     return _slopes(data, "epochs")
 
 
-@_at_equal_updates("convergence.accuracy_per_doubling_of_equal_updates", "1")
+@_equal_updates_quantity("convergence.accuracy_per_doubling_of_equal_updates", "1")
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
     images, and take longer."""
     return _slopes(data, "updates")
 
 
-@_of_series("convergence.spread_per_doubling", "1")
+@_series_quantity("convergence.spread_per_doubling", "1")
 def spread_per_doubling(data: Dataset) -> Estimates:
     """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
     return _slopes_of_spreads(data, "epochs")
 
 
-@_at_equal_updates("convergence.spread_per_doubling_of_equal_updates", "1")
+@_equal_updates_quantity("convergence.spread_per_doubling_of_equal_updates", "1")
 def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
     return _slopes_of_spreads(data, "updates")
 
 
 def _slopes_of_spreads(data: Dataset, held: str) -> Estimates:
-    series = _series(data, held)
+    series = _trend_series(data, held)
     slopes = slopes_of_spreads([batches for _, batches, _ in series], [values for *_, values in series])
     return Estimates.of([{**row, **slope} for (row, *_), slope in zip(series, slopes, strict=True)])
 
@@ -220,7 +226,7 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
     """`slope_of_spreads` of many series."""
     found = spreads([one for series in values for one in series])
     starts = np.cumsum([0, *map(len, batches)])[:-1]
-    weight = np.concatenate([np.empty(0), *map(weights, batches)])
+    weight = np.concatenate([np.empty(0), *map(slope_weights, batches)])
     parts, ends = weight * found.estimate, weight * np.array([found.low, found.high])
     slope = np.add.reduceat(parts, starts)
     below, above, se = (
@@ -232,12 +238,12 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-@_of_batch("convergence.time_to_target_s", "s")
+@_batch_quantity("convergence.time_to_target_s", "s")
 def time_to_target_s(data: Dataset) -> Estimates:
     """Seconds of training until the validation images are told as well as declared, where every seed gets there."""
-    shares = by_rule(data, "reached_share")
+    shares = rule_points(data, "reached_share")
     reached = shares[shares["values"].map(min) >= 1]
-    times = by_rule(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
+    times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
     # What one machine's times vary by says nothing of another's.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
     found = statistics.on_log_scale(_arrays(times), machines)

@@ -18,9 +18,9 @@ from report.data.dataset import Dataset
 from report.data.machine_kinds import KINDS
 from report.derivations import Formula, Input, assumed, computed, documented, measured
 from report.derived_estimates import Work
-from report.quantities.derived import six, utilisation
+from report.quantities.derived import six_flop, utilisation
 from report.quantities.training import best_rates
-from report.quantities.whole_runs import corrected
+from report.quantities.whole_runs import correct_estimates
 
 # Of the server that the third article speaks of (W15).
 SERVER_CORES = 128
@@ -33,19 +33,19 @@ _WHOLE_CORES = "a virtual CPU of these machines is a whole core (see aws-m7a.48x
 _HALF_CORES = "a virtual CPU of these machines is one of the two threads of a core"
 Symbols = Mapping[str, tuple[str, str]]
 SIZE: Symbols = {"v": ("virtual CPUs of the priced server", "1"), "x": ("cores for each of them", "1")}
-_BY_CORE: Symbols = {
+_CORE_SYMBOLS: Symbols = {
     "R": ("rate at which the node trains a transformer, as whole runs keep it", "FLOP/s"),
     "t": ("cores that it took", "1"),
 }
 _KEPT: Symbols = {"s": ("share of a core's rate that is kept when all cores and servers work together", "1")}
-BY_BERT: Symbols = {
+BERT_SYMBOLS: Symbols = {
     "Q": ("sequences that the cluster trained BERT large on per second", "1/s"),
     "m": ("its servers", "1"),
     "w": ("operations for each parameter and token", "FLOP"),
     "B": ("parameters of BERT large's blocks", "1"),
     "L": ("tokens of a sequence", "1"),
 }
-_BY_RATING: Symbols = {
+_RATING_SYMBOLS: Symbols = {
     "P": ("rated peak of a server in bfloat16", "FLOP/s"),
     "u": ("share of the peak that training keeps", "1"),
 }
@@ -62,14 +62,14 @@ class Rate:
 
 # Of the server that is priced; and of a server of its own, for counts without a price.
 PRICED_RATES = {
-    "measured": Rate("R / t * x * v * s", {**_BY_CORE, **SIZE, **_KEPT}),
-    "documented": Rate("Q / m * w * B * L / c * x * v", {**BY_BERT, **CORES, **SIZE}),
-    "rated": Rate("P * u / c * x * v", {**_BY_RATING, **CORES, **SIZE}),
+    "measured": Rate("R / t * x * v * s", {**_CORE_SYMBOLS, **SIZE, **_KEPT}),
+    "documented": Rate("Q / m * w * B * L / c * x * v", {**BERT_SYMBOLS, **CORES, **SIZE}),
+    "rated": Rate("P * u / c * x * v", {**_RATING_SYMBOLS, **CORES, **SIZE}),
 }
 OWN_RATES = {
-    "measured": Rate("R / t * c * s", {**_BY_CORE, "c": ("cores of a server", "1"), **_KEPT}),
-    "documented": Rate("Q / m * w * B * L", BY_BERT),
-    "rated": Rate("P * u", _BY_RATING),
+    "measured": Rate("R / t * c * s", {**_CORE_SYMBOLS, "c": ("cores of a server", "1"), **_KEPT}),
+    "documented": Rate("Q / m * w * B * L", BERT_SYMBOLS),
+    "rated": Rate("P * u", _RATING_SYMBOLS),
 }
 
 
@@ -94,21 +94,21 @@ def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: 
     return documented(data, entry, beside, what=what)
 
 
-def size_of(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
+def machine_size(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
     """Virtual CPUs of a machine, and how many cores each is."""
     whole = vendor == "AuthenticAMD"
     cores = assumed(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
     return {"v": documented(data, f"aws-{machine}.vcpus"), "x": cores}
 
 
-def bert(data: Dataset) -> dict[str, Input]:
+def bert_inputs(data: Dataset) -> dict[str, Input]:
     """How MLPerf Training 3.1's cluster trained BERT large, by the symbols of BY_BERT. Raises MissingSourceError."""
     names = ["bert-large.layers", "bert-large.width"]
     layers, width = map(data.figure, names)
     return {
         "Q": documented(data, "mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s"),
         "m": assumed(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
-        "w": six(),
+        "w": six_flop(),
         "B": computed(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
         # Padding that is computed and counted as work would double it.
         "L": documented(data, "bert-wikipedia.tokens", high=512.0),
@@ -122,10 +122,10 @@ def _instructions(cpu: Mapping[str, Any]) -> str:
     return next((name for flag, name in names.items() if flag in known), "its own instructions")
 
 
-def _priced(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
+def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
     """Size and price of the machines by the hour with processors of a maker, and their cores and name in words."""
     machine, beside = PRICED[vendor]
-    size = size_of(data, machine, vendor)
+    size = machine_size(data, machine, vendor)
     price = price_per_hour(data, f"aws-{machine}.usd_per_hour", [f"aws-{other}.usd_per_hour" for other in beside])
     return size, price, f"{size['v'].value * size['x'].value:g} cores {{}}, priced as {machine}"
 
@@ -133,7 +133,7 @@ def _priced(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
     rates = best_rates(data).only(family="transformer", device="cpu")
-    rates = corrected(data, rates, math.inf, inverse=True)
+    rates = correct_estimates(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}
     kept = assumed(1.0, "1", "as if cores and servers did not slow each other: the most favourable to CPUs", 0.25, 1.0)
     for row, (node, device, threads, detail) in enumerate(rates.rows("node", "device", "threads", "detail")):
@@ -148,7 +148,7 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
             size, price = {"c": assumed(float(SERVER_CORES), "1", why, 64.0, 192.0)}, None
             name = f"{SERVER_CORES} cores {{}}"
         elif str(cpu.get("vendor")) in PRICED:
-            size, price, name = _priced(data, str(cpu["vendor"]))
+            size, price, name = _priced_machine(data, str(cpu["vendor"]))
         else:
             continue
         server = name.format(f"with {_instructions(cpu)} as in {nodes[node].label}")
@@ -157,16 +157,16 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         yield Server(labels, "measured", {**inputs, **size}, price, detail)
 
 
-def known_servers(data: Dataset, priced: bool) -> Iterator[Server]:
+def documented_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """The servers of MLPerf's cluster: at the rate that is documented, and as rated. Raises MissingSourceError."""
     size: dict[str, Input] = {}
     price, server = None, "two Xeon Platinum 8480+ with AMX"
     if priced:
-        size, price, name = _priced(data, "GenuineIntel")
+        size, price, name = _priced_machine(data, "GenuineIntel")
         server = name.format(f"as of {server}")
         cores = 2 * data.figure("xeon-8480plus.cores")
         size["c"] = computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
-    trained = bert(data)
+    trained = bert_inputs(data)
     rated = {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
     for evidence, inputs, detail in (
         ("documented", trained, f"as {trained['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
@@ -176,5 +176,5 @@ def known_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         yield Server(labels, evidence, {**inputs, **size}, price, detail)
 
 
-def servers(data: Dataset, priced: bool) -> list[Server]:
-    return [*measured_servers(data, priced), *known_servers(data, priced)]
+def all_servers(data: Dataset, priced: bool) -> list[Server]:
+    return [*measured_servers(data, priced), *documented_servers(data, priced)]

@@ -16,10 +16,10 @@ _MODEL = "llama31-405b"
 # Operations of training by parameter and token.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
 # A quantity by arithmetic alone, which no measurement has to check.
-by_arithmetic = partial(quantity, tier="derived", checked=ARITHMETIC)
+arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
-def six() -> Input:
+def six_flop() -> Input:
     """6 FLOP for each parameter and token: attention scores, which grow with the context, are left out."""
     return assumed(6.0, "FLOP", SIX)
 
@@ -35,7 +35,7 @@ def utilisation(data: Dataset, spans: bool = True) -> Input:
 GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": ("GPUs at work all the time", "1")})
 
 
-@by_arithmetic("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
+@arithmetic_quantity("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
 def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
     """gpu_hours / gpus / 24, all GPUs at work all the time: a lower bound of the calendar time."""
     # Part of the run used half of the GPUs, says the paper.
@@ -61,7 +61,7 @@ FLOP_DAYS = Formula(
 )
 
 
-@by_arithmetic("llama405b.days_from_flop", "d", formulas=(FLOP_DAYS,))
+@arithmetic_quantity("llama405b.days_from_flop", "d", formulas=(FLOP_DAYS,))
 def days_from_flop(data: Dataset) -> DerivedEstimates:
     """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
 
@@ -69,7 +69,7 @@ def days_from_flop(data: Dataset) -> DerivedEstimates:
     at their geometric mean. 6ND: Kaplan et al. 2020, section 2.1.
     """
     inputs = {
-        "w": six(),
+        "w": six_flop(),
         "N": documented(data, f"{_MODEL}.parameters"),
         "D": documented(data, f"{_MODEL}.tokens", beside=[f"{_MODEL}.tokens_card"]),
         "n": documented(data, f"{_MODEL}.gpus", low=data.figure(f"{_MODEL}.gpus") / 2),
@@ -91,7 +91,7 @@ LAYER = Formula(
 )
 
 
-@by_arithmetic("llama405b.layer_mac_per_token", "MAC", formulas=(LAYER,))
+@arithmetic_quantity("llama405b.layer_mac_per_token", "MAC", formulas=(LAYER,))
 def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
 
@@ -114,7 +114,7 @@ PRODUCT = Formula(
 )
 
 
-@by_arithmetic("product1000.mac", "MAC", formulas=(PRODUCT,))
+@arithmetic_quantity("product1000.mac", "MAC", formulas=(PRODUCT,))
 def product1000_mac(_: Dataset) -> DerivedEstimates:
     """m * n * k = 1000 * 1000 * 1000: each of a million entries is a sum of a thousand products."""
     inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}

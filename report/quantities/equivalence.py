@@ -42,7 +42,7 @@ def outcomes(data: Dataset) -> pd.DataFrame:
     return found[[*keys, "status", "reason", "agrees"]].sort_values(keys, ignore_index=True)
 
 
-def _shares(data: Dataset, kind: str) -> Estimates:
+def _agreement_shares(data: Dataset, kind: str) -> Estimates:
     """Share of the models that agree, by device, format and library; rounds are the unit.
 
     A format or library that a device lacks altogether gives no estimate.
@@ -76,4 +76,4 @@ def models_that_agree(data: Dataset) -> Estimates:
     One that breaks off, or whose losses leave the tolerance, counts against it. The models are the study's, not a
     sample of others: the interval is over rounds, each with weights and batches of its own.
     """
-    return _shares(data, "gpu")
+    return _agreement_shares(data, "gpu")

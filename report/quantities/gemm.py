@@ -14,10 +14,10 @@ _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
 # What a library is called by how it was measured: called by the host, or captured in a graph, without the host.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
-_on_cpu = partial(quantity, device="cpu")
+_cpu_quantity = partial(quantity, device="cpu")
 
 
-def shaped(products: Estimates) -> Estimates:
+def with_shape(products: Estimates) -> Estimates:
     """Products with their m, n and k as one label."""
     return products.label(shape=[f"{m}x{n}x{k}" for m, n, k in products.rows("m", "n", "k")])
 
@@ -27,59 +27,59 @@ def with_best(rates: Estimates) -> Estimates:
 
     An aggregate bears the label `best`, which a scope has to ask for.
     """
-    rates = shaped(rates)
+    rates = with_shape(rates)
     per_library = rates.best([*_POINT, "backend"], of=["backend", "shape"]).label(shape="best")
     of_all = rates.best(_POINT, of=["backend", "shape"]).label(backend="best", shape="best")
     return concat([rates, per_library, of_all])
 
 
-def each_rate(data: Dataset, experiment: str) -> Estimates:
+def point_rates(data: Dataset, experiment: str) -> Estimates:
     """FLOP/s of every point of an experiment, called one by one and, where that was measured, in a graph."""
-    return _by_metric([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
+    return _join_metrics([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
 
 
-def _by_metric(found: Sequence[Estimates]) -> Estimates:
+def _join_metrics(found: Sequence[Estimates]) -> Estimates:
     """Rates by metric, in the order of METRICS, with the library's name as it is there."""
     named = zip(found, METRICS.values(), strict=True)
     return concat([rates.label(backend=[name.format(one) for one in rates["backend"]]) for rates, name in named])
 
 
-def clock(data: Dataset) -> Estimates:
+def core_clock(data: Dataset) -> Estimates:
     """Cycles per second of one core by node: the fastest chain, for slower ones were disturbed or throttled."""
     return data.summary("clock", metric="clock").only(device="cpu").best(["node"])
 
 
-def peak(data: Dataset, kernel: str) -> Estimates:
+def peak_rate(data: Dataset, kernel: str) -> Estimates:
     """Peak FMA rate in FLOP/s by node, device, dtype and threads, measured by the project's own kernel."""
     return data.summary("peak", value="flop_per_s").only(kernel=kernel).best(_POINT)
 
 
 def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
     """Multiply-adds per clock cycle and core at rates in FLOP/s."""
-    return rates.scaled_by(1 / rates.numbers("threads")) / 2 / clock(data)
+    return rates.scaled_by(1 / rates.numbers("threads")) / 2 / core_clock(data)
 
 
 def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
     """Rates in FLOP/s over the measured peak: of multiply-adds on a CPU, of the best matrix product on a GPU."""
-    products = rate(data).only(device="gpu", backend="best").by("node", "device", "dtype")
-    return concat([rates.only(device="cpu") / peak(data, "fma"), rates.only(device="gpu") / products])
+    products = product_rate(data).only(device="gpu", backend="best").by("node", "device", "dtype")
+    return concat([rates.only(device="cpu") / peak_rate(data, "fma"), rates.only(device="gpu") / products])
 
 
 @quantity("gemm.rate", "FLOP/s", _LABELS)
-def rate(data: Dataset) -> Estimates:
+def product_rate(data: Dataset) -> Estimates:
     """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
     # The best is of those in a graph too.
-    return with_best(each_rate(data, "gemm"))
+    return with_best(point_rates(data, "gemm"))
 
 
-@_on_cpu("gemm.mac_per_cycle_per_core", "MAC/cycle", _LABELS, experiments=["gemm", "clock"])
+@_cpu_quantity("gemm.mac_per_cycle_per_core", "MAC/cycle", _LABELS, experiments=["gemm", "clock"])
 def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
     The clock is that of one busy core; with all cores busy it may be lower, and
     the quantity then counts too few. Needs gemm on the CPU and clock on the same node.
     """
-    return per_cycle_per_core(data, rate(data).only(device="cpu"))
+    return per_cycle_per_core(data, product_rate(data).only(device="cpu"))
 
 
 @quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS, reads=("clock",))
@@ -90,12 +90,12 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     m*n*k / (time * clock) sample by sample, the clock as its counter showed it beside the
     sample: what lowers the clock in a round lowers the rate with it, and not their ratio.
     """
-    on_gpus = with_best(_by_metric([_by_counter(data, metric) for metric in METRICS]))
+    on_gpus = with_best(_join_metrics([_counter_rates(data, metric) for metric in METRICS]))
     clocks = data.summary("clock", metric="clock").best(["node", "device"])
-    return concat([on_gpus, rate(data).only(device="cpu") / 2 / clocks])
+    return concat([on_gpus, product_rate(data).only(device="cpu") / 2 / clocks])
 
 
-def _by_counter(data: Dataset, metric: str) -> Estimates:
+def _counter_rates(data: Dataset, metric: str) -> Estimates:
     """Multiply-adds per cycle of products on GPUs; the later half of each round's samples, when the load was on."""
     samples = data.samples("gemm")
     read = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
@@ -105,16 +105,16 @@ def _by_counter(data: Dataset, metric: str) -> Estimates:
     return data.of_samples(read.assign(value=counted, unit="MAC/cycle"))
 
 
-@_on_cpu("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
+@_cpu_quantity("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
 def peak_share(data: Dataset) -> Estimates:
     """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
-    return rate(data).only(device="cpu") / peak(data, "fma")
+    return product_rate(data).only(device="cpu") / peak_rate(data, "fma")
 
 
-@_on_cpu("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
+@_cpu_quantity("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
-    return peak(data, "scalar_fma").only(threads=1) / 2 / clock(data)
+    return peak_rate(data, "scalar_fma").only(threads=1) / 2 / core_clock(data)
 
 
 @quantity("clock.rate", "Hz", device="cpu")
@@ -126,13 +126,13 @@ def clock_rate(data: Dataset) -> Estimates:
     return data.summary("clock", metric="clock").only(device="cpu").best(["node", "device"])
 
 
-@_on_cpu("peak.mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
+@_cpu_quantity("peak.mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def peak_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
 
     The clock is that of one busy core; with several at work it may be lower, and the quantity then counts too few.
     """
-    return per_cycle_per_core(data, peak(data, "fma"))
+    return per_cycle_per_core(data, peak_rate(data, "fma"))
 
 
 # The content that others are compared with, for the other experiments multiply it.
@@ -142,5 +142,5 @@ BASE = "normal"
 @quantity("content.speed_ratio", "1", ("content", *_LABELS))
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content over the rate on random normal data; everything else equal."""
-    products = shaped(data.summary("content", value="flop_per_s"))
+    products = with_shape(data.summary("content", value="flop_per_s"))
     return products.at(products["content"] != BASE) / products.only(content=BASE).without("content")

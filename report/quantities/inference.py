@@ -14,8 +14,8 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity
-from report.quantities.memory import over_memory
-from report.quantities.rate_arithmetic import BEST_LABELS, exact_where_equal, over_host
+from report.quantities.memory import share_of_bandwidth
+from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host, without_error_where_equal
 
 TAIL = 0.99
 # The 99th percentile of fewer samples is their largest.
@@ -33,7 +33,7 @@ def with_parameters(data: Dataset, found: Estimates) -> Estimates:
     return found.label(parameters=found["model"].map(known))
 
 
-def requests(data: Dataset) -> Estimates:
+def request_times(data: Dataset) -> Estimates:
     """Median time of one request of each point, with the number of weights of its network."""
     return with_parameters(data, data.summary("inference"))
 
@@ -47,7 +47,7 @@ def latency(data: Dataset) -> Estimates:
     parameters: weights of the model, which order the models. `backend: best` is the quickest
     library and number of threads for each model, batch and number format; `detail` names them.
     """
-    times = requests(data)
+    times = request_times(data)
     best = times.inverse().best([*_REQUEST, "dtype"], of=["backend", "threads"]).inverse()
     return concat([times, best.label(backend="best")])
 
@@ -66,13 +66,13 @@ def fastest_p99(data: Dataset) -> Estimates:
 @quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"), reads=("models",))
 def onnx_gain(data: Dataset) -> Estimates:
     """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
-    return requests(data).ratio("backend", "torch", "onnx")
+    return request_times(data).ratio("backend", "torch", "onnx")
 
 
 @quantity("inference.int8_gain", "1", _LABELS, reads=("models",))
 def int8_gain(data: Dataset) -> Estimates:
     """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
-    return requests(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
+    return request_times(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
 @quantity("generation.tokens_per_s", "tokens/s", _GENERATION, reads=("models",))
@@ -91,7 +91,7 @@ def bandwidth_share(data: Dataset) -> Estimates:
     (fewer than four times the last one) are left out. It may exceed 1: a call mostly reads, and STREAM also writes.
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
-    return with_parameters(data, over_memory(data, rates, moved))
+    return with_parameters(data, share_of_bandwidth(data, rates, moved))
 
 
 @quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0, reads=("gemm", "models", "peak"))
@@ -116,7 +116,7 @@ _BASE = ["node", "device", "model", "batch", "threads"]
 
 
 @quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
-def ladder(data: Dataset) -> Estimates:
+def runtime_ladder(data: Dataset) -> Estimates:
     """Median time of a request on each rung, for each network, batch and number of threads.
 
     A rung takes the fastest measured backend and format of those that it names: PyTorch as it comes in float32; any
@@ -125,18 +125,18 @@ def ladder(data: Dataset) -> Estimates:
     counted from the bottom. A rung that no measured point adds to is left out, but for the last, which is the fastest
     of all; a request that PyTorch as it comes did not answer, or nothing else, has no rungs.
     """
-    times = requests(data)
-    added, by = _added(times), ["backend", "dtype"]
+    times = request_times(data)
+    added, by = _rungs_with_points(times), ["backend", "dtype"]
     found = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):
         best = times.only(**wanted).inverse().best([*_REQUEST, "threads"], of=by, keep=by).inverse()
-        kept = [_stands(rung, added[request]) for request in best.rows(*_BASE)]
+        kept = [_has_rung(rung, added[request]) for request in best.rows(*_BASE)]
         found.append(best.at(np.array(kept, bool)).label(rung=rung, place=place))
     rungs = concat(found)
     return rungs.label(runtime=rungs["backend"]).without("backend")
 
 
-def _added(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
+def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
     """The rungs of each request to which a point adds: the lowest that takes it."""
     lowest = pd.Series(BEST, times.frame.index)
     for rung, wanted in reversed(RUNGS):
@@ -148,14 +148,14 @@ def _added(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
     return found
 
 
-def _stands(rung: str, added: set[str]) -> bool:
+def _has_rung(rung: str, added: set[str]) -> bool:
     """Whether a request to which points add these rungs has this one."""
     return DEFAULT in added and len(added) > 1 and rung in {DEFAULT, BEST, *added}
 
 
-def _over(above: Estimates, below: Estimates) -> Estimates:
+def _rung_ratio(above: Estimates, below: Estimates) -> Estimates:
     """Time of one rung over that of another; the labels rung, place, runtime and dtype are those below."""
-    return exact_where_equal(above.by(*_BASE) / below).label(detail="")
+    return without_error_where_equal(above.by(*_BASE) / below).label(detail="")
 
 
 @quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
@@ -164,11 +164,11 @@ def ladder_gain(data: Dataset) -> Estimates:
 
     Exactly 1 where nothing that was tried is faster.
     """
-    rungs = ladder(data)
-    return _over(rungs.only(rung=DEFAULT), rungs.at(rungs["rung"] != DEFAULT))
+    rungs = runtime_ladder(data)
+    return _rung_ratio(rungs.only(rung=DEFAULT), rungs.at(rungs["rung"] != DEFAULT))
 
 
-def _equal_precision(rungs: Estimates) -> Estimates:
+def _highest_float32_rungs(rungs: Estimates) -> Estimates:
     """The highest rung of each request in float32."""
     return rungs.only(rung=[DEFAULT, TUNED, RUNTIME]).ascending("place").last(*_BASE)
 
@@ -179,7 +179,7 @@ def runtime_gain(data: Dataset) -> Estimates:
 
     PyTorch compiled, or with another layout, counts as a runtime. Exactly 1 where none is faster.
     """
-    return _equal_precision(ladder_gain(data)).without("rung", "place")
+    return _highest_float32_rungs(ladder_gain(data)).without("rung", "place")
 
 
 @quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
@@ -189,11 +189,11 @@ def format_gain(data: Dataset) -> Estimates:
     runtime, dtype: of the fastest; int8 counts, though its answers may err more than those of a floating-point format.
     Only requests that were tried in another format than float32.
     """
-    rungs, formats = ladder(data), requests(data)
+    rungs, formats = runtime_ladder(data), request_times(data)
     others = set(formats.at(formats["dtype"] != "float32").rows(*_BASE))
     best = rungs.only(rung=BEST)
     best = best.at(np.array([request in others for request in best.rows(*_BASE)], bool))
-    return _over(_equal_precision(rungs), best).without("rung", "place")
+    return _rung_ratio(_highest_float32_rungs(rungs), best).without("rung", "place")
 
 
 @quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both", reads=("models",))
@@ -204,8 +204,8 @@ def answers_over_cpu(data: Dataset) -> Estimates:
     best (each side's fastest dtype). runtime, cpu_runtime: of the GPU and of the CPU; `detail` names both sides' batch
     and format.
     """
-    rates = requests(data).inverse()
-    return _over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
+    rates = request_times(data).inverse()
+    return _batches_over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
 
 
 @quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both", reads=("models",))
@@ -214,9 +214,9 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 
     precision, runtime, cpu_runtime: as for `inference.gpu_over_cpu`.
     """
-    return _over_host(tokens_per_s(data).without("parameters"), ["model", "phase"], ["context"])
+    return _batches_over_host(tokens_per_s(data).without("parameters"), ["model", "phase"], ["context"])
 
 
-def _over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
+def _batches_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
     """The most of each GPU over the most of its host's CPU; `detail` names batches and formats."""
-    return over_host(rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]]), by, [*of, "batch"])
+    return best_over_host(rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]]), by, [*of, "batch"])

@@ -68,18 +68,18 @@ class Kernels:
         return Kernels(**arrays, bandwidth=self.bandwidth)
 
 
-def rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
+def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
     """The kernels of each node (or of one), device and number of threads, by round; those that every round has."""
-    return {place: found for place, found in _all_rounds(data).items() if node in (None, place[0])}
+    return {place: found for place, found in _rounds_by_place(data).items() if node in (None, place[0])}
 
 
 @once
-def _all_rounds(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
+def _rounds_by_place(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
     found: dict[tuple[str, str, int], list[Kernels]] = {}
     for place, at in pd.DataFrame({name: points[name] for name in PLACE}).groupby(PLACE).indices.items():
         node, device, threads = cast(tuple[str, str, int], place)
-        kernels = _of_place(points.at(np.asarray(at)), memory.last_level_cache(data, node, device))
+        kernels = _place_kernels(points.at(np.asarray(at)), memory.last_level_cache(data, node, device))
         if kernels:
             found[node, device, int(threads)] = kernels
     return found
@@ -133,10 +133,10 @@ def _points(data: Dataset) -> _Points:
     timed = ok.loc[of_time, [*POINT, "round", "value"]]
     seconds = timed.groupby([*POINT, "round"])["value"].median().unstack("round")
     table = ok.groupby(POINT)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
-    table = _described(table.astype({name: object for name in POINT if name != "threads"}))
+    table = _with_keys(table.astype({name: object for name in POINT if name != "threads"}))
     table = table[table["whole"]].reset_index(drop=True)
-    steps = _steps(data).reindex(pd.MultiIndex.from_frame(table[POINT])).reset_index(drop=True)
-    flop, moved = _split(table, steps)
+    steps = _step_metrics(data).reindex(pd.MultiIndex.from_frame(table[POINT])).reset_index(drop=True)
+    flop, moved = _split_by_intensity(table, steps)
     table = table.assign(
         launches=steps.get("kernels", pd.Series(1.0, table.index)).fillna(1.0),
         cached=steps.get("cached_bytes_share", np.nan),
@@ -145,7 +145,7 @@ def _points(data: Dataset) -> _Points:
     return _Points(of_all, table[seconds.columns].to_numpy(float), flop, moved)
 
 
-def _described(table: pd.DataFrame) -> pd.DataFrame:
+def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
     """Points with what each is (its key), its kind of work, and whether it is judged, whole and a ceiling."""
     # The same point recurs on every node.
     by = ["experiment", "backend", "dtype", "params"]
@@ -156,7 +156,7 @@ def _described(table: pd.DataFrame) -> pd.DataFrame:
     points = points.assign(
         what=what,
         work=[given.get("phase") or name for given, name in zip(params, points["experiment"], strict=True)],
-        held=pd.Series(map(is_held, what), dtype=bool),
+        held=pd.Series(map(is_judged, what), dtype=bool),
         footprint=pd.Series([given.get("footprint", 0) for given in params], dtype=float),
         fma=pd.Series([given.get("kernel") == "fma" for given in params], dtype=bool),
         # Of requests those whose data are all that is computed with, once: no weights that lie there already.
@@ -168,19 +168,19 @@ def _described(table: pd.DataFrame) -> pd.DataFrame:
     return table.merge(points, on=by, how="left")
 
 
-def is_held(what: str) -> bool:
+def is_judged(what: str) -> bool:
     """Whether a kernel is judged (even hash) or fitted on (odd)."""
     return hashlib.sha256(what.encode()).digest()[0] % 2 == 0
 
 
-def _steps(data: Dataset) -> pd.DataFrame:
+def _step_metrics(data: Dataset) -> pd.DataFrame:
     """What steps of models record of themselves: a row for each point, a column for each metric."""
     steps = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
     steps = steps.astype({name: object for name in [*POINT, "metric"] if name != "threads"})
     return steps.pivot(index=POINT, columns="metric", values="estimate").astype(float)
 
 
-def _split(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
+def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
     """FLOP and bytes of each point by kinds of operators, as its steps have them; other kernels are one operator."""
     texts = {name.split(".", 1)[1].removesuffix("_share") for name in steps.columns if "_below." in name}
     found = []
@@ -194,7 +194,7 @@ def _split(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
     return [parts[:, used] for parts in found]
 
 
-def _of_place(points: _Points, cache: float) -> list[Kernels]:
+def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
     """The kernels of a place that every round has; none if a half has too few.
 
     Experiments may have more rounds than others: those count in which most of them were measured.
@@ -246,8 +246,8 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     if not products.any() or not passes.any():
         return None
     rates, speeds = points["flop"] / seconds, points["bytes"] / seconds
-    fastest = {name: _largest(rates, products & (dtype == name)) for name in set(dtype[products])}
-    widest = _largest(speeds, passes)
+    fastest = {name: _argmax(rates, products & (dtype == name)) for name in set(dtype[products])}
+    widest = _argmax(speeds, passes)
     peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
     judged = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
     judged[[*fastest.values(), widest]] = False
@@ -255,7 +255,7 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     return _Ceilings(seconds, judged, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
 
 
-def _largest(values: Floats, among: Bools) -> int:
+def _argmax(values: Floats, among: Bools) -> int:
     """Position of the largest value among some."""
     places = np.flatnonzero(among)
     return int(places[np.nanargmax(values[places])])

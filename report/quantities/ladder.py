@@ -34,10 +34,10 @@ RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("GPU, best format", {"device": "gpu", "backend": None, "dtype": ["float32", "tf32", "bfloat16", "float16"]}),
 )
 DEFAULT = "PyTorch as it comes"
-_on_ladder = partial(quantity, experiments=["gemm", "training"], labels=("work", "rung", "place"))
+_ladder_quantity = partial(quantity, experiments=["gemm", "training"], labels=("work", "rung", "place"))
 
 
-@_on_ladder("ladder.rate", "FLOP/s")
+@_ladder_quantity("ladder.rate", "FLOP/s")
 def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s of one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32) on each rung.
 
@@ -48,10 +48,10 @@ def ladder_rate(data: Dataset) -> Estimates:
     products = data.without_launches("gemm", "flop_per_s").only(**PRODUCT)
     products = products.at((products["m"] == ROWS) | products["backend"].isin(LOOPS))
     steps = data.summary("training", value="flop_per_s").only(**STEP)
-    return concat([_climb(products).label(work="product"), _climb(steps).label(work="training step")])
+    return concat([_best_by_rung(products).label(work="product"), _best_by_rung(steps).label(work="training step")])
 
 
-def _climb(rates: Estimates) -> Estimates:
+def _best_by_rung(rates: Estimates) -> Estimates:
     """The best of each rung, by node and device."""
     libraries = rates.at(~rates["backend"].isin(LOOPS))
     found = []

@@ -7,18 +7,18 @@ from functools import partial
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity, summary_quantity
-from report.quantities.memory import over_memory
-from report.quantities.rate_arithmetic import BEST_LABELS, over_host
+from report.quantities.memory import share_of_bandwidth
+from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host
 
 EXPERIMENT = "language-models"
 # Phases: a fresh prompt is read; tokens are written after one.
 PROMPT, DECODE = "prompt", "decode"
 _WORK = ("model", "format", "phase", "tokens")
-_language = partial(quantity, experiments=[EXPERIMENT])
-_of_points = partial(_language, labels=(*_WORK, "backend", "threads"))
+_language_quantity = partial(quantity, experiments=[EXPERIMENT])
+_point_quantity = partial(_language_quantity, labels=(*_WORK, "backend", "threads"))
 
 
-@_of_points("language.tokens_per_s", "tokens/s")
+@_point_quantity("language.tokens_per_s", "tokens/s")
 def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens over the median time: those of a prompt that is read, or those that are written after one.
 
@@ -29,8 +29,8 @@ def tokens_per_s(data: Dataset) -> Estimates:
     return calls.scaled_by(calls.numbers("tokens").where(calls["phase"] == PROMPT, 1))
 
 
-@_language("language.fastest", "tokens/s", (*_WORK, "runtime", "threads"))
-def fastest(data: Dataset) -> Estimates:
+@_language_quantity("language.fastest", "tokens/s", (*_WORK, "runtime", "threads"))
+def fastest_tokens_per_s(data: Dataset) -> Estimates:
     """`language.tokens_per_s` of the fastest runtime and number of threads, for each format and for the best of all.
 
     format: of the file, or `best`, where `detail` names it. runtime: the fastest.
@@ -43,7 +43,7 @@ def fastest(data: Dataset) -> Estimates:
     return found.label(runtime=found["backend"]).without("backend")
 
 
-@_of_points("language.bandwidth_share", "1", experiments=[EXPERIMENT, "bandwidth"])
+@_point_quantity("language.bandwidth_share", "1", experiments=[EXPERIMENT, "bandwidth"])
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a written token reads (weights and cache, each once) over its time and over the measured bandwidth.
 
@@ -51,10 +51,10 @@ def bandwidth_share(data: Dataset) -> Estimates:
     """
     rates = data.summary(EXPERIMENT, value="bytes_per_s").only(phase=DECODE)
     bytes_read = data.summary(EXPERIMENT, value="bytes").only(phase=DECODE)
-    return over_memory(data, rates, bytes_read).without("dtype")
+    return share_of_bandwidth(data, rates, bytes_read).without("dtype")
 
 
-@_language("language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), device="both")
+@_language_quantity("language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), device="both")
 def tokens_over_cpu(data: Dataset) -> Estimates:
     """Most tokens per second of one GPU over the most of its host's CPU, same model and tokens, one text at a time.
 
@@ -62,7 +62,7 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
     runtime, cpu_runtime: of the GPU and of the CPU.
     """
     rates = tokens_per_s(data)
-    return over_host(rates.label(dtype=rates["format"]), ["model", "phase", "tokens"])
+    return best_over_host(rates.label(dtype=rates["format"]), ["model", "phase", "tokens"])
 
 
 _SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
@@ -70,7 +70,7 @@ _SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "
 SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
 
 
-def loads(data: Dataset, metric: str) -> Estimates:
+def metric_by_users(data: Dataset, metric: str) -> Estimates:
     """A metric by server and number of users, in rising order; how long the load lasted, and by how many threads tokens
     were computed, is no label.
     """
@@ -93,4 +93,4 @@ for _name, _metric, _unit, _how in (
     ("failed_share", "failed_share", "1",
      "Share of the answers that broke off, had another number of tokens than asked for, or were refused."),
 ):  # fmt: skip
-    summary_quantity(f"language_serving.{_name}", _unit, _how, labels=_SERVED, metric=_metric, points=loads)
+    summary_quantity(f"language_serving.{_name}", _unit, _how, labels=_SERVED, metric=_metric, points=metric_by_users)

@@ -12,13 +12,13 @@ _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
 # What computes a layer where no library does.
 WITHOUT = ["native", "naive", "tiled"]
-_of_variants = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
-_OF_DEVICE = ("node", "device")
-_of_device = partial(summary_quantity, device="gpu", by=_OF_DEVICE)
+_variant_quantity = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
+_DEVICE = ("node", "device")
+_device_quantity = partial(summary_quantity, device="gpu", by=_DEVICE)
 
 
-@_of_variants("libraries.rate", "FLOP/s")
-def rates(data: Dataset) -> Estimates:
+@_variant_quantity("libraries.rate", "FLOP/s")
+def layer_rates(data: Dataset) -> Estimates:
     """Rate of a layer. Source: the FLOP of its products over the median time.
 
     Of layers that take a GPU less than 50 microseconds it is the time in a graph, without the host that launches them.
@@ -26,20 +26,20 @@ def rates(data: Dataset) -> Estimates:
     return data.without_launches("libraries", "flop_per_s").without("backend")
 
 
-def gains_over(rates: Estimates, variant: str) -> Estimates:
+def gain_over_fallback(rates: Estimates, variant: str) -> Estimates:
     """Rate of a variant that uses the library over that of the fastest that goes without it."""
     without = rates.only(variant=WITHOUT).best([*_POINT, "dtype"], of=["variant"])
     return rates.only(variant=variant).without("variant") / without.label(variant=without["detail"])
 
 
-@_of_variants("libraries.gain", "1")
-def gain(data: Dataset) -> Estimates:
+@_variant_quantity("libraries.gain", "1")
+def library_gain(data: Dataset) -> Estimates:
     """Time without the library over the time with it as PyTorch uses it; same shape, batch, passes, format and device.
 
     Label `variant` says what stands in for the library: PyTorch's own kernels where
     the library is switched off, and for a product the fastest kernel of this project.
     """
-    return gains_over(rates(data), "library")
+    return gain_over_fallback(layer_rates(data), "library")
 
 
 @quantity("libraries.matrix_unit_gain", "1", _LABELS, device="gpu")
@@ -48,15 +48,15 @@ def matrix_unit_gain(data: Dataset) -> Estimates:
 
     Both are the best of all variants that were measured, also of this project's own kernels.
     """
-    return rates(data).best([*_POINT, "dtype"], of=["variant"]).ratio("dtype", "tf32", "float32")
+    return layer_rates(data).best([*_POINT, "dtype"], of=["variant"]).ratio("dtype", "tf32", "float32")
 
 
-_of_device(
+_device_quantity(
     "libraries.system_toolkit_loaded",
     "1",
     "1 if the process that measured had loaded any such library from outside the environment's packages, else 0.",
 )
-_of_device(
+_device_quantity(
     "libraries.system_driver_loaded",
     "1",
     "1 if the process that measured had loaded the driver from outside the environment's packages, else 0.",
@@ -65,7 +65,7 @@ _of_device(
 
 CUDA = "cuda"
 _KERNEL = ("kernel", "n", "backend")
-_without_cuda = partial(quantity, device="gpu")
+_interface_quantity = partial(quantity, device="gpu")
 
 
 def kernel_rates(data: Dataset) -> Estimates:
@@ -73,21 +73,21 @@ def kernel_rates(data: Dataset) -> Estimates:
     return data.summary("without-cuda", value="flop_per_s").without("dtype", "threads")
 
 
-@_without_cuda("without_cuda.rate_share", "1", _KERNEL)
+@_interface_quantity("without_cuda.rate_share", "1", _KERNEL)
 def rate_share(data: Dataset) -> Estimates:
     """Rate through another interface over that through CUDA, same chip, kernel and size."""
     found = kernel_rates(data)
     return found.at(found["backend"] != CUDA) / found.only(backend=CUDA).without("backend")
 
 
-def library(data: Dataset) -> Estimates:
+def library_rates(data: Dataset) -> Estimates:
     """FLOP/s of the fastest library on float32 products of two n x n matrices on a GPU, by device and n."""
     products = data.without_launches("gemm", "flop_per_s").only(device="gpu", dtype="float32")
     square = products.at((products["m"] == products["n"]) & (products["n"] == products["k"]))
     return square.best(["node", "device", "n"], of=["backend"])
 
 
-@_without_cuda("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
+@_interface_quantity("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
 def naive_over_library(data: Dataset) -> Estimates:
     """Rate of the naive product in CUDA over that of the fastest library, both float32, same size."""
-    return kernel_rates(data).only(kernel="naive", backend=CUDA).without("kernel", "backend") / library(data)
+    return kernel_rates(data).only(kernel="naive", backend=CUDA).without("kernel", "backend") / library_rates(data)

@@ -23,7 +23,7 @@ _WAY = ["node", "device", "direction", "host_memory"]
 _COPY = ("direction", "size", "host_memory")
 _LABELS = ("op", "dtype", "threads", "backend", "footprint")
 
-_transfer = partial(quantity, device="gpu")
+_transfer_quantity = partial(quantity, device="gpu")
 
 
 def last_level_cache(data: Dataset, node: str, device: str) -> float:
@@ -37,7 +37,7 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 
 
 @quantity("bandwidth.by_footprint", "B/s", _LABELS)
-def by_footprint(data: Dataset) -> Estimates:
+def footprint_rates(data: Dataset) -> Estimates:
     """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory.
 
     Passes that take a GPU less than 50 microseconds are timed in a graph, without the host that launches each.
@@ -52,13 +52,13 @@ def bandwidth_rate(data: Dataset) -> Estimates:
     Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library
     and footprint among those.
     """
-    rates = by_footprint(data)
+    rates = footprint_rates(data)
     least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
     rates = rates.at(rates["footprint"] >= least)
     return concat([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
 
 
-def over_memory(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
+def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
     """Rates over the measured bandwidth: the fastest of STREAM's passes by as many threads.
 
     rates: bytes per second of points; moved: bytes of a call of the same points, in the same order. Points whose bytes
@@ -70,7 +70,7 @@ def over_memory(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
 
 
 @quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
-def over_desktop(data: Dataset) -> Estimates:
+def gpu_over_desktop(data: Dataset) -> Estimates:
     """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation.
 
     baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machine_kinds.DESKTOP`), with all
@@ -86,29 +86,29 @@ def over_desktop(data: Dataset) -> Estimates:
     return concat(best_ratios(rates.only(device="gpu"), cpu, ["op", "baseline"], ["named"]))
 
 
-def copies(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
+def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
     """Copies to, from and within GPUs under the labels that tell them apart."""
     return data.summary("transfer", metric, value).by(*_WAY, "size")
 
 
-@_transfer("transfer.rate", "B/s", _COPY)
+@_transfer_quantity("transfer.rate", "B/s", _COPY)
 def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second of copies of one size, one after the other.
 
     direction: host_to_device, device_to_host, both (what arrives on either side
     together), device_to_device (what the device's memory reads and writes), peer.
     """
-    return copies(data, value="bytes_per_s")
+    return copy_estimates(data, value="bytes_per_s")
 
 
-@_transfer("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
+@_transfer_quantity("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
 def memory_ratio(data: Dataset) -> Estimates:
     """Copy rate within device memory over the copy rate between host and device, same device."""
     inside = bandwidth_rate(data).only(device="gpu", op="copy", backend="best").by("node", "device", "op", "dtype")
     return inside / transfer_rate(data).only(direction=TO_AND_FROM)
 
 
-@_transfer("transfer.half_rate_size", "B", ("direction", "host_memory"))
+@_transfer_quantity("transfer.half_rate_size", "B", ("direction", "host_memory"))
 def half_rate_size(data: Dataset) -> Estimates:
     """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
 

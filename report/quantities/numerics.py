@@ -10,7 +10,7 @@ from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat
 from report.quantities import quantity
-from report.quantities.gemm import shaped
+from report.quantities.gemm import with_shape
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
 # What a method changes. A library may do the other too: see `spread_across_cells_ulp`.
@@ -18,9 +18,9 @@ ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
 
-def _of_methods(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
+def _method_estimates(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
     """A metric that cannot be less than `least`, whatever Student's t says of a few rounds."""
-    found = shaped(data.summary("numerics", metric).only(method=methods))
+    found = with_shape(data.summary("numerics", metric).only(method=methods))
     return found.label(low=found["low"].clip(lower=least))
 
 
@@ -34,7 +34,7 @@ def spread_across_cells(data: Dataset) -> Estimates:
     because it stands elsewhere, at the edge of a tile, say: a spread says so, and
     nothing of the entries' own order. The unit is that of the result's root mean square.
     """
-    return _of_methods(data, "spread_ulp", ACROSS)
+    return _method_estimates(data, "spread_ulp", ACROSS)
 
 
 @quantity("numerics.spread_within_cell_ulp", "ulp", _LABELS)
@@ -45,7 +45,7 @@ def spread_within_cell(data: Dataset) -> Estimates:
     library (threads, libraries) may keep the order. The unit is that of the result's
     root mean square.
     """
-    return _of_methods(data, "spread_ulp", WITHIN)
+    return _method_estimates(data, "spread_ulp", WITHIN)
 
 
 @quantity("numerics.determinism", "1", ("over", *_LABELS[1:]))
@@ -55,11 +55,11 @@ def determinism(data: Dataset) -> Estimates:
     over calls: among the repeated calls of one process, as a mean over the rounds. over
     rounds: among the processes that measured this point, counted, from two on.
     """
-    calls = _of_methods(data, "distinct_results", ("repeat",), least=1)
-    return concat([calls.without("method").label(over="calls"), _over_rounds(data).label(over="rounds")])
+    calls = _method_estimates(data, "distinct_results", ("repeat",), least=1)
+    return concat([calls.without("method").label(over="calls"), _distinct_over_rounds(data).label(over="rounds")])
 
 
-def _over_rounds(data: Dataset) -> Estimates:
+def _distinct_over_rounds(data: Dataset) -> Estimates:
     """How many different fingerprints the rounds of a product left, of products with at least two rounds."""
     found = data.summary("numerics", "fingerprint")
     samples = data.samples("numerics")
@@ -68,4 +68,4 @@ def _over_rounds(data: Dataset) -> Estimates:
     points = data.table.loc[[number for (number,) in found["source_rows"]], POINT]
     counts = points.astype(object).merge(different.astype(object), how="left", on=POINT)["different"].astype(float)
     found = found.label(estimate=counts, low=counts, high=counts, se=np.nan, df=np.inf)
-    return shaped(found.at(found["n_rounds"] > 1).without("method"))
+    return with_shape(found.at(found["n_rounds"] > 1).without("method"))

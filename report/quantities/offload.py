@@ -15,7 +15,7 @@ from report.compared_estimates import crossings
 from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity
-from report.quantities.rate_arithmetic import complement, over, with_library
+from report.quantities.rate_arithmetic import complement, ratio_with_detail, with_library
 
 PARTS = ("h2d", "compute", "d2h")
 HOST_PARTS = ("enqueue_h2d", "enqueue_compute", "enqueue_d2h", "launch", "synchronise")
@@ -28,37 +28,37 @@ _ITEMSIZE = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 _LABELS = (*WORK, *WAY)
 _BATCH = ("op", "batch", "size", "uses", "dtype")
 
-_on_gpu = partial(quantity, device="gpu")
-_on_both = partial(quantity, device="both")
+_gpu_quantity = partial(quantity, device="gpu")
+_both_quantity = partial(quantity, device="both")
 per_second = Estimates.inverse
 
 
-def size(op: str, m: int, n: int, k: int, dtype: str) -> int:
+def request_bytes(op: str, m: int, n: int, k: int, dtype: str) -> int:
     """Bytes of a request's data that travel there and back, as the experiment defines its operations."""
     elements = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     return elements * _ITEMSIZE[dtype]
 
 
-def requests(data: Dataset, metric: str = "time") -> Estimates:
+def request_estimates(data: Dataset, metric: str = "time") -> Estimates:
     """What the experiment measured under a metric, with the size of each request."""
-    return _sized(data.summary("offload", metric))
+    return _with_size(data.summary("offload", metric))
 
 
-def _sized(times: Estimates) -> Estimates:
-    return times.label(size=[size(*shape) for shape in times.rows("op", "m", "n", "k", "dtype")])
+def _with_size(times: Estimates) -> Estimates:
+    return times.label(size=[request_bytes(*shape) for shape in times.rows("op", "m", "n", "k", "dtype")])
 
 
-def on_gpu(data: Dataset) -> Estimates:
+def gpu_request_times(data: Dataset) -> Estimates:
     """Seconds of whole requests to a GPU."""
-    return requests(data).only(device="gpu").without("threads", "backend")
+    return request_estimates(data).only(device="gpu").without("threads", "backend")
 
 
-def on_device(data: Dataset, part: str) -> Estimates:
+def gpu_part_times(data: Dataset, part: str) -> Estimates:
     """Seconds that a GPU takes for one of PARTS, whichever way the request is launched."""
-    return requests(data, f"device_time.{part}").without("threads", "backend", "launch")
+    return request_estimates(data, f"device_time.{part}").without("threads", "backend", "launch")
 
 
-def added(*parts: Estimates) -> Estimates:
+def sum_times(*parts: Estimates) -> Estimates:
     """The sum of times that were measured in the same rounds, whose luck they share: their errors add up."""
     together, rows = concat(parts), []
     names = together.labels
@@ -71,9 +71,9 @@ def added(*parts: Estimates) -> Estimates:
     return Estimates.of(sorted(rows, key=lambda row: order[tuple(row[name] for name in names)]), log=True)
 
 
-def transfers(data: Dataset) -> Estimates:
+def transfer_times(data: Dataset) -> Estimates:
     """Seconds that a GPU takes for both copies."""
-    return added(on_device(data, "h2d"), on_device(data, "d2h"))
+    return sum_times(gpu_part_times(data, "h2d"), gpu_part_times(data, "d2h"))
 
 
 def host_rates(data: Dataset) -> Estimates:
@@ -82,9 +82,9 @@ def host_rates(data: Dataset) -> Estimates:
     baseline: core, one thread; node, as many threads as suit it, where all were tried as well.
     What the experiment gemm measured counts too: its products start and end in host memory.
     """
-    products = _sized(data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
+    products = _with_size(data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
     labels = ["node", *WORK]
-    times = [part.by(*labels, "backend", "threads") for part in (requests(data).only(device="cpu"), products)]
+    times = [part.by(*labels, "backend", "threads") for part in (request_estimates(data).only(device="cpu"), products)]
     rates = with_library(concat(times).inverse())
     most, tried = (rates["threads"].groupby([rates[name] for name in by]).transform("max") for by in (["node"], labels))
     baselines = {"core": rates.only(threads=1), "node": rates.at(tried == most)}
@@ -97,10 +97,10 @@ def request_time(data: Dataset) -> Estimates:
 
     On a CPU nothing travels and host_memory is none.
     """
-    return requests(data)
+    return request_estimates(data)
 
 
-@_on_gpu("offload.phase_share", "1", (*_LABELS, "clock", "phase"))
+@_gpu_quantity("offload.phase_share", "1", (*_LABELS, "clock", "phase"))
 def phase_share(data: Dataset) -> Estimates:
     """Share of a request's time by phase, seen by either clock.
 
@@ -108,45 +108,47 @@ def phase_share(data: Dataset) -> Estimates:
     rest, with the ends of the others' intervals. clock host: until each launch returns, and
     then until the GPU is done (synchronise). The shares of either clock add up to 1.
     """
-    whole = on_gpu(data)
-    parts = {name: on_device(data, name) for name in PARTS}
+    whole = gpu_request_times(data)
+    parts = {name: gpu_part_times(data, name) for name in PARTS}
     shares = [(part / whole).label(phase=name, clock="device") for name, part in parts.items()]
-    shares.append(complement(added(*parts.values()) / whole).label(phase=REST, clock="device"))
+    shares.append(complement(sum_times(*parts.values()) / whole).label(phase=REST, clock="device"))
     for name in HOST_PARTS:
-        part = requests(data, f"time.{name}").without("threads", "backend")
+        part = request_estimates(data, f"time.{name}").without("threads", "backend")
         shares.append((part / whole).label(phase=name, clock="host"))
     return concat(shares)
 
 
-@_on_gpu("offload.transfer_share", "1", (*_BATCH, *WAY))
+@_gpu_quantity("offload.transfer_share", "1", (*_BATCH, *WAY))
 def transfer_share(data: Dataset) -> Estimates:
     """Time of both copies on the GPU's clock over that of the whole request, from pinned memory.
 
     batch: the rows of an mlp's request. uses: how often its data are computed on once they are there.
     """
-    return _batched(transfers(data) / on_gpu(data))
+    return _with_batch(transfer_times(data) / gpu_request_times(data))
 
 
-@_on_gpu("offload.transfer_over_compute", "1", (*_BATCH, "host_memory"))
+@_gpu_quantity("offload.transfer_over_compute", "1", (*_BATCH, "host_memory"))
 def transfer_over_compute(data: Dataset) -> Estimates:
     """Time of both copies over that of the computation, both on the GPU's clock, from pinned memory."""
-    return _batched(transfers(data) / on_device(data, "compute"))
+    return _with_batch(transfer_times(data) / gpu_part_times(data, "compute"))
 
 
-def _batched(ratios: Estimates) -> Estimates:
+def _with_batch(ratios: Estimates) -> Estimates:
     """Under the number of rows of an mlp's request, and under the size of any other."""
     mlp = ratios["op"] == "mlp"
     labels = {"size": ratios["size"].mask(mlp, None), "batch": ratios["m"].where(mlp, None)}
     return ratios.without("m", "n", "k").label(**labels)
 
 
-@_on_both("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
+@_both_quantity("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
 def speedup(data: Dataset) -> Estimates:
     """Time of the CPU's fastest library over that of the whole request to the GPU, same work and number format."""
-    return over(on_gpu(data).inverse(), host_rates(data))
+    return ratio_with_detail(gpu_request_times(data).inverse(), host_rates(data))
 
 
-@_on_both("offload.speedup_over_100_cores", "1", ("m", "n", "k", "dtype", "transfers"), experiments=["offload", "gemm"])
+@_both_quantity(
+    "offload.speedup_over_100_cores", "1", ("m", "n", "k", "dtype", "transfers"), experiments=["offload", "gemm"]
+)
 def speedup_over_100_cores(data: Dataset) -> Estimates:
     """Time of a matrix product on 100 cores over that on the GPU, in the same number format.
 
@@ -156,12 +158,12 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
     """
     core = host_rates(data).only(op="gemm", uses=1, baseline="core").without("baseline")
     point = ["node", "device", *WORK]
-    included = on_gpu(data).inverse().best(point, of=WAY).label(transfers="included")
-    excluded = on_device(data, "compute").inverse().best(point, of=WAY[:1]).label(transfers="excluded")
-    return over(concat([included, excluded]), core * CORES).without("op", "uses", "size")
+    included = gpu_request_times(data).inverse().best(point, of=WAY).label(transfers="included")
+    excluded = gpu_part_times(data, "compute").inverse().best(point, of=WAY[:1]).label(transfers="excluded")
+    return ratio_with_detail(concat([included, excluded]), core * CORES).without("op", "uses", "size")
 
 
-@_on_both("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
+@_both_quantity("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
 def crossover(data: Dataset) -> Estimates:
     """Size of a request from which on the GPU answers first: bytes that travel there and back.
 

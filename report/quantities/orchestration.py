@@ -12,7 +12,7 @@ from report.quantities.rate_arithmetic import complement
 
 PRELOADED = "preloaded"
 _LOOP = ("model", "batch", "source", "dtype", "threads")
-_on_gpu = partial(quantity, device="gpu")
+_gpu_quantity = partial(quantity, device="gpu")
 
 
 @quantity("orchestration.wait_share", "1", (*_LOOP, "workers"))
@@ -34,7 +34,7 @@ def time_lost(data: Dataset) -> Estimates:
     return complement(loaded.label(workers=workers).best(place, of=["workers"]) / ready)
 
 
-@_on_gpu("orchestration.gpu_time_lost_to_host", "1", _LOOP)
+@_gpu_quantity("orchestration.gpu_time_lost_to_host", "1", _LOOP)
 def gpu_time_lost_to_host(data: Dataset) -> Estimates:
     """The same on GPUs: 1 - time of a turn with preloaded batches / time with the best number of loader workers.
 
@@ -49,7 +49,7 @@ def decode_time(data: Dataset) -> Estimates:
     return data.summary("orchestration", "decode_time").without("backend")
 
 
-@_on_gpu("orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"])
+@_gpu_quantity("orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"])
 def gpu_idle_share(data: Dataset) -> Estimates:
     """1 - time of the step's kernels and copies / time of the step, with the batch on the device.
 

@@ -12,17 +12,17 @@ from report.quantities import quantity
 
 FULL_SHARE = 0.9
 _PLACE = ["node", "device"]
-_on_gpu = partial(quantity, device="gpu")
+_gpu_quantity = partial(quantity, device="gpu")
 
 
-@_on_gpu("parallelism.throughput", "FLOP/s", ("in_flight",))
+@_gpu_quantity("parallelism.throughput", "FLOP/s", ("in_flight",))
 def throughput(data: Dataset) -> Estimates:
     """Rate of chains of dependent multiply-adds, one a thread, by threads in flight."""
     chains = data.summary("parallelism", value="flop_per_s").only(kernel="chains")
     return chains.by(*_PLACE, "in_flight")
 
 
-@_on_gpu("parallelism.threads_for_90_percent", "threads")
+@_gpu_quantity("parallelism.threads_for_90_percent", "threads")
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """Threads in flight from which on the chains run at nine tenths of their best rate.
 
@@ -57,7 +57,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@_on_gpu("parallelism.linearity", "1", ("in_flight",))
+@_gpu_quantity("parallelism.linearity", "1", ("in_flight",))
 def linearity(data: Dataset) -> Estimates:
     """Rate per thread over that with the fewest threads measured: 1 where throughput is proportional to the threads.
 

@@ -28,7 +28,7 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.formatting import with_unit
 from report.quantities import quantity
-from report.quantities.kernels import PLACE, Floats, Kernels, rounds, source_rows
+from report.quantities.kernels import PLACE, Floats, Kernels, kernel_rounds, source_rows
 
 # How many numbers, and whether peak and bandwidth are taken as measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
@@ -48,7 +48,7 @@ _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
 _SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 
-def fit(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
+def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
     """The numbers that predict each round's kernels best, of so many and with ceilings that are fitted or as measured.
 
     Least squares of the logarithms with Cauchy's loss: past TOLERATED, misses count ever less, for it is the
@@ -76,19 +76,19 @@ def fit_numbers(
         bandwidth=float(np.median([one.bandwidth for one in rounds])),
     )
     at = [NUMBERS.index(name) for name in free]
-    found = [_descend(middle, at, np.log([start[name] for name in free]), *_SEARCH) for start in starts]
-    best = min(found, key=lambda x: float(np.median(np.abs(_misses(middle, _every(x, at), math.inf)[0]))))
-    fitted = [np.exp(_descend(one, at, best, *_END)).tolist() for one in rounds]
+    found = [_minimise(middle, at, np.log([start[name] for name in free]), *_SEARCH) for start in starts]
+    best = min(found, key=lambda x: float(np.median(np.abs(_log_errors(middle, _all_logarithms(x, at), math.inf)[0]))))
+    fitted = [np.exp(_minimise(one, at, best, *_END)).tolist() for one in rounds]
     return [{"peak": 1.0, "bandwidth": 1.0, **dict(zip(free, numbers, strict=True))} for numbers in fitted]
 
 
-def _descend(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
+def _minimise(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
     """The logarithms of the numbers at these places of NUMBERS that predict kernels best, looked for from x on."""
 
     # The derivatives are asked for where the misses have just been.
     @lru_cache(maxsize=1)
     def misses(x: tuple[float, ...]) -> tuple[Floats, Floats]:
-        values, slopes = _misses(kernels, _every(x, at), sharpness)
+        values, slopes = _log_errors(kernels, _all_logarithms(x, at), sharpness)
         return values, slopes[:, at]
 
     # Copies: what it is given, it works in.
@@ -99,7 +99,7 @@ def _descend(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop:
     return found
 
 
-def _every(x: Sequence[float] | Floats, at: list[int]) -> Floats:
+def _all_logarithms(x: Sequence[float] | Floats, at: list[int]) -> Floats:
     """The logarithms of all NUMBERS, of which x are those at some places."""
     # No launch takes no time unless that is fitted: its logarithm is far below any.
     every = np.array([0.0, 0.0, -np.inf, 0.0])
@@ -107,7 +107,7 @@ def _every(x: Sequence[float] | Floats, at: list[int]) -> Floats:
     return every
 
 
-def _misses(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:
+def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:
     """Logarithm of predicted over measured of each kernel at the logarithms x of NUMBERS, and its derivatives.
 
     sharpness: the power of the mean that stands for the larger of an operator's two times.
@@ -150,21 +150,21 @@ class Predictions:
         return missed
 
 
-def predictions(data: Dataset, node: str | None = None) -> list[Predictions]:
+def predict_places(data: Dataset, node: str | None = None) -> list[Predictions]:
     """Predictions of every kernel that is judged (on one node, or on all), by place and how many numbers they take.
 
     Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
     """
     places = {
         place: per_round
-        for place, per_round in rounds(data, node).items()
+        for place, per_round in kernel_rounds(data, node).items()
         if any(what.startswith("roofline") for what in per_round[0].what)
     }
     fitted = [[one.half(False) for one in per_round] for per_round in places.values()]
     processes = child_processes.available_cpus() if len(places) >= MANY else 1
     found = []
     for (place, per_round), by_model in zip(
-        places.items(), child_processes.mapped(_fits, fitted, processes=processes), strict=True
+        places.items(), child_processes.mapped(_fit_models, fitted, processes=processes), strict=True
     ):
         judged = [one.half(True) for one in per_round]
         measured = np.array([one.seconds for one in judged])
@@ -175,9 +175,9 @@ def predictions(data: Dataset, node: str | None = None) -> list[Predictions]:
     return found
 
 
-def _fits(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
+def _fit_models(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
     """The numbers of each round, by each of MODELS."""
-    return [fit(per_round, numbers, ceilings) for numbers, ceilings in MODELS]
+    return [fit_model(per_round, numbers, ceilings) for numbers, ceilings in MODELS]
 
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS, reads=("offload", "peak"))
@@ -187,13 +187,13 @@ def prediction_error(data: Dataset) -> Estimates:
     ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (the
     shares of both that foretell the other half of the kernels best). One value a round; interval by Student's t.
     """
-    found = predictions(data)
+    found = predict_places(data)
     rows = [
         {
             **one.labels,
             "n_rounds": len(one.fits),
             "n_samples": one.measured.size,
-            "detail": f"{len(one.what)} kernels; {spelt(one.fits)}",
+            "detail": f"{len(one.what)} kernels; {format_fits(one.fits)}",
             "source_rows": source_rows(data, *(one.labels[name] for name in PLACE)),
         }
         for one in found
@@ -203,7 +203,7 @@ def prediction_error(data: Dataset) -> Estimates:
     return made.label(low=made["low"].clip(lower=0.0))
 
 
-def spelt(fits: Sequence[Mapping[str, float]]) -> str:
+def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
     """The numbers in words, each the median over rounds."""
     middle = {name: float(np.median([one[name] for one in fits])) for name in fits[0]}
     words = [f"×{middle[name]:.2f} the measured {name}" for name in ("peak", "bandwidth")]
@@ -226,12 +226,14 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     Kernels that compute and move; passes over memory are left out, for bandwidth is taken from them.
     """
     rows, values = [], []
-    for place, per_round in rounds(data).items():
+    for place, per_round in kernel_rounds(data).items():
         ratios = [
-            _alone(one, one.bytes.sum(axis=1)) / _alone(one, one.flop.sum(axis=1) / one.peak) for one in per_round
+            _single_number_error(one, one.bytes.sum(axis=1))
+            / _single_number_error(one, one.flop.sum(axis=1) / one.peak)
+            for one in per_round
         ]
         if np.isfinite(ratios).all() and min(ratios) > 0:
-            n = int((per_round[0].held & _computes(per_round[0])).sum())
+            n = int((per_round[0].held & _computing_mask(per_round[0])).sum())
             counts = {"n_rounds": len(ratios), "n_samples": n * len(ratios), "detail": f"{n} kernels"}
             labels = dict(zip(PLACE, place, strict=True))
             rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
@@ -240,13 +242,13 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     return Estimates.from_points(rows, statistics.on_log_scale(values, np.arange(len(values))), log=True)
 
 
-def _computes(kernels: Kernels) -> NDArray[np.bool_]:
+def _computing_mask(kernels: Kernels) -> NDArray[np.bool_]:
     both: NDArray[np.bool_] = (kernels.flop.sum(axis=1) > 0) & (kernels.work != "bandwidth")
     return both
 
 
-def _alone(kernels: Kernels, amount: Floats) -> float:
+def _single_number_error(kernels: Kernels, amount: Floats) -> float:
     """Median error on the kernels that are judged if time is in proportion to an amount."""
-    scale = kernels.seconds / np.where(_computes(kernels), amount, np.nan)
+    scale = kernels.seconds / np.where(_computing_mask(kernels), amount, np.nan)
     factor = np.nanmedian(scale[~kernels.held])
     return float(np.nanmedian(np.abs(factor / scale[kernels.held] - 1)))

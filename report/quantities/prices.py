@@ -19,8 +19,8 @@ from report.derivations import Floats, Formula, Input, assumed, computed, docume
 from report.derived_estimates import DerivedEstimates, Work, derive, worked
 from report.formatting import count, exactly, several
 from report.quantities import quantity
-from report.quantities.cpu_servers import PRICED, size_of
-from report.quantities.derived import by_arithmetic
+from report.quantities.cpu_servers import PRICED, machine_size
+from report.quantities.derived import arithmetic_quantity
 from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
@@ -63,7 +63,7 @@ def gpu_machine(name: str) -> tuple[str, tuple[str, ...]] | None:
     return next(((machine, beside) for pattern, machine, beside in MACHINES if re.search(pattern, name, re.I)), None)
 
 
-def hourly(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
+def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
     """Hourly price of a machine. Raises MissingSourceError."""
     entry = data.entry(f"{machine}.usd_per_hour")
     region = "us-east-1, " if "us-east-1" in entry["source"]["where"] else ""
@@ -77,8 +77,8 @@ def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
     if vendor not in PRICED:
         return None
     large, *others = (f"{one.partition('.')[0]}.large" for one in (PRICED[vendor][0], *PRICED[vendor][1]))
-    price = hourly(data, f"aws-{large}", tuple(f"aws-{other}" for other in others))
-    return {"p": price, **size_of(data, large, vendor)}, large
+    price = hourly_price(data, f"aws-{large}", tuple(f"aws-{other}" for other in others))
+    return {"p": price, **machine_size(data, large, vendor)}, large
 
 
 _CPU = {
@@ -94,7 +94,7 @@ REQUEST = Formula(
 )
 
 
-@by_arithmetic(
+@arithmetic_quantity(
     "price.cpu_over_gpu_per_request", "1", _SERVICE, experiments=["serving"], device="cpu", formulas=(REQUEST,)
 )
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
@@ -114,7 +114,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     estimate = ends[1]
     rows = servers.rows("backend", "dtype", "n_rounds", "n_samples", "source_rows")
     for (node, service), at in servers.positions("node", "service"):
-        gpu, name = _cheapest(data)
+        gpu, name = _cheapest_gpu_machine(data)
         cpu = data.record(node)["hardware"]["cpu"]
         priced = core_price(data, cpu)
         if priced is None:
@@ -123,7 +123,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         known = np.where(cores[at] == 0, cpu["usable_cores"], cores[at])
         order = np.lexsort((estimate[at], rates[at], known))
         known, at = known[order], at[order]
-        for load, first, sure in _smallest(rates[at], *(end[at] for end in ends)):
+        for load, first, sure in _smallest_servers(rates[at], *(end[at] for end in ends)):
             n_cores, row = float(known[first]), at[first]
             backend, dtype, n_rounds, n_samples, source_rows = rows[row]
             held = "held" if sure else "too close to tell whether held"
@@ -139,7 +139,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     return derive(works)
 
 
-def _smallest(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
+def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
     """For each load the position of the first server that keeps the limit at it or at a higher one, if any; whether
     that is sure. Each of shape (servers,)."""
     for load in sorted({*LOADS, *rates.tolist()}):
@@ -150,10 +150,10 @@ def _smallest(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[f
 
 
 @once
-def _cheapest(data: Dataset) -> tuple[Input, str]:
+def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
     """The cheapest machine with one GPU, with the others as its range, and its name. Raises MissingSourceError."""
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
-    return hourly(data, first, tuple(others)), first.removeprefix("aws-")
+    return hourly_price(data, first, tuple(others)), first.removeprefix("aws-")
 
 
 SAVING = Formula(
@@ -168,7 +168,7 @@ SAVING = Formula(
 )
 
 
-@by_arithmetic(
+@arithmetic_quantity(
     "price.speedup_over_price_ratio", "1", _STEP, experiments=["training"], device="both", formulas=(SAVING,)
 )
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
@@ -185,7 +185,8 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     priced = {
         (node.id, one["id"]): found
         for node, one in devices
-        if (node.id, one["id"]) in wanted and (found := _machines(data, one["name"], node.record["hardware"]["cpu"]))
+        if (node.id, one["id"]) in wanted
+        and (found := _machine_prices(data, one["name"], node.record["hardware"]["cpu"]))
     }
     if wanted and not priced:
         names = sorted({one["name"] for _, one in devices})
@@ -203,7 +204,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     return worked(speedups.scaled_by(factors).label(detail=detail), make)
 
 
-def _machines(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
+def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
     """Prices of the machines that have such a GPU and such cores, and which they are; None where a side has none."""
     machine = gpu_machine(gpu)
     priced = core_price(data, cpu) if machine else None
@@ -212,7 +213,7 @@ def _machines(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
     inputs = {
         **priced[0],
         "c": Input(float(cpu["usable_cores"]), "1", "measured", "of the host", each=True),
-        "q": hourly(data, *machine),
+        "q": hourly_price(data, *machine),
         "g": documented(data, f"{machine[0]}.gpus"),
     }
     return inputs, f"{inputs['q'].what} against {count(int(cpu['usable_cores']), 'core')} of {priced[1]}"

@@ -29,7 +29,7 @@ _KINDS = re.compile(
     r"|(?:RTX|GTX|TITAN|Quadro|Arc|Jetson|MI)[ -]?\w+(?: (?:Ti|SUPER|Ada|D|Orin|AGX|NX|Nano|A?\d{4}|B\d\d)\b)*",
     re.I,
 )
-of_others = partial(quantity, tier="published")
+published_quantity = partial(quantity, tier="published")
 LABELS = ("source", "family", "task", "model", "setting", "batch", "measure", "records")
 
 
@@ -51,7 +51,7 @@ def cpu_kind(name: str) -> str:
     return " ".join(word.capitalize() if word in ("XEON", "PLATINUM", "GOLD") else word for word in named.split())
 
 
-def machine_of(record: Mapping[str, Any]) -> str:
+def machine_name(record: Mapping[str, Any]) -> str:
     """The GPU of a record, or the processors of one machine of a CPU record: '2 x Xeon Platinum 8480+'."""
     if record["device"] == "gpu":
         return gpu_kind(str(record["gpu"]))
@@ -61,7 +61,7 @@ def machine_of(record: Mapping[str, Any]) -> str:
     return f"{int(sockets)} x {name}" if sockets > 1 else name
 
 
-def speeds(records: pd.DataFrame) -> pd.DataFrame:
+def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
     """Each record's speed: its rate, or one over its time, for one GPU or one machine of CPUs; with its ends."""
     turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
     # Several processors of one entry answer at once; the time of a single request is that of one device.
@@ -76,39 +76,39 @@ def speeds(records: pd.DataFrame) -> pd.DataFrame:
     return records.assign(**{name: end / shared for name, end in zip(names, ends, strict=True)})
 
 
-def stated(value: float, other: float) -> float:
+def value_or_default(value: float, other: float) -> float:
     """A figure, or another where its source does not tell it."""
     return other if math.isnan(value) else float(value)
 
 
-def top(records: pd.DataFrame, by: str, least: bool = False) -> dict[str, Any]:
+def extreme_record(records: pd.DataFrame, by: str, least: bool = False) -> dict[str, Any]:
     """The record with the largest value of a column, or the least."""
     values = records[by].to_numpy(float)
     found = records.iloc[int(values.argmin() if least else values.argmax())]
     return {str(name): value for name, value in found.items()}
 
 
-def spread(record: Mapping[str, Any], times: float = 1.0) -> dict[str, float]:
+def estimate_bounds(record: Mapping[str, Any], times: float = 1.0) -> dict[str, float]:
     """A record's figure with its ends, some number of times; itself for an end that its source does not tell."""
     ends = (("estimate", "value"), ("low", "low"), ("high", "high"))
-    return {name: times * stated(record[of], record["value"]) for name, of in ends}
+    return {name: times * value_or_default(record[of], record["value"]) for name, of in ends}
 
 
-def alike(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[pd.DataFrame]:
+def groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[pd.DataFrame]:
     """Records that agree in some columns, group by group, where there are several values of another column."""
-    for at in _alike(records, same, differ):
+    for at in _group_positions(records, same, differ):
         yield records.iloc[at]
 
 
-def rows_alike(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[list[dict[str, Any]]]:
-    """As `alike`, each group record by record: of few, a table takes far longer."""
-    rows = each(records)
-    for at in _alike(records, same, differ):
+def row_groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[list[dict[str, Any]]]:
+    """As `groups_varying`, each group record by record: of few, a table takes far longer."""
+    rows = record_rows(records)
+    for at in _group_positions(records, same, differ):
         yield [rows[number] for number in at]
 
 
-def _alike(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[NDArray[np.intp]]:
-    """Positions of the records of each group of `alike`."""
+def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[NDArray[np.intp]]:
+    """Positions of the records of each group of `groups_varying`."""
     work = records.groupby([records[name].astype(str) for name in same], sort=False, dropna=False).ngroup()
     several = (records.groupby(work)[differ].transform("nunique") > 1).to_numpy()
     where = np.flatnonzero(several)
@@ -116,25 +116,25 @@ def _alike(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[
         yield where[at]
 
 
-def each(records: pd.DataFrame) -> list[dict[str, Any]]:
+def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
     """The records, one by one."""
     return [{str(name): value for name, value in row.items()} for row in records.to_dict("records")]
 
 
-def labels_of(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
+def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
     """What an estimate of one record is told by: LABELS, and more columns, or `machine`."""
     told = {
         **record,
         "batch": None if math.isnan(record["batch"]) else record["batch"],
         "family": data.published.family(str(record["source"])),
         "records": record["key"],
-        "machine": machine_of(record),
+        "machine": machine_name(record),
     }
     return {name: told[name] for name in (*LABELS, *more)}
 
 
-@of_others("published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"))
-def compared(data: Dataset) -> Estimates:
+@published_quantity("published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"))
+def declared_comparisons(data: Dataset) -> Estimates:
     """The declared comparisons of data/published/comparisons.yaml: the figure of one record over that of another.
 
     Figures as they stand, not for one GPU or one machine: what is compared is declared with its reason.
@@ -142,15 +142,15 @@ def compared(data: Dataset) -> Estimates:
     rows = []
     for comparison in data.published.comparisons:
         above, below = (data.published.by_key[key] for key in (comparison.of, comparison.over))
-        of, over = spread(above), spread(below)
+        of, over = estimate_bounds(above), estimate_bounds(below)
         families = sorted({data.published.family(str(side["source"])) for side in (above, below)})
         rows.append(
             {
                 "comparison": comparison.id,
                 "source": " and ".join(dict.fromkeys((str(above["source"]), str(below["source"])))),
                 "family": " and ".join(families),
-                "of": _told(above),
-                "to": _told(below),
+                "of": _side_name(above),
+                "to": _side_name(below),
                 "strength": comparison.strength,
                 "records": f"{comparison.of} {comparison.over}",
                 "estimate": of["estimate"] / over["estimate"],
@@ -162,20 +162,22 @@ def compared(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-def _told(record: Mapping[str, Any]) -> str:
-    return f"{machine_of(record)}, {record['task'].replace('-', ' ')}, {record['model']}"
+def _side_name(record: Mapping[str, Any]) -> str:
+    return f"{machine_name(record)}, {record['task'].replace('-', ' ')}, {record['model']}"
 
 
 _MORE = ("device", "machine", "dtype", "variant", "gpus")
 
 
-def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
+def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
     def values(data: Dataset) -> Estimates:
         records = data.published.records
         rows = []
-        for row in each(records[records["measure"] == measure]):
+        for row in record_rows(records[records["measure"] == measure]):
             gpus = None if math.isnan(row["gpus"]) else row["gpus"]
-            rows.append({**labels_of(data, row, *_MORE), "gpus": gpus, **spread(row), "detail": row["note"]})
+            rows.append(
+                {**record_labels(data, row, *_MORE), "gpus": gpus, **estimate_bounds(row), "detail": row["note"]}
+            )
         return exact(rows)
 
     values.__doc__ = f"Published figures that are a {measure}, as their sources tell them, each with its work."
@@ -184,6 +186,8 @@ def _of_measure(measure: str) -> Callable[[Dataset], Estimates]:
 
 # One quantity a kind of figure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
-    measure: of_others(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(_of_measure(measure))
+    measure: published_quantity(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(
+        _measure_values(measure)
+    )
     for measure, unit in UNITS.items()
 }

@@ -14,15 +14,15 @@ from report.estimates import Estimates, exact
 from report.formatting import exactly
 from report.quantities.published import (
     LABELS,
-    alike,
-    each,
+    estimate_bounds,
+    extreme_record,
     gpu_kind,
-    labels_of,
-    machine_of,
-    of_others,
-    speeds,
-    spread,
-    top,
+    groups_varying,
+    machine_name,
+    published_quantity,
+    record_labels,
+    record_rows,
+    with_speeds,
 )
 
 # Cores that stand for a hundred; kernels of either kind without which nothing is fitted; what a fit tolerates.
@@ -39,7 +39,7 @@ _ARRAYS = {
 }
 
 
-@of_others("published.mac_per_cycle", "MAC/cycle", (*LABELS, "machine", "dtype"))
+@published_quantity("published.mac_per_cycle", "MAC/cycle", (*LABELS, "machine", "dtype"))
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds for each clock cycle of a whole GPU in its fastest published product, by kind and format.
 
@@ -51,19 +51,21 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & kinds.isin(list(CLOCKS))]
     rows = []
     for (_, kind, _), same in products.groupby(["source", kinds, "dtype"], sort=False):
-        best = top(same, "value")
-        rows.append({**labels_of(data, best, "machine", "dtype"), "estimate": best["value"] / 2 / CLOCKS[str(kind)]})
+        best = extreme_record(same, "value")
+        rows.append(
+            {**record_labels(data, best, "machine", "dtype"), "estimate": best["value"] / 2 / CLOCKS[str(kind)]}
+        )
     return exact(rows)
 
 
-@of_others("published.threads_for_90_percent", "1", ("source", "family", "machine", "model", "records"))
+@published_quantity("published.threads_for_90_percent", "1", ("source", "family", "machine", "model", "records"))
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """The fewest threads at which a GPU reached nine tenths of its best throughput, of the numbers that were tried.
 
     The interval reaches down to the number tried before it: somewhere between the two lies the turn.
     """
     rows = []
-    for told, threads, rates in _by_threads(data):
+    for told, threads, rates in _thread_series(data):
         enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
         if enough == len(threads) - 1:
             # Still growing: the peak was not reached.
@@ -74,14 +76,14 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.linearity", "1", ("source", "family", "machine", "model", "records"))
+@published_quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"))
 def linearity(data: Dataset) -> Estimates:
     """Speed-up over the growth of threads, from the fewest to half of those that nine tenths of the peak take.
 
     1 is proportional. Half of them is where the chip is not yet full by any count.
     """
     rows = []
-    for told, threads, rates in _by_threads(data):
+    for told, threads, rates in _thread_series(data):
         enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
         below = [at for at in range(1, enough) if threads[at] <= threads[enough] / 2]
         if not below:
@@ -97,26 +99,26 @@ def linearity(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-def _by_threads(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
     """Of each source, GPU and kernel: labels, threads at once in order, and the best throughput with so many."""
     records = data.published.records
     records = records[(records["task"] == "threads") & (records["device"] == "gpu")].dropna(subset=["threads"])
-    for same in alike(records, ("source", "gpu", "model", "measure", "unit"), "threads"):
-        best = speeds(same).sort_values("speed").drop_duplicates("threads", keep="last").sort_values("threads")
+    for same in groups_varying(records, ("source", "gpu", "model", "measure", "unit"), "threads"):
+        best = with_speeds(same).sort_values("speed").drop_duplicates("threads", keep="last").sort_values("threads")
         if len(best) < 4:
             continue
-        first = top(best, "threads", least=True)
+        first = extreme_record(best, "threads", least=True)
         told = {
             "source": first["source"],
             "family": data.published.family(str(first["source"])),
-            "machine": machine_of(first),
+            "machine": machine_name(first),
             "model": first["model"],
             "records": " ".join(best["key"]),
         }
         yield told, best["threads"].to_numpy(float), best["speed"].to_numpy(float)
 
 
-@of_others("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0)
+@published_quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0)
 def memory_bound_share(data: Dataset) -> Estimates:
     """Bounds of the share of a GPU's time in work that memory limits, by phase.
 
@@ -128,19 +130,19 @@ def memory_bound_share(data: Dataset) -> Estimates:
     records = data.published.records
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & records["dtype"].isin(_HALF)]
     best = products.groupby(products["gpu"].map(gpu_kind))["value"].max()
-    rated, peaks = _rated(data), {str(kind): float(peak) for kind, peak in best.items()}
+    rated, peaks = _rated_bandwidths(data), {str(kind): float(peak) for kind, peak in best.items()}
     rows = []
-    for row in each(data.published.records):
-        bounds = _bounds(row, rated, peaks) if row["device"] == "gpu" else None
+    for row in record_rows(data.published.records):
+        bounds = _memory_time_bounds(row, rated, peaks) if row["device"] == "gpu" else None
         if bounds is not None:
             phase, low, high = bounds
-            told = labels_of(data, row, "machine")
+            told = record_labels(data, row, "machine")
             known = low if phase == "decode" else high
             rows.append({**told, "phase": phase, "estimate": known, "low": low, "high": high, "detail": row["note"]})
     return exact(rows)
 
 
-def _rated(data: Dataset) -> dict[str, float]:
+def _rated_bandwidths(data: Dataset) -> dict[str, float]:
     """Rated bandwidth of memory by the kind of GPU; not of kinds of which there are several with other memories."""
     found: dict[str, set[float]] = {}
     for name, entry in data.reference.items():
@@ -149,7 +151,7 @@ def _rated(data: Dataset) -> dict[str, float]:
     return {kind: ratings.pop() for kind, ratings in found.items() if len(ratings) == 1}
 
 
-def _bounds(
+def _memory_time_bounds(
     row: Mapping[str, Any], rated: Mapping[str, float], peaks: Mapping[str, float]
 ) -> tuple[str, float, float] | None:
     """Phase, least and most share of the time that memory limits; None of a record that bounds neither."""
@@ -167,7 +169,9 @@ def _bounds(
     return None
 
 
-@of_others("published.memory_over_copy", "1", ("source", "family", "machine", "direction", "host_memory", "records"))
+@published_quantity(
+    "published.memory_over_copy", "1", ("source", "family", "machine", "direction", "host_memory", "records")
+)
 def memory_over_copy(data: Dataset) -> Estimates:
     """The best pass over a GPU's memory over the best copy from or to the host, of the same card in the same source."""
     records = data.published.records
@@ -181,7 +185,7 @@ def memory_over_copy(data: Dataset) -> Estimates:
             for kept, host in ((copies[pinned], "pinned"), (copies[~pinned], "not told")):
                 if not len(memory) or not len(kept):
                     continue
-                above, below = top(memory, "value"), top(kept, "value")
+                above, below = extreme_record(memory, "value"), extreme_record(kept, "value")
                 rows.append(
                     {
                         "source": source,
@@ -196,7 +200,7 @@ def memory_over_copy(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"))
+@published_quantity("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"))
 def product_lead(data: Dataset) -> Estimates:
     """Most that a GPU can lead over many cores in one product of about 1,000 by 1,000, copies included, in float32.
 
@@ -210,10 +214,10 @@ def product_lead(data: Dataset) -> Estimates:
     ways = [copies[copies["task"] == task] for task in ("copy-in", "copy-out")]
     if not len(products) or not all(map(len, ways)):
         return exact([])
-    fastest = [top(way, "value") for way in ways]
+    fastest = [extreme_record(way, "value") for way in ways]
     rows = []
     for _, same in products[products["dtype"] == "float32"].groupby(["source", "cpu"], sort=False):
-        cpu = top(same, "value")
+        cpu = extreme_record(same, "value")
         n = int(str(cpu["model"]).partition("x")[0])
         each = 4 * n * n
         copied = 2 * each / fastest[0]["value"] + each / fastest[1]["value"]
@@ -222,7 +226,7 @@ def product_lead(data: Dataset) -> Estimates:
             {
                 "source": " and ".join(dict.fromkeys(str(one["source"]) for one in (cpu, *fastest))),
                 "family": " and ".join(sorted(families)),
-                "cpu": f"{machine_of(cpu)}, {exactly(cpu['cores'])} cores",
+                "cpu": f"{machine_name(cpu)}, {exactly(cpu['cores'])} cores",
                 "copied": f"{gpu_kind(str(fastest[0]['gpu']))}",
                 "records": " ".join(one["key"] for one in (cpu, *fastest)),
                 "estimate": 2 * n**3 / cpu["value"] / copied,
@@ -232,7 +236,7 @@ def product_lead(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"))
+@published_quantity("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"))
 def roofline_error(data: Dataset) -> Estimates:
     """Median of |predicted / measured - 1| of kernels, from a peak and a bandwidth that are fitted to others of them.
 
@@ -240,12 +244,15 @@ def roofline_error(data: Dataset) -> Estimates:
     by the method of `roofline.prediction_error`, the rest is judged. ceilings: fitted, or either number alone.
     """
     rows = []
-    for (source, kind), kernels in _kernels(data):
+    for (source, kind), kernels in _kernel_records(data):
         fitted, judged = kernels.iloc[::2], kernels.iloc[1::2]
         flop, moved, seconds = (fitted[name].to_numpy(float) for name in ("flop", "bytes", "value"))
         alone = [float(np.nanmedian(seconds / of)) for of in (np.where(flop > 0, flop, np.nan), moved)]
-        for ceilings, costs in (("fitted", _fitted(flop, moved, seconds, alone)), ("arithmetic alone", (alone[0], 0.0)),
-                               ("bandwidth alone", (0.0, alone[1]))):  # fmt: skip
+        for ceilings, costs in (
+            ("fitted", _fit_costs(flop, moved, seconds, alone)),
+            ("arithmetic alone", (alone[0], 0.0)),
+            ("bandwidth alone", (0.0, alone[1])),
+        ):
             # Arithmetic alone says nothing of what does none.
             of = judged if ceilings == "fitted" else judged[judged["flop"] > 0]
             told = np.maximum(of["flop"] * costs[0], of["bytes"] * costs[1])
@@ -263,7 +270,7 @@ def roofline_error(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-def _kernels(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
     """Of each source and GPU that has both products and passes: kernels in float32 with operations and bytes, in order.
 
     Both follow from the shape: a product reads its two matrices and writes one, a pass reads and writes its arrays.
@@ -279,7 +286,7 @@ def _kernels(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
             yield (str(source), gpu_kind(str(gpu))), same.sort_values("key")
 
 
-def _fitted(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:
+def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:
     """Seconds for each operation and byte that predict kernels best: least squares of logarithms, Cauchy's loss."""
     from scipy.optimize import least_squares
 
@@ -293,7 +300,7 @@ def _fitted(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[fl
     return math.exp(best[0]), math.exp(best[1])
 
 
-@of_others("published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"))
+@published_quantity("published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"))
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of predictions from bandwidth alone over that from arithmetic alone, of kernels that compute."""
     errors = roofline_error(data)
@@ -303,7 +310,7 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     return of / errors.only(ceilings="arithmetic alone").without("ceilings")
 
 
-@of_others("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
+@published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
 def gpu_busy_share(data: Dataset) -> Estimates:
     """Time of one request times requests a second, as if all of it were the GPU's: an upper bound of its busy share.
 
@@ -312,8 +319,10 @@ def gpu_busy_share(data: Dataset) -> Estimates:
     records = data.published.records
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)
     rows = []
-    for row in each(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
-        told = labels_of(data, row, "machine", "dtype")
+    for row in record_rows(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
+        told = record_labels(data, row, "machine", "dtype")
         for load in (1.0, 5.0, 10.0):
-            rows.append({**told, "batch": None, "requests_per_s": load, **spread(row, load), "detail": row["note"]})
+            rows.append(
+                {**told, "batch": None, "requests_per_s": load, **estimate_bounds(row, load), "detail": row["note"]}
+            )
     return exact(rows)

@@ -11,7 +11,7 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact
 from report.formatting import count
-from report.quantities.published import each, gpu_kind, of_others
+from report.quantities.published import gpu_kind, published_quantity, record_rows
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
 # Machines whose price by the hour stands for a kind of GPU, and that of two processors of 56 cores.
@@ -20,7 +20,7 @@ HIRED_CPU = "aws-c7i.48xlarge"
 _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
 
 
-@of_others("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS)
+@published_quantity("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS)
 def speedup_over_price_ratio(data: Dataset) -> Estimates:
     """Speed-up over a server of two processors, over the ratio of their prices by the hour: above 1 the GPU is cheaper.
 
@@ -33,11 +33,11 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
         hour = data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")
         ratio = hour / data.figure(f"{HIRED_CPU}.usd_per_hour")
         rows = known.only(gpu=kind)
-        parts += each((rows * (1 / ratio)).frame)
+        parts += record_rows((rows * (1 / ratio)).frame)
     return exact(parts)
 
 
-@of_others("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
+@published_quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
 def break_even_hours(data: Dataset) -> Estimates:
     """Price of a GPU over the price of an hour of the same kind.
 
@@ -50,7 +50,7 @@ def break_even_hours(data: Dataset) -> Estimates:
     # Lists of prices seldom tell the form of a card.
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
     hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]
-    hours = {str(kind): list(each / many) for kind, each, many in _by_kind(hired)}
+    hours = {str(kind): list(each / many) for kind, each, many in _prices_by_kind(hired)}
     own = {
         kind.split()[0]: [data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")]
         for kind, machine in HIRED.items()
@@ -78,6 +78,6 @@ def break_even_hours(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-def _by_kind(hired: pd.DataFrame) -> Iterator[tuple[str, Any, Any]]:
+def _prices_by_kind(hired: pd.DataFrame) -> Iterator[tuple[str, Any, Any]]:
     for kind, alike in hired.groupby("kind"):
         yield str(kind), alike["value"].to_numpy(float), alike["gpus"].fillna(1).to_numpy(float)

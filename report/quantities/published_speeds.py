@@ -17,15 +17,15 @@ from report.estimates import Estimates, exact
 from report.formatting import count, exactly
 from report.quantities.published import (
     LABELS,
-    alike,
+    extreme_record,
     gpu_kind,
-    labels_of,
-    machine_of,
-    of_others,
-    rows_alike,
-    speeds,
-    stated,
-    top,
+    groups_varying,
+    machine_name,
+    published_quantity,
+    record_labels,
+    row_groups_varying,
+    value_or_default,
+    with_speeds,
 )
 
 # A server without a GPU has at least so many cores for each machine.
@@ -35,33 +35,33 @@ RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
 _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
 # Work whose numbers have no format that could be chosen.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
-_PARTED = ("source", "task", "model", "setting", "batch", "measure")
+_SAME_WORK = ("source", "task", "model", "setting", "batch", "measure")
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
 # What each back end is compared with.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
 
 
-def pairs(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
+def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
     """One GPU over one machine without: of each source, the same work, on each kind of GPU, over its fastest CPU.
 
     Where several entries have the same kind of GPU and format, those of the fewest GPUs and of the fastest library
     count, their median and their range; of the CPUs, whatever their format, the fastest of the fewest machines, by the
     kind of machine.
     """
-    records = speeds(data.published.records)
+    records = with_speeds(data.published.records)
     records = records[records["measure"].isin(measures)]
     records = records.assign(
-        baseline=np.where(_server(records), "server", "one processor"), kind=records["gpu"].map(gpu_kind)
+        baseline=np.where(_is_server(records), "server", "one processor"), kind=records["gpu"].map(gpu_kind)
     )
-    for same in rows_alike(records, _PARTED, "device"):
-        gpus = _by([row for row in same if row["device"] == "gpu"], "kind", "dtype")
-        for (baseline,), below in _by([row for row in same if row["device"] == "cpu"], "baseline").items():
-            cpu = max(_fewest(below, "nodes"), key=itemgetter("speed"))
+    for same in row_groups_varying(records, _SAME_WORK, "device"):
+        gpus = _group_rows([row for row in same if row["device"] == "gpu"], "kind", "dtype")
+        for (baseline,), below in _group_rows([row for row in same if row["device"] == "cpu"], "baseline").items():
+            cpu = max(_with_fewest(below, "nodes"), key=itemgetter("speed"))
             for (kind, _), entries in gpus.items():
-                yield _pair(data, cpu, baseline, kind, entries)
+                yield _speedup_row(data, cpu, baseline, kind, entries)
 
 
-def _by(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+def _group_rows(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
     """The records that agree in some columns, together, in the order of these."""
 
     def key(row: dict[str, Any]) -> tuple[str, ...]:
@@ -70,19 +70,19 @@ def _by(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, ...], li
     return {of: list(group) for of, group in groupby(sorted(rows, key=key), key)}
 
 
-def _fewest(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+def _with_fewest(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     """The records of the fewest GPUs or machines, one where a source does not tell."""
-    fewest = min(stated(row[name], 1.0) for row in rows)
-    return [row for row in rows if stated(row[name], 1.0) == fewest]
+    fewest = min(value_or_default(row[name], 1.0) for row in rows)
+    return [row for row in rows if value_or_default(row[name], 1.0) == fewest]
 
 
-def _pair(
+def _speedup_row(
     data: Dataset, cpu: Mapping[str, Any], baseline: str, kind: str, gpus: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    variants = _by(_fewest(gpus, "gpus"), "variant").values()
-    entries = max(variants, key=_middle)
+    variants = _group_rows(_with_fewest(gpus, "gpus"), "variant").values()
+    entries = max(variants, key=_median_speed)
     formats = str(entries[0]["dtype"]), str(cpu["dtype"])
-    many, machines = stated(entries[0]["gpus"], 1.0), stated(cpu["nodes"], 1.0)
+    many, machines = value_or_default(entries[0]["gpus"], 1.0), value_or_default(cpu["nodes"], 1.0)
     scaled = [count(int(many), "GPU") if many > 1 else "", count(int(machines), "machine") if machines > 1 else ""]
     return {
         "source": cpu["source"],
@@ -93,30 +93,30 @@ def _pair(
         "batch": None if math.isnan(float(cpu["batch"])) else float(cpu["batch"]),
         "measure": cpu["measure"],
         "gpu": kind,
-        "cpu": f"{machine_of(cpu)}",
+        "cpu": f"{machine_name(cpu)}",
         "baseline": baseline,
         "precision": _NO_FORMAT if cpu["task"] in PLAIN else " over ".join(formats) if all(formats) else "",
         "transfers": "included" if all(row["copies"] == "included" for row in entries) else "",
         "records": " ".join(row["key"] for row in (*entries, cpu)),
-        "estimate": _middle(entries) / float(cpu["speed"]),
+        "estimate": _median_speed(entries) / float(cpu["speed"]),
         "low": min(row["slowest"] for row in entries) / float(cpu["fastest"]),
         "high": max(row["fastest"] for row in entries) / float(cpu["slowest"]),
         "detail": f"scaled from {' and '.join(filter(None, scaled))}" if any(scaled) else "",
     }
 
 
-def _middle(rows: Sequence[dict[str, Any]]) -> float:
+def _median_speed(rows: Sequence[dict[str, Any]]) -> float:
     return median(row["speed"] for row in rows)
 
 
-def _server(records: pd.DataFrame) -> pd.Series:
+def _is_server(records: pd.DataFrame) -> pd.Series:
     """Whether a CPU record is of machines that are servers, as far as their cores are told."""
     return (records["cores"] / records["nodes"].fillna(1) >= SERVER_CORES) | (
         records["cpus"] / records["nodes"].fillna(1) >= 2
     )
 
 
-@of_others("published.speedup", "1", SPEEDUP_LABELS)
+@published_quantity("published.speedup", "1", SPEEDUP_LABELS)
 def speedup(data: Dataset) -> Estimates:
     """One GPU over one machine without a GPU (`baseline`: server or one processor), doing the same work in one source.
 
@@ -125,19 +125,19 @@ def speedup(data: Dataset) -> Estimates:
     where one is not told. Source of the rule for scores: MLCommons, training and inference policies (runs without the
     fastest and the slowest).
     """
-    return exact(list(pairs(data)))
+    return exact(list(speedup_rows(data)))
 
 
-@of_others("published.energy_ratio", "1", SPEEDUP_LABELS)
+@published_quantity("published.energy_ratio", "1", SPEEDUP_LABELS)
 def energy_ratio(data: Dataset) -> Estimates:
     """Joules of a CPU over joules of a GPU for the same work in one source, as its meters have them.
 
     What each meter covers, the source's note tells.
     """
-    return exact(list(pairs(data, ("energy",))))
+    return exact(list(speedup_rows(data, ("energy",))))
 
 
-@of_others("published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"))
+@published_quantity("published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"))
 def growth_with_batch(data: Dataset) -> Estimates:
     """The exponent p of speed-up ~ batch^p between the smallest and the largest batch of the same work, 8 times apart.
 
@@ -168,29 +168,29 @@ def growth_with_batch(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"))
+@published_quantity("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"))
 def batch_gain(data: Dataset) -> Estimates:
     """Samples per second at the largest batch over those at an eighth of it, or the nearest that was run below.
 
     The same hardware, format and software. A time of steps counts as their batch over that time, one of all the data as
     it is.
     """
-    records = speeds(data.published.records).dropna(subset=["batch"])
+    records = with_speeds(data.published.records).dropna(subset=["batch"])
     records = records[records["task"].isin(("train", "fine-tune", "infer"))]
     steps = records["measure"].isin(("time", "latency")) & records["setting"].str.contains("step")
     per = np.where(steps, records["batch"], 1.0)
     records = records.assign(throughput=records["speed"].to_numpy(float) * per)
     names = ["source", "task", "model", "setting", "measure", "device", "gpu", "cpu", "dtype", "software", "variant"]
     rows = []
-    for same in alike(records, names, "batch"):
-        last = top(same, "batch")
+    for same in groups_varying(records, names, "batch"):
+        last = extreme_record(same, "batch")
         below = same[same["batch"] <= last["batch"] / 8]
         if not len(below):
             continue
-        first = top(below, "batch")
+        first = extreme_record(below, "batch")
         rows.append(
             {
-                **labels_of(data, last, "device", "machine", "dtype", "software"),
+                **record_labels(data, last, "device", "machine", "dtype", "software"),
                 "records": f"{last['key']} {first['key']}",
                 "estimate": last["throughput"] / first["throughput"],
                 "detail": f"batch {exactly(last['batch'])} over {exactly(first['batch'])}",
@@ -199,22 +199,22 @@ def batch_gain(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"))
+@published_quantity("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"))
 def core_scaling(data: Dataset) -> Estimates:
     """Rate of training on the most cores over the rate on one and their number: 1 is proportional.
 
     The same network, machine and software in one source; the batch may grow with the cores.
     """
-    records = speeds(data.published.records).dropna(subset=["cores"])
+    records = with_speeds(data.published.records).dropna(subset=["cores"])
     records = records[(records["device"] == "cpu") & (records["task"] == "train") & (records["measure"] == "rate")]
     rows = []
     same = ["source", "model", "setting", "cpu", "dtype", "software"]
-    for group in alike(records, same, "cores"):
-        first, last = top(group, "cores", least=True), top(group, "cores")
+    for group in groups_varying(records, same, "cores"):
+        first, last = extreme_record(group, "cores", least=True), extreme_record(group, "cores")
         if first["cores"] == 1 and last["cores"] >= SERVER_CORES:
             rows.append(
                 {
-                    **labels_of(data, last, "machine", "dtype", "software"),
+                    **record_labels(data, last, "machine", "dtype", "software"),
                     "batch": None,
                     "cores": last["cores"],
                     "records": f"{last['key']} {first['key']}",
@@ -224,30 +224,30 @@ def core_scaling(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
-def gain(data: Dataset) -> Estimates:
+@published_quantity("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
+def variant_gain(data: Dataset) -> Estimates:
     """What a format, a library or an interface gains: the speed with it over that without.
 
     of, to: a format over float32; Vulkan or OpenCL over CUDA; cuDNN over plain kernels. The same work on the same
     hardware in the same source, each side by the fastest that the source has.
     """
-    records = speeds(data.published.records)
+    records = with_speeds(data.published.records)
     same = ["source", "task", "model", "setting", "batch", "measure", "device", "gpu", "cpu", "gpus", "cores"]
     rows = []
     for named, more in ((records["dtype"], []), (records["back_end"], ["dtype"])):
         known = records.assign(of=named)[named != ""]
-        for work in rows_alike(known, [*same, *more], "of"):
+        for work in row_groups_varying(known, [*same, *more], "of"):
             best = {str(work[at]["of"]): work[at] for at in np.argsort([row["speed"] for row in work])}
             for of in best:
                 to = _AGAINST.get(of, "float32")
                 if of != to and to in best:
-                    rows.append(_gain(data, best[of], best[to]))
+                    rows.append(_gain_row(data, best[of], best[to]))
     return exact(rows)
 
 
-def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+def _gain_row(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **labels_of(data, above, "device", "machine"),
+        **record_labels(data, above, "device", "machine"),
         "of": above["of"],
         "to": below["of"],
         "records": f"{above['key']} {below['key']}",
@@ -257,7 +257,7 @@ def _gain(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> 
     }
 
 
-@of_others("published.recurrent_over_transformer", "1", ("source", "family", "scenario", "gpu", "records"))
+@published_quantity("published.recurrent_over_transformer", "1", ("source", "family", "scenario", "gpu", "records"))
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """Speed-up of MLPerf's recurrent network over that of its transformer, on the same GPU over the same CPU."""
     rows, place = [], ("source", "family", "scenario", "gpu")
@@ -281,7 +281,7 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     return exact(rows)
 
 
-@of_others("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
+@published_quantity("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
 def crossover_parameters(data: Dataset) -> Estimates:
     """Parameters of the largest model up to which a CPU answers single requests sooner than a GPU; 0 for none.
 

@@ -28,7 +28,7 @@ def with_library(rates: Estimates) -> Estimates:
 Divide = Callable[[Estimates, Estimates], Any]
 
 
-def over(above: Estimates, below: Estimates, divide: Divide = Estimates.__truediv__) -> Any:
+def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estimates.__truediv__) -> Any:
     """Their ratio; `detail` says what is compared: 'A over B'."""
     ratio = divide(above, below.label(rival=below["detail"]))
     detail = [f"{mine} over {rival}".strip() if rival else mine for mine, rival in ratio.rows("detail", "rival")]
@@ -49,20 +49,20 @@ def best_ratios(
     for precision, agree in precisions:
         named = [*of, *(["dtype"] if precision == "best" else [])]
         above, below = (
-            _best_of(side, ["node", "device", *by, *agree], named, runtime)
+            _best_rates(side, ["node", "device", *by, *agree], named, runtime)
             for side, runtime in zip((gpu, cpu), RUNTIMES, strict=True)
         )
-        ratios = over(above, below, divide)
+        ratios = ratio_with_detail(above, below, divide)
         found.append(ratios.label(precision=precision) if precision else ratios)
     return found
 
 
-def over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
+def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
     """The best rate of each GPU over the best of its host's CPU, as `best_ratios` has them."""
     return concat(best_ratios(rates.only(device="gpu"), rates.only(device="cpu").without("device"), by, of))
 
 
-def _best_of(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
+def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
     """The best of each group by the labels that there are; its backend becomes the label `runtime`."""
     keys, named = ([name for name in names if name in rates.labels] for names in (by, of))
     best = rates.best(keys, named, ["backend"])
@@ -76,7 +76,7 @@ def complement(ratios: Estimates) -> Estimates:
     return Estimates(ratios.label(**values, se=ratios.numbers("estimate") * ratios.numbers("se")).frame, log=False)
 
 
-def exact_where_equal(ratios: Estimates) -> Estimates:
+def without_error_where_equal(ratios: Estimates) -> Estimates:
     """The same, with no error where a ratio is 1: both sides are then the same measurement."""
     itself = ratios.numbers("estimate") == 1.0
     exact = ratios.label(se=ratios["se"].mask(itself, 0.0), df=ratios["df"].mask(itself, float("inf")))

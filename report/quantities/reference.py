@@ -10,7 +10,7 @@ from report.quantities import quantity
 
 
 @quantity("reference.value", "", ("entry", "subject"), tier="documented")
-def value(data: Dataset) -> Estimates:
+def reference_value(data: Dataset) -> Estimates:
     """One case per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
     return exact(
         [

@@ -18,47 +18,47 @@ _LABELS = ("model", "batch", "phase", "dtype", "backend", "threads")
 _PLACE = ["node", "device", "dtype", "threads"]
 _CEILINGS = ["gemm", "bandwidth"]
 _BELOW = re.compile(r"(?P<measure>\w+)_below\.(?P<limit>[\d.]+)_share")
-_roofline = partial(quantity, experiments=["roofline", *_CEILINGS])
+_roofline_quantity = partial(quantity, experiments=["roofline", *_CEILINGS])
 
 
 @once
-def arithmetic(data: Dataset) -> Estimates:
+def peak_arithmetic(data: Dataset) -> Estimates:
     """Peak arithmetic in FLOP/s by node, device, dtype and threads.
 
     The faster of the study's own multiply-add kernel (CPUs) and the fastest matrix product of any
     library and shape: no kernel of ours reaches matrix units. `detail` says which.
     """
-    products = gemm.rate(data).only(backend="best").by(*_PLACE)
-    kernel = gemm.peak(data, "fma").label(of="multiply-adds in registers")
+    products = gemm.product_rate(data).only(backend="best").by(*_PLACE)
+    kernel = gemm.peak_rate(data, "fma").label(of="multiply-adds in registers")
     return concat([kernel, products.label(of=products["detail"])]).best(_PLACE, of=["of"])
 
 
 @once
-def bandwidth(data: Dataset) -> Estimates:
+def peak_bandwidth(data: Dataset) -> Estimates:
     """Bandwidth of memory in bytes/s by node, device and threads: the fastest pass of any kind and format."""
     return memory.bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
 
 
 @quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS, reads=("peak",))
-def balance(data: Dataset) -> Estimates:
+def machine_balance(data: Dataset) -> Estimates:
     """Measured peak arithmetic over measured bandwidth: work of a lower intensity is limited by memory.
 
     Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM 52(4):65, the ridge point.
     """
-    return arithmetic(data) / bandwidth(data)
+    return peak_arithmetic(data) / peak_bandwidth(data)
 
 
-@_roofline("roofline.intensity_over_balance", "1", _LABELS, reads=("peak",))
+@_roofline_quantity("roofline.intensity_over_balance", "1", _LABELS, reads=("peak",))
 def intensity_over_balance(data: Dataset) -> Estimates:
     """FLOP of a step's products over the bytes that they have to move, over the machine's balance.
 
     FLOP and bytes are counted; the interval is that of the balance.
     """
-    return data.summary("roofline", "product_intensity") / balance(data)
+    return data.summary("roofline", "product_intensity") / machine_balance(data)
 
 
 @once
-def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
+def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """For each step the share of `measure` (time, bytes, flop) in operators up to an intensity.
 
     By rising `limit` (FLOP/B), the columns of cases, each of shape (limits,); keys: the step's labels as sorted items.
@@ -79,7 +79,7 @@ def distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str,
     }
 
 
-@_roofline("roofline.memory_bound_share", "1", _LABELS, reads=("peak",))
+@_roofline_quantity("roofline.memory_bound_share", "1", _LABELS, reads=("peak",))
 def memory_bound_share(data: Dataset) -> Estimates:
     """Share of operator time in operators whose intensity is below the machine's balance.
 
@@ -87,9 +87,9 @@ def memory_bound_share(data: Dataset) -> Estimates:
     to the last intensity told below the balance's interval, less the uncertainty from rounds; high that up to
     the first one above it.
     """
-    balances = {tuple(row[name] for name in _PLACE): row for row in balance(data).frame.to_dict("records")}
+    balances = {tuple(row[name] for name in _PLACE): row for row in machine_balance(data).frame.to_dict("records")}
     rows = []
-    for key, part in distribution(data, "time").items():
+    for key, part in intensity_distribution(data, "time").items():
         labels = dict(key)
         at = balances.get(tuple(labels[name] for name in _PLACE))
         if at is not None:

@@ -14,38 +14,38 @@ SATURATED = 0.9
 # What says that a batch was too large.
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
-_on_cpu, _on_gpu = partial(quantity, device="cpu"), partial(quantity, device="gpu")
+_cpu_quantity, _gpu_quantity = partial(quantity, device="cpu"), partial(quantity, device="gpu")
 
 
-def efficiency(rates: Estimates) -> Estimates:
+def scaling_efficiency(rates: Estimates) -> Estimates:
     """Rate with several threads over (threads x rate with one); a node that measured one thread only has no case."""
     rates = rates.only(device="cpu")
     shared = rates.at(rates["threads"] > 1)
     return shared.scaled_by(1 / shared.numbers("threads")) / rates.only(threads=1).without("threads")
 
 
-@_on_cpu("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
+@_cpu_quantity("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
 def gemm_efficiency(data: Dataset) -> Estimates:
     """Rate with many threads over (threads x rate with one), same dtype and library.
 
     For `best` the best shape and library of either side.
     """
-    return efficiency(gemm.rate(data))
+    return scaling_efficiency(gemm.product_rate(data))
 
 
-@_on_cpu("bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"))
+@_cpu_quantity("bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"))
 def bandwidth_efficiency(data: Dataset) -> Estimates:
     """Bytes per second from main memory with many threads over (threads x those with one)."""
-    return efficiency(memory.bandwidth_rate(data))
+    return scaling_efficiency(memory.bandwidth_rate(data))
 
 
-@_on_cpu("training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"))
+@_cpu_quantity("training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"))
 def training_efficiency(data: Dataset) -> Estimates:
     """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
-    return efficiency(training.samples_per_second(data))
+    return scaling_efficiency(training.samples_per_second(data))
 
 
-@_on_gpu("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
+@_gpu_quantity("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
 def throughput_over_eighth(data: Dataset) -> Estimates:
     """Samples per second at the largest batch that fits over those at an eighth of it.
 
@@ -53,7 +53,7 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
     memory; where none was, the largest that fits is not known. `detail` names the batch
     that did not fit, and the smallest one at nine tenths of the highest rate.
     """
-    too_large = _too_large(data)
+    too_large = _too_large_batches(data)
     found = []
     for series, rates in training.samples_per_second(data).only(device="gpu").groups(*_SERIES):
         batches = rates["batch"].astype(int)
@@ -67,7 +67,7 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
     return concat(found)
 
 
-def _too_large(data: Dataset) -> dict[tuple[str, ...], list[int]]:
+def _too_large_batches(data: Dataset) -> dict[tuple[str, ...], list[int]]:
     """The batches that did not fit, by node, device, model, format and library."""
     rows = data.statuses("training", "gpu")
     outcomes = rows["status"].astype(str) + ": " + rows["reason"].astype(str)

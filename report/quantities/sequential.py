@@ -12,49 +12,49 @@ from report.data.dataset import Dataset
 from report.estimates import VALUES, Estimates
 from report.formatting import with_unit
 from report.quantities import quantity
-from report.quantities.gemm import clock
+from report.quantities.gemm import core_clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
 # A footprint that fits the level 2 cache of one core of any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
 _TASK = ("kernel", "data", "footprint")
-_on_cpu, _on_both = partial(quantity, device="cpu"), partial(quantity, device="both")
+_cpu_quantity, _both_quantity = partial(quantity, device="cpu"), partial(quantity, device="both")
 
 
-def steps(data: Dataset) -> Estimates:
+def step_times(data: Dataset) -> Estimates:
     """Seconds of one step of one chain, by kernel, chains, footprint, data and threads."""
     return data.summary("sequential", "step_time").without("backend", "dtype")
 
 
-def device_steps(data: Dataset) -> Estimates:
+def device_step_times(data: Dataset) -> Estimates:
     """Seconds per step of a whole device at work: the time of a step over the chains in flight."""
-    times, chains = steps(data).only(chains="full"), data.summary("sequential", "chains_in_flight")
+    times, chains = step_times(data).only(chains="full"), data.summary("sequential", "chains_in_flight")
     point = ["node", "device", "threads", "chains", *_TASK]
     in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
     return times.scaled_by(1 / pd.Series([in_flight.get(row, np.nan) for row in times.rows(*point)], dtype=float))
 
 
-def one_chain(data: Dataset, device: str) -> Estimates:
+def single_chain_times(data: Dataset, device: str) -> Estimates:
     """Seconds of one step of a chain that is alone on a device of this kind (cpu, gpu)."""
-    return steps(data).only(chains="one", device=device).without("chains", "threads")
+    return step_times(data).only(chains="one", device=device).without("chains", "threads")
 
 
-@_on_both("sequential.chain_speed_ratio", "1", _TASK)
+@_both_quantity("sequential.chain_speed_ratio", "1", _TASK)
 def chain_speed_ratio(data: Dataset) -> Estimates:
     """Time of a step on one GPU thread over that on one CPU core, same kernel, data and footprint."""
-    return one_chain(data, "gpu") / one_chain(data, "cpu").without("device")
+    return single_chain_times(data, "gpu") / single_chain_times(data, "cpu").without("device")
 
 
-@_on_both("sequential.gpu_over_cpu_one_thread", "1", _TASK)
+@_both_quantity("sequential.gpu_over_cpu_one_thread", "1", _TASK)
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
     """The inverse of sequential.chain_speed_ratio."""
-    return one_chain(data, "cpu").without("device") / one_chain(data, "gpu")
+    return single_chain_times(data, "cpu").without("device") / single_chain_times(data, "gpu")
 
 
-@_on_both("sequential.gpu_over_cpu_full_chip", "1", _TASK)
+@_both_quantity("sequential.gpu_over_cpu_full_chip", "1", _TASK)
 def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
     """Steps per second of as many chains as the GPU holds, over those of one chain on every core, same kernel."""
-    times = device_steps(data).without("chains")
+    times = device_step_times(data).without("chains")
     cpu = times.only(device="cpu")
     cpu = cpu.only(threads=cpu["threads"].max()).without("device", "threads")
     return cpu / times.only(device="gpu").without("threads")
@@ -67,14 +67,14 @@ def prediction_gain(data: Dataset) -> Estimates:
     Both take either branch equally often. Where a GPU is full, its threads also part
     ways on random data: one chain alone shows prediction, and nothing else.
     """
-    return _branches(data, "random") / _branches(data, "predictable")
+    return _branch_times(data, "random") / _branch_times(data, "predictable")
 
 
-def _branches(data: Dataset, kind: str) -> Estimates:
-    return steps(data).only(kernel="branches", data=kind).without("kernel", "data")
+def _branch_times(data: Dataset, kind: str) -> Estimates:
+    return step_times(data).only(kernel="branches", data=kind).without("kernel", "data")
 
 
-@_on_cpu("sequential.mispredict_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
+@_cpu_quantity("sequential.mispredict_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
 def mispredict_cycles(data: Dataset) -> Estimates:
     """Clock cycles that a wrong guess costs: twice what a step on random data takes longer, times the clock.
 
@@ -84,10 +84,10 @@ def mispredict_cycles(data: Dataset) -> Estimates:
     """
     place = ["node", "device", "footprint"]
     random, predictable = (
-        _branches(data, kind).only(device="cpu", chains="one").by(*place) for kind in ("random", "predictable")
+        _branch_times(data, kind).only(device="cpu", chains="one").by(*place) for kind in ("random", "predictable")
     )
     pairs = random.frame.merge(predictable.frame, on=place, suffixes=("", "_below"))
-    pairs = pairs.merge(clock(data).by("node").frame, on="node", suffixes=("", "_clock"))
+    pairs = pairs.merge(core_clock(data).by("node").frame, on="node", suffixes=("", "_clock"))
     above, below = pairs["estimate"], pairs["estimate_below"]
     se, df = statistics.combine(above * pairs["se"], pairs["df"], below * pairs["se_below"], pairs["df_below"])
     half = statistics.half_width(se, df)
@@ -104,22 +104,22 @@ def mispredict_cycles(data: Dataset) -> Estimates:
     return Estimates(found[[*place, *VALUES]], log=False)
 
 
-@_on_cpu("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
+@_cpu_quantity("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
 def load_cycles(data: Dataset) -> Estimates:
     """Clock cycles of one load of a chain through memory in random order, by how much of it the chain runs through."""
-    return _chase(data) / clock(data).inverse()
+    return _chase_times(data) / core_clock(data).inverse()
 
 
-@_on_cpu("sequential.cache_gain", "1")
+@_cpu_quantity("sequential.cache_gain", "1")
 def cache_gain(data: Dataset) -> Estimates:
     """Latency at the largest footprint, at least four times the last-level cache, over that of one near the core.
 
     Near is the largest measured footprint up to NEAR_BYTES and to a core's own share
     of the level 2 cache, where the system tells it.
     """
-    times = _chase(data).ascending("node", "device", "footprint")
+    times = _chase_times(data).ascending("node", "device", "footprint")
     sizes, places = times.numbers("footprint"), times.rows("node", "device")
-    near = sizes <= [min(NEAR_BYTES, _level_2(data, node)) for node, _ in places]
+    near = sizes <= [min(NEAR_BYTES, _level_2_bytes(data, node)) for node, _ in places]
     far = sizes >= [CACHE_MULTIPLE * last_level_cache(data, *place) for place in places]
     above, below = (times.at(some).last("node", "device") for some in (far, near))
     above, below = above.label(far=above["footprint"]), below.label(near=below["footprint"])
@@ -128,11 +128,11 @@ def cache_gain(data: Dataset) -> Estimates:
     return gains.label(detail=detail).without("far", "near")
 
 
-def _chase(data: Dataset) -> Estimates:
-    return one_chain(data, "cpu").only(kernel="chase", data="random").without("kernel", "data")
+def _chase_times(data: Dataset) -> Estimates:
+    return single_chain_times(data, "cpu").only(kernel="chase", data="random").without("kernel", "data")
 
 
-def _level_2(data: Dataset, node: str) -> float:
+def _level_2_bytes(data: Dataset, node: str) -> float:
     """Bytes of one instance of the level 2 cache; infinite where the system does not tell."""
     cpu = data.record(node)["hardware"]["cpu"]
     level = cpu.get("caches", {}).get("L2") if isinstance(cpu, dict) else None

@@ -15,7 +15,7 @@ SERVER = ["node", "device", "service", "dtype", "cores", "backend"]
 _LABELS = ("service", "requests_per_s", "cores", "dtype", "backend")
 
 
-def loads(data: Dataset, metric: str) -> Estimates:
+def metric_by_load(data: Dataset, metric: str) -> Estimates:
     """A metric by server and load, loads by rising rate.
 
     How long a load lasted is no label, nor is how many threads compute an answer: as suits the service.
@@ -30,7 +30,7 @@ def p99_latency(data: Dataset) -> Estimates:
     Of at least 100 requests in each round; rounds are the unit of the interval. A request
     that failed counts with its time-out, so that where one in a hundred has no answer this is a lower bound.
     """
-    return loads(data, "p99_latency")
+    return metric_by_load(data, "p99_latency")
 
 
 @quantity("serving.capacity", "requests/s", ("service", "cores", "dtype", "backend"))
@@ -64,13 +64,13 @@ def capacity(data: Dataset) -> Estimates:
 @quantity("serving.failed_share", "1", _LABELS)
 def failed_share(data: Dataset) -> Estimates:
     """Share of the requests that were offered and had no answer in time, or a wrong one."""
-    return loads(data, "failed_share")
+    return metric_by_load(data, "failed_share")
 
 
 @quantity("serving.cpu_seconds_per_request", "s", _LABELS)
 def cpu_seconds_per_request(data: Dataset) -> Estimates:
     """CPU time of the server's process, its idle moments included, for each request that it answered rightly."""
-    return loads(data, "cpu_per_request")
+    return metric_by_load(data, "cpu_per_request")
 
 
 @quantity("serving.gpu_busy_share", "1", _LABELS, device="gpu")
@@ -79,4 +79,4 @@ def gpu_busy_share(data: Dataset) -> Estimates:
 
     Copies there and back and the gaps between operations count as busy: it is idle for more than the rest.
     """
-    return loads(data, "gpu_busy_share")
+    return metric_by_load(data, "gpu_busy_share")

@@ -14,7 +14,7 @@ from report.derived_estimates import DerivedEstimates, Work, derive
 from report.estimates import Estimates
 from report.formatting import number
 from report.quantities import quantity
-from report.quantities.architecture import counted
+from report.quantities.architecture import counted_metric
 from report.quantities.training import peak_memory
 
 # Bytes for each parameter while Adam trains it. In mixed precision 2 for the weight, 2 for its gradient, and 4 each
@@ -30,7 +30,7 @@ PUBLISHED = {
     "large": {"Llama 3.1 70B": "llama31-70b", "Llama 3.1 405B": "llama31-405b"},
 }
 # Counted models that stand for small projects.
-OWN = {
+STUDY_MODELS = {
     "mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes",
     "resnet-50": "ResNet-50 on photographs", "bert-base-classifier": "BERT-base on 128 tokens",
 }  # fmt: skip
@@ -39,11 +39,11 @@ _COUNTED = "counted by this study"
 
 _LABELS = ("model", "batch", "ranks", "interconnect", "dtype", "threads")
 _STEP = ("model", "batch", "dtype", "threads", "backend")
-_derived = partial(quantity, tier="derived", checked="training.memory_model_error")
+_memory_quantity = partial(quantity, tier="derived", checked="training.memory_model_error")
 
 
 @quantity("several_devices.efficiency", "1", _LABELS)
-def efficiency(data: Dataset) -> Estimates:
+def weak_scaling_efficiency(data: Dataset) -> Estimates:
     """Samples per second of all ranks over as many times those of one rank, each with a batch of its own.
 
     Source: weak scaling (Gustafson 1988). Ranks on a CPU share its memory and caches.
@@ -70,7 +70,7 @@ def memory_model_error(data: Dataset) -> Estimates:
 
 def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
     """`memory_model_error` of some of the measured peaks."""
-    parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
+    parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
     peaks = peaks.at(peaks["model"].isin(set(parameters) & set(kept)))
     needed = np.array(
         [needed_bytes(parameters[name], kept[name], batch) for name, batch in peaks.rows("model", "batch")]
@@ -81,13 +81,13 @@ def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
     return Estimates(peaks.label(**errors, se=ratios["estimate"] * peaks.numbers("se")).frame, log=False)
 
 
-def by_model(data: Dataset, metric: str) -> dict[str, float]:
+def counts_by_model(data: Dataset, metric: str) -> dict[str, float]:
     """A counted property of the models whose weights are all trained, by name: the same on every node."""
-    found = dict(counted(data, metric).rows("model", "estimate"))
+    found = dict(counted_metric(data, metric).rows("model", "estimate"))
     return {model: value for model, value in found.items() if model not in ADAPTED}
 
 
-def parameters_of(model: str, number: float) -> Input:
+def parameters_input(model: str, number: float) -> Input:
     return Input(number, "1", "measured", _COUNTED, what=f"Parameters of {model}")
 
 
@@ -109,7 +109,7 @@ def state_bytes() -> Input:
     return assumed(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
 
 
-def parts(data: Dataset) -> dict[str, Input]:
+def gpu_memories(data: Dataset) -> dict[str, Input]:
     """Memory of each GPU: as its maker states it, and as the measured nodes' GPUs tell it. No processor with cores."""
     stated = {
         str(entry["subject"]): documented(data, name)
@@ -129,7 +129,7 @@ def parts(data: Dataset) -> dict[str, Input]:
     return stated | measured
 
 
-def jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
+def training_jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
     """Models to train: name, size, what goes into their memory, and what it is for. Raises MissingSourceError."""
     none = {
         "a": Input(0.0, "B", "assumed", "left out", what="Kept of a sample for the backward pass"),
@@ -139,14 +139,14 @@ def jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
         for name, prefix in models.items():
             parameters = documented(data, f"{prefix}.parameters")
             yield name, size, {"N": parameters, **none}, "weights, gradients and moments"
-    counted, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
-    for model, name in OWN.items():
+    counted, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
+    for model, name in STUDY_MODELS.items():
         if model in counted and model in kept:
             batch = {
                 "a": Input(kept[model], "B", "measured", _COUNTED, what="Kept of a sample for the backward pass"),
                 "b": assumed(float(BATCH), "1", "samples of a batch"),
             }
-            inputs = {"N": parameters_of(name, counted[model]), **batch}
+            inputs = {"N": parameters_input(name, counted[model]), **batch}
             yield name, "small", inputs, f"weights, gradients, moments and a batch of {BATCH}"
 
 
@@ -164,8 +164,10 @@ NEEDED = Formula(
 )
 
 
-@_derived("several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,), reads=("models",))
-def needed(data: Dataset) -> DerivedEstimates:
+@_memory_quantity(
+    "several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,), reads=("models",)
+)
+def gpus_needed(data: Dataset) -> DerivedEstimates:
     """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
 
     Memory: 16 bytes for each parameter (weights, gradients, moments; Rajbhandari et al. 2020,
@@ -173,8 +175,8 @@ def needed(data: Dataset) -> DerivedEstimates:
     What published models keep of their batches comes on top. `training.memory_model_error`
     holds the model against measured peaks.
     """
-    works, memories = [], parts(data)
-    for name, size, inputs, what in jobs(data):
+    works, memories = [], gpu_memories(data)
+    for name, size, inputs, what in training_jobs(data):
         wanted = needed_bytes(*(inputs[symbol].value for symbol in "Nab"))
         for part, memory in memories.items():
             share = wanted / memory.value
@@ -212,7 +214,7 @@ def model_ratio(data: Dataset) -> Input:
     return Input(middle, "1", "measured", "measured by this study", low, high, what=what, spans=True, **errors.counts())
 
 
-@_derived(
+@_memory_quantity(
     "ladder.training_memory_bytes",
     "B",
     ("model", "kind", "batch"),
@@ -227,11 +229,11 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     measured peaks are of the model's result (`training.memory_model_error`), whose range is the interval.
     """
     ratio, works = model_ratio(data), []
-    parameters, kept = by_model(data, "parameters"), by_model(data, "activation_bytes")
+    parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
     for model in sorted(set(parameters) & set(kept), key=lambda name: (parameters[name], name)):
         inputs = {
             "s": state_bytes(),
-            "N": parameters_of(model, parameters[model]),
+            "N": parameters_input(model, parameters[model]),
             "a": Input(kept[model], "B", "measured", "counted by this study", what=f"Kept of a sample by {model}"),
             "b": assumed(float(BATCH), "1", "a batch as in the study's smallest comparisons", 1.0, 256.0),
             "e": ratio,
@@ -243,10 +245,12 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
             inputs = {"s": state_bytes(), "N": documented(data, f"{prefix}.parameters")}
             works.append(Work({"model": name, "kind": "published"}, LEAST, inputs, "its batch comes on top"))
     whole = derive(works)
-    return whole.with_beside(*((f"models that {size / 1e9:g} GB hold", "1", _fitting(whole, size)) for size in SIZES))
+    return whole.with_beside(
+        *((f"models that {size / 1e9:g} GB hold", "1", _fitting_counts(whole, size)) for size in SIZES)
+    )
 
 
-def _fitting(whole: DerivedEstimates, size: float) -> DerivedEstimates:
+def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
     """How many of each kind of reference model fit a size of memory, at the estimates."""
     counts = []
     for kind in whole["kind"].unique():

@@ -38,7 +38,7 @@ def runs(data: Dataset) -> pd.DataFrame:
     return ran.assign(run_s=ran["elapsed_s"] - first["elapsed_s"] + first["value"] * first["calls"])
 
 
-def drift(run: pd.DataFrame) -> dict[str, float]:
+def rate_drift(run: pd.DataFrame) -> dict[str, float]:
     """Share of its rate that a run has lost in its last tenth against its first: estimate, low, high, se and df.
 
     Means of tenths differ by chance as neighbours do; the first is left out of that, for the
@@ -70,18 +70,18 @@ def throughput_drift(data: Dataset) -> Estimates:
             labels |= json.loads(str(labels.pop("params")))
             (source_rows,) = data.source_rows(run.iloc[:1])
             about = {"n_rounds": 1, "detail": f"in {lasted:.0f} s", "source_rows": source_rows}
-            rows.append({**labels, **drift(run), **about})
+            rows.append({**labels, **rate_drift(run), **about})
     return Estimates.of(rows)
 
 
 @quantity("sustained.clock", "Hz", _LABELS)
-def clock(data: Dataset) -> Estimates:
+def sustained_clock(data: Dataset) -> Estimates:
     """Median clock in the last tenth of a run."""
     return data.readings("sustained", "clock_mhz", settled=END) * 1e6
 
 
 @quantity("sustained.power", "W", _LABELS)
-def power(data: Dataset) -> Estimates:
+def sustained_power(data: Dataset) -> Estimates:
     """Median power in the last tenth of a run: of a GPU's whole board, of a CPU's packages."""
     return data.readings("sustained", "power_w", settled=END)
 
@@ -95,7 +95,7 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     known to half of the per cent that the driver counts in. `detail` holds the share.
     """
     used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
-    shares = rates / concat([rates, gemm.rate(data)]).best(["node", "device", "dtype"])
+    shares = rates / concat([rates, gemm.product_rate(data)]).best(["node", "device", "dtype"])
     low_shares = shares.at(shares["estimate"] < LOW_SHARE)
     place = ["node", "device", *_LABELS]
     known = dict(zip(low_shares.rows(*place), low_shares.rows("estimate", "source_rows"), strict=True))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from report.data.dataset import Dataset
 from report.estimates import RUNTIMES, Estimates, concat
 from report.quantities import quantity
-from report.quantities.rate_arithmetic import best_ratios, over_host, with_library
+from report.quantities.rate_arithmetic import best_over_host, best_ratios, with_library
 
 # What a table's user gets who chooses nothing.
 DEFAULT = "pandas"
 _POINT = ["node", "device", "op", "rows", "transfers"]
 
 
-def rates(data: Dataset) -> Estimates:
+def row_rates(data: Dataset) -> Estimates:
     """Rows per second: a point's rows over its median time. `library` says who, and on how many threads."""
     times = data.summary("tabular")
     per_second = times.numbers("rows") / times.numbers("estimate")
@@ -20,12 +20,12 @@ def rates(data: Dataset) -> Estimates:
 
 
 @quantity("tabular.rate", "rows/s", ("op", "rows", "backend", "transfers", "threads"))
-def rate(data: Dataset) -> Estimates:
+def table_rate(data: Dataset) -> Estimates:
     """Rows per second of one operation on one table.
 
     `backend: best` is the fastest library of each point, on as many threads as suit it.
     """
-    found = rates(data)
+    found = row_rates(data)
     return concat([found.without("library"), found.best(_POINT, of=["library"]).label(backend="best")])
 
 
@@ -36,21 +36,21 @@ def gpu_gain(data: Dataset) -> Estimates:
     transfers: whether the GPU's time includes the way from host memory and back. runtime, cpu_runtime: the libraries of
     the GPU and of the CPU.
     """
-    gpu, cpu = rates(data).only(device="gpu"), rates(data).only(device="cpu").without("device", "transfers")
+    gpu, cpu = row_rates(data).only(device="gpu"), row_rates(data).only(device="cpu").without("device", "transfers")
     return concat(best_ratios(gpu, cpu, ["op", "rows", "transfers"], ["library"]))
 
 
 _FIT = ["rows", "trees"]
 
 
-def speeds(data: Dataset) -> Estimates:
+def boosting_rates(data: Dataset) -> Estimates:
     """Calls per second of every point, with its phase; `library` names the library and its threads."""
     return with_library(data.summary("boosting").without("dtype")).inverse()
 
 
 def _seconds(data: Dataset, phase: str) -> Estimates:
     """Seconds of a call, also under `backend: best`: by the fastest library on as many threads as suit it."""
-    found = speeds(data).only(phase=phase).without("phase")
+    found = boosting_rates(data).only(phase=phase).without("phase")
     best = found.best(["node", "device", *_FIT], of=["library"]).label(backend="best")
     return concat([found.without("library").inverse(), best.inverse()])
 
@@ -80,4 +80,4 @@ def trees_gain(data: Dataset) -> Estimates:
     Data lie in host memory on both sides, so the GPU's time includes copies. runtime, cpu_runtime: the libraries of the
     GPU and of the CPU. All libraries take tables in the same number format.
     """
-    return over_host(speeds(data), ["phase", *_FIT], ["library"])
+    return best_over_host(boosting_rates(data), ["phase", *_FIT], ["library"])

@@ -13,13 +13,13 @@ from report.derived_estimates import join, quotient
 from report.estimates import Estimates
 from report.outcomes import ARITHMETIC
 from report.quantities import quantity
-from report.quantities.derived import by_arithmetic
+from report.quantities.derived import arithmetic_quantity
 from report.quantities.rate_arithmetic import BEST_LABELS, best_ratios, most_threads
 from report.quantities.training import family_rates
-from report.quantities.whole_runs import EXPERIMENT, of_rounds, over_measured, rounds
+from report.quantities.whole_runs import EXPERIMENT, job_rounds, predicted_over_measured, round_estimates
 
 _LABELS = ("job", "dtype", "backend", "threads")
-_jobs = partial(quantity, tier="derived", experiments=[EXPERIMENT])
+_job_quantity = partial(quantity, tier="derived", experiments=[EXPERIMENT])
 
 
 @quantity("time_to_train.job_time", "s", _LABELS)
@@ -28,30 +28,30 @@ def job_time(data: Dataset) -> Estimates:
 
     A job that gave up in some round has no interval: its time is at least that.
     """
-    table = rounds(data)
-    times, reached = of_rounds(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
+    table = job_rounds(data)
+    times, reached = round_estimates(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
     gave_up = set(reached.at(reached["estimate"] < 1).rows(*times.labels))
     missed = [job in gave_up for job in times.rows(*times.labels)]
     detail = ["at least: it gave up in some round" if one else "" for one in missed]
     return times.unknown(missed, "low", "high", "se").label(detail=detail)
 
 
-@_jobs("time_to_train.predicted", "s", _LABELS, checked="time_to_train.prediction_error")
-def predicted(data: Dataset) -> Estimates:
+@_job_quantity("time_to_train.predicted", "s", _LABELS, checked="time_to_train.prediction_error")
+def predicted_time(data: Dataset) -> Estimates:
     """Seconds that a job should take by its parts, each timed alone before it.
 
     prepare + steps x (step + draw) + forward passes of its tests x forward. The numbers of steps
     and of tests are those of the job itself: how many it takes to learn, no clock tells. Left out
     are the first steps, which are slower, and whatever the parts do to each other in a row.
     """
-    table = rounds(data)
-    return of_rounds(data, table, table["predicted"], "s")
+    table = job_rounds(data)
+    return round_estimates(data, table, table["predicted"], "s")
 
 
-@_jobs("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC, reads=("training",))
+@_job_quantity("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC, reads=("training",))
 def prediction_error(data: Dataset) -> Estimates:
-    """|predicted / measured - 1| of whole jobs, by the methods of `over_measured`."""
-    ratios = over_measured(data)
+    """|predicted / measured - 1| of whole jobs, by the methods of `predicted_over_measured`."""
+    ratios = predicted_over_measured(data)
     middle, low, high = (ratios.numbers(name) - 1 for name in ("estimate", "low", "high"))
     ends = np.abs([low, high])
     least = np.where((low < 0) & (high > 0), 0.0, ends.min(axis=0))
@@ -59,7 +59,7 @@ def prediction_error(data: Dataset) -> Estimates:
     return Estimates(ratios.label(**errors, se=ratios["se"] * ratios["estimate"]).frame, log=False)
 
 
-def fastest(times: Estimates) -> Estimates:
+def fastest_jobs(times: Estimates) -> Estimates:
     """The shortest of each task on each device with the most threads; `detail` says how it was done."""
     times = most_threads(times, "node", "device")
     tasks = times.numbers("estimate").groupby([times[name] for name in ("node", "device", "job")])
@@ -75,10 +75,10 @@ RATIO = Formula(
 )
 
 
-@by_arithmetic(
+@arithmetic_quantity(
     "time_to_train.ratio", "1", ("baseline", *BEST_LABELS), experiments=["training"], device="gpu", formulas=(RATIO,)
 )
-def ratio(data: Dataset) -> Estimates:
+def laptop_over_gpu(data: Dataset) -> Estimates:
     """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
 
     The operations are the same on both sides, so that it is the ratio of the best training rates of any transformer,

@@ -11,7 +11,7 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, concat
 from report.quantities import quantity
 from report.quantities.training import best_rates
-from report.quantities.whole_runs import CHECK, corrected
+from report.quantities.whole_runs import CHECK, correct_estimates
 
 _HOUR = 3600.0
 # FLOP of training by multiply-add: two forward, four backward (gradients of inputs and of weights).
@@ -38,47 +38,47 @@ class Run:
     scale: str = "large"
 
 
-def _product(factor: float, *names: str) -> Callable[[Figure], float]:
+def _flop_product(factor: float, *names: str) -> Callable[[Figure], float]:
     """Total FLOP as a factor times figures of the run."""
     return lambda figure: math.prod(map(figure, names), start=factor)
 
 
-def _bert(figure: Figure) -> float:
+def _bert_flop(figure: Figure) -> float:
     """Most steps are on short sequences, the rest on long ones."""
     short = figure("short_share")
     length = short * figure("short_tokens") + (1 - short) * figure("long_tokens")
-    return length * _product(_TRAINING * _BLOCK, "layers", "width", "width", "steps", "sequences")(figure)
+    return length * _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "steps", "sequences")(figure)
 
 
-_COUNTED = _product(1.0, "flop")
-_TOKENS = _product(_TRAINING, "parameters", "tokens")
-_CHARACTERS = _product(_TRAINING * _BLOCK, "layers", "width", "width", "iterations", "sequences", "context")
+_COUNTED_FLOP = _flop_product(1.0, "flop")
+_TOKENS = _flop_product(_TRAINING, "parameters", "tokens")
+_CHARACTERS = _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "iterations", "sequences", "context")
 # At most: examples that are shorter than the longest take less.
-_EXAMPLES = _product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
+_EXAMPLES = _flop_product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
 RUNS = (
     Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS, "small"),
-    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _COUNTED, "small"),
+    Run("airbench94 on CIFAR-10", "airbench94", "convolutional", _COUNTED_FLOP, "small"),
     Run("nanoGPT on Shakespeare", "nanogpt", "transformer", _CHARACTERS, "small"),
-    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _COUNTED, "small"),
-    Run("AlexNet on ImageNet", "alexnet", "convolutional", _product(_TRAINING, "mac", "images", "epochs")),
+    Run("ResNet-18 on CIFAR-10", "resnet18-cifar", "convolutional", _COUNTED_FLOP, "small"),
+    Run("AlexNet on ImageNet", "alexnet", "convolutional", _flop_product(_TRAINING, "mac", "images", "epochs")),
     Run("Alpaca 7B fine-tune (at most)", "alpaca", "transformer", _EXAMPLES),
-    Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _product(_TRAINING, "mac", "iterations", "batch")),
+    Run("ResNet-50 on ImageNet", "resnet50", "convolutional", _flop_product(_TRAINING, "mac", "iterations", "batch")),
     Run(
         "GPT-2 (124M) on FineWeb",
         "gpt2-124m",
         "transformer",
-        _product(_TRAINING, "parameters", "steps", "tokens_per_step"),
+        _flop_product(_TRAINING, "parameters", "steps", "tokens_per_step"),
     ),
-    Run("BERT base", "bert-base", "transformer", _bert),
+    Run("BERT base", "bert-base", "transformer", _bert_flop),
     Run("Pythia-1.4B", "pythia-1.4b", "transformer", _TOKENS),
     Run("Llama 2 7B", "llama2-7b", "transformer", _TOKENS),
     Run("Llama 2 70B", "llama2-70b", "transformer", _TOKENS),
-    Run("Llama 3.1 405B", "llama31-405b", "transformer", _product(1.0, "training_flop")),
+    Run("Llama 3.1 405B", "llama31-405b", "transformer", _flop_product(1.0, "training_flop")),
 )
 # Of which the nodes are counted that it takes to be done in so many days.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
-_of_rates = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)
+_ladder_quantity = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)
 
 
 def total_flop(run: Run, data: Dataset) -> float:
@@ -91,15 +91,15 @@ def total_flop(run: Run, data: Dataset) -> float:
     return run.flop(lambda name: data.figure(f"{run.id}.{name}"))
 
 
-def _seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
+def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
     """Seconds of a run on each device that has a rate of its family, as far as whole runs tell how far that is off."""
     rates = rates.only(family=run.family).without("family")
     flop = total_flop(run, data)
     derived = rates.label(estimate=flop / rates.numbers("estimate"))
-    return corrected(data, Estimates.from_estimates(derived.frame), flop)
+    return correct_estimates(data, Estimates.from_estimates(derived.frame), flop)
 
 
-@_of_rates("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
+@_ladder_quantity("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
 def hours_to_train(data: Dataset) -> Estimates:
     """Total FLOP of a published training run over the device's best measured training rate of its family, corrected.
 
@@ -114,7 +114,7 @@ def hours_to_train(data: Dataset) -> Estimates:
     """
     rates = best_rates(data)
     found = [
-        (_seconds(run, rates, data) / _HOUR).label(
+        (_run_seconds(run, rates, data) / _HOUR).label(
             run=run.name, flop=float(f"{total_flop(run, data):.3g}"), scale=run.scale
         )
         for run in RUNS
@@ -122,7 +122,7 @@ def hours_to_train(data: Dataset) -> Estimates:
     return concat(found)
 
 
-@_of_rates("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
+@_ladder_quantity("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
 def nodes_for_90_days(data: Dataset) -> Estimates:
     """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
 
@@ -132,7 +132,7 @@ def nodes_for_90_days(data: Dataset) -> Estimates:
     """
     rates = best_rates(data)
     found = [
-        _seconds(run, rates, data).label(run=run.name, parameters=data.figure(f"{run.id}.parameters"))
+        _run_seconds(run, rates, data).label(run=run.name, parameters=data.figure(f"{run.id}.parameters"))
         for run in RUNS
         if run.id in LARGE
     ]

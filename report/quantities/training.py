@@ -14,11 +14,11 @@ from report.derived_estimates import join, quotient
 from report.estimates import Estimates, concat
 from report.quantities import gemm, quantity, summary_quantity
 from report.quantities.ladder import LOOPS
-from report.quantities.rate_arithmetic import BEST_LABELS, best_ratios, most_threads, over_host
+from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host, best_ratios, most_threads
 
 _LABELS = ("model", "batch", "dtype", "threads", "backend")
 PHASES = ("forward", "backward", "update")
-_against_cpu = partial(quantity, experiments=["training"], device="both")
+_speedup_quantity = partial(quantity, experiments=["training"], device="both")
 _summary = partial(summary_quantity, labels=_LABELS)
 
 
@@ -29,15 +29,15 @@ def samples_per_second(data: Dataset) -> Estimates:
     return steps.scaled_by(steps.numbers("batch"))
 
 
-def baselines(rates: Estimates) -> Estimates:
+def baseline_rates(rates: Estimates) -> Estimates:
     """CPU rates by baseline: core (one thread) and node (the most threads measured there)."""
     cpu = rates.only(device="cpu")
     most = cpu["threads"].groupby(cpu["node"]).transform("max")
     return concat([cpu.only(threads=1).label(baseline="core"), cpu.at(cpu["threads"] == most).label(baseline="node")])
 
 
-def fleet(data: Dataset, rates: Estimates) -> Estimates:
-    """Of `baselines` the CPUs of all nodes with all their threads, as one baseline `fleet`; `of` names the node.
+def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
+    """Of `baseline_rates` the CPUs of all nodes with all their threads, as one baseline `fleet`; `of` names the node.
 
     None where CPUs of one kind of node only were measured: that is the baseline `node`.
     """
@@ -62,7 +62,7 @@ def family_rates(data: Dataset) -> Estimates:
     """FLOP/s of training steps, by the family of the model: of a CPU with all threads. Plain loops are left out."""
     rates = data.summary("training", value="flop_per_s")
     rates = rates.at(~rates["backend"].isin(LOOPS))
-    rates = concat([baselines(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
+    rates = concat([baseline_rates(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
     rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
     return concat([rates.only(model=models).label(family=family) for family, models in FAMILIES.items()])
 
@@ -83,7 +83,7 @@ SPEEDUP = Formula(
 )
 
 
-@_against_cpu("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
+@_speedup_quantity("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
 def speedup(data: Dataset) -> Estimates:
     """Training rate of one GPU over that of a CPU, same model and batch.
 
@@ -94,11 +94,13 @@ def speedup(data: Dataset) -> Estimates:
     on the GPU, cpu_runtime on the CPU.
     """
     rates = samples_per_second(data)
-    gpu, cpu = rates.only(device="gpu"), baselines(rates)
+    gpu, cpu = rates.only(device="gpu"), baseline_rates(rates)
     servers = cpu.only(baseline="node", node=of_kind(data, "server"))
     hosts = concat([cpu, servers.label(baseline="server")]).without("device")
     by, divide = ["model", "batch", "baseline"], partial(quotient, SPEEDUP)
-    return join([*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet(data, cpu), by, ["of"], divide)])
+    return join(
+        [*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet_rates(data, cpu), by, ["of"], divide)]
+    )
 
 
 @quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
@@ -192,7 +194,7 @@ def joules(data: Dataset, experiment: str) -> Estimates:
     return concat([counted, added.at([device not in devices for device in added.rows("node", "device")])])
 
 
-@_against_cpu("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))
+@_speedup_quantity("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))
 def training_ratio(data: Dataset) -> Estimates:
     """Joules of a training step on the CPU over those on a GPU, each by the library and threads with least.
 
@@ -201,4 +203,4 @@ def training_ratio(data: Dataset) -> Estimates:
     of the CPU; `detail` says of both sides how the energy is known.
     """
     energies = joules(data, "training")
-    return over_host(energies.inverse().label(method=energies["detail"]), ["model", "batch"], ["method"])
+    return best_over_host(energies.inverse().label(method=energies["detail"]), ["model", "batch"], ["method"])

@@ -48,10 +48,10 @@ FAMILY_OF = {
 # What a round of a job tells.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
 _ROUND = [*POINT, "round"]
-_of_jobs = partial(quantity, experiments=[EXPERIMENT, "training"], tier="derived", checked=CHECK)
+_correction_quantity = partial(quantity, experiments=[EXPERIMENT, "training"], tier="derived", checked=CHECK)
 
 
-def rounds(data: Dataset) -> pd.DataFrame:
+def job_rounds(data: Dataset) -> pd.DataFrame:
     """What each round of each job observed: columns POINT and round, and one for each metric."""
     samples = data.samples(EXPERIMENT)
     observed = samples[samples["status"] == "ok"].groupby([*_ROUND, "metric"], observed=True)["value"].median()
@@ -61,7 +61,7 @@ def rounds(data: Dataset) -> pd.DataFrame:
     return table.assign(predicted=prepare + steps * (step + draw) + passes * forward)
 
 
-def of_rounds(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
+def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
     """One value a round as cases, with rounds as the unit of the intervals."""
     known = table.assign(value=values)[values.notna()]
     samples = data.samples(EXPERIMENT)
@@ -69,16 +69,16 @@ def of_rounds(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) 
     return data.of_samples(first.merge(known[[*_ROUND, "value"]], on=_ROUND).assign(unit=unit))
 
 
-def over_measured(data: Dataset) -> Estimates:
+def predicted_over_measured(data: Dataset) -> Estimates:
     """Predicted over measured time of each job, by two methods.
 
     parts: from the time of each part, alone; both sides of the ratio are of the same round. rate: as the ladder of
     published runs predicts, operations of the job over the best rate of its family on that device.
     """
-    table = rounds(data)
-    parts = of_rounds(data, table, table["predicted"] / table["job_time"], "ratio")
+    table = job_rounds(data)
+    parts = round_estimates(data, table, table["predicted"] / table["job_time"], "ratio")
     # Of the operations of a job, the rate over the best of its family on the same device with the same threads.
-    achieved = of_rounds(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
+    achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
     rate = (achieved / best_rates(data).without("baseline")).without("family")
     return concat([parts.label(method="parts"), rate.label(method="rate")])
@@ -114,9 +114,9 @@ class Line:
 
 
 @once
-def lines(data: Dataset) -> dict[str, Line]:
+def correction_lines(data: Dataset) -> dict[str, Line]:
     """The line of each kind of device, cpu or gpu, on which enough jobs were run whole: each in its fastest format."""
-    ratios = over_measured(data).only(method="rate")
+    ratios = predicted_over_measured(data).only(method="rate")
     point = ["node", "device", "job", "dtype", "backend", "threads"]
     operations = {key: flop for *key_, flop in data.summary(EXPERIMENT, "job_flop").rows(*point, "estimate")
                   for key in [tuple(key_)]}  # fmt: skip
@@ -139,14 +139,14 @@ def lines(data: Dataset) -> dict[str, Line]:
     return found
 
 
-def corrected(data: Dataset, derived: Estimates, flop: float, inverse: bool = False) -> Estimates:
+def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: bool = False) -> Estimates:
     """Derived times, on the log scale, of a run with so many operations, as whole runs correct and widen them.
 
     inverse: they are rates. Without whole runs on that kind of device they have no interval.
     """
     if not len(derived):
         return derived
-    known = lines(data)
+    known = correction_lines(data)
     made = [known[kind].at(flop) if kind in known else (1.0, math.nan, 0.0)
             for kind in map(device_kind, derived["device"])]  # fmt: skip
     factor, se, df = (np.array(values) for values in zip(*made, strict=True))
@@ -157,15 +157,15 @@ def corrected(data: Dataset, derived: Estimates, flop: float, inverse: bool = Fa
     return Estimates.from_estimates(derived.label(estimate=estimate, se=both, df=freedom, source_rows=rows).frame)
 
 
-@_of_jobs(CHECK, "1", ("job", "flop"))
-def held_out(data: Dataset) -> Estimates:
+@_correction_quantity(CHECK, "1", ("job", "flop"))
+def held_out_ratio(data: Dataset) -> Estimates:
     """Measured time of each job over what is derived for it, with the line through the others alone.
 
     The interval is that of the prediction: a job is predicted where it holds 1. flop: operations of the job. detail:
     how many times as long it took as was derived without correction.
     """
     rows = []
-    for kind, line in lines(data).items():
+    for kind, line in correction_lines(data).items():
         for at, job in enumerate(line.jobs):
             factor, se, df = line.without(at).at(float(line.flop[at]))
             rows.append(
@@ -191,11 +191,11 @@ class Coverage:
 
 
 def coverage(data: Dataset, kind: str = "cpu") -> Coverage | None:
-    """What `held_out` comes to on a kind of device; None without enough jobs."""
-    line = lines(data).get(kind)
+    """What `held_out_ratio` comes to on a kind of device; None without enough jobs."""
+    line = correction_lines(data).get(kind)
     if line is None:
         return None
-    made = held_out(data).only(device=kind)
+    made = held_out_ratio(data).only(device=kind)
     inside = [low <= 1 <= high for low, high in made.rows("low", "high")]
     width = float(np.median([math.sqrt(high / low) for low, high in made.rows("low", "high")]))
     return Coverage(len(inside), sum(inside), float(line.ratio.min()), float(line.ratio.max()), width)

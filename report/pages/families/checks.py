@@ -19,7 +19,7 @@ from report.pages.charts import Chart, bars, estimates
 from report.pages.exhibit_types import Exhibit, Family, Table, records, stated
 from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
-from report.quantities.whole_runs import CHECK, over_measured
+from report.quantities.whole_runs import CHECK, predicted_over_measured
 
 # What each of the two ways of a wrong verdict is meant to stay below.
 RARE = 0.01
@@ -115,7 +115,9 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
     of = f"{inside or 'none'} of {count(len(sure), 'whole job')}"
     title = [f"{of} took what is derived from the others, within the interval"] if sure else []
     title += [f"measured over derived, whole jobs are {several(list(dict.fromkeys([least, most])), 'to')}"]
-    parts = np.array([abs(case["estimate"] - 1) for case in records(over_measured(evidence.data).only(method="parts"))])
+    parts = np.array(
+        [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).only(method="parts"))]
+    )
     yield Exhibit(
         Chart(
             "checks-derived",

@@ -14,7 +14,7 @@ from report.pages.figure_data import Evidence
 from report.pages.heading_numbers import ratios, sentence
 from report.pages.machine_selection import on_shown
 from report.pages.verdict_words import BARS, between
-from report.quantities.published import machine_of
+from report.quantities.published import machine_name
 
 # The claims whose published evidence is drawn; the first one's factor is the band.
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
@@ -146,7 +146,12 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
     for claim, cases in found.items():
         for case in sorted(cases, key=lambda one: -float(one["estimate"])):
             above, below = (published[key] for key in (str(case["records"]).split()[at] for at in (0, -1)))
-            gpu, cpu, ratio, rate = machine_of(above), machine_of(below), float(case["estimate"]), float(below["value"])
+            gpu, cpu, ratio, rate = (
+                machine_name(above),
+                machine_name(below),
+                float(case["estimate"]),
+                float(below["value"]),
+            )
             rows.append({"label": f"{gpu} over {cpu}", "estimate": ratio, "text": two_digits(ratio),
                          "tier": "published", "side": "challenges" if claim == DESKTOP else ""})  # fmt: skip
             table.append([gpu, with_unit(ratio * rate, "B/s"), cpu, with_unit(rate, "B/s"), two_digits(ratio),

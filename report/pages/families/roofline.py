@@ -18,8 +18,8 @@ from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records,
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, amounts, as_share, ratios, sentence, shares, texts
 from report.pages.verdict_words import BARS, NOTHING
-from report.quantities.prediction import predictions
-from report.quantities.roofline import arithmetic, bandwidth
+from report.quantities.prediction import predict_places
+from report.quantities.roofline import peak_arithmetic, peak_bandwidth
 
 PHASES = {
     "training": "training", "forward": "answering", "prefill": "reading prompts", "decode": "writing text",
@@ -55,8 +55,8 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
     """Peak and bandwidth of each number format with so many threads, and the balance of both."""
     at = {"node": view.node, "device": device, "threads": threads}
-    moved = [float(case["estimate"]) for case in records(bandwidth(view.data).only(**at))]
-    peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(arithmetic(view.data).only(**at))}
+    moved = [float(case["estimate"]) for case in records(peak_bandwidth(view.data).only(**at))]
+    peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(peak_arithmetic(view.data).only(**at))}
     return {
         dtype: {"peak": peak, "bandwidth": moved[0], "balance": peak / moved[0]}
         for dtype, peak in peaks.items()
@@ -190,7 +190,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
 
 def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """The median error of predictions by kind of work and by how many numbers they start from."""
-    found = [prediction for prediction in predictions(view.data, view.node)
+    found = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip
     if not found:
         return

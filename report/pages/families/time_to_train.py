@@ -14,7 +14,7 @@ from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Sentence, amounts, ratios, sentence, texts
 from report.pages.verdict_words import BARS, NOTHING
-from report.quantities.time_to_train import fastest
+from report.quantities.time_to_train import fastest_jobs
 from report.quantities.train_hours import DAYS
 from report.quantities.whole_runs import coverage
 
@@ -111,7 +111,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     parts = {(case["job"], case["dtype"], case["backend"]): case
              for case in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
-    jobs = sorted(records(fastest(cases)), key=lambda case: case["estimate"])
+    jobs = sorted(records(fastest_jobs(cases)), key=lambda case: case["estimate"])
     rows = [row(case["job"], case, "s", text=spoken(case["estimate"] / 3600)) for case in jobs]
     lines = []
     for case in sorted(records(cases), key=lambda case: case["estimate"]):

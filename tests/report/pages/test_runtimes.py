@@ -68,7 +68,7 @@ def test_a_rung_takes_the_fastest_of_what_it_names_and_says_which_it_was(synthet
     node = synthetic("node-a")
     measured(node, "resnet-50", RESNET, spread=0)
     found = data(synthetic, node)
-    assert rungs_of(ladder.ladder(found)) == {
+    assert rungs_of(ladder.runtime_ladder(found)) == {
         ladder.DEFAULT: ("torch", "float32", 85),
         ladder.TUNED: ("channels_last", "float32", 70),
         ladder.TUNED_FORMAT: ("torch", "bfloat16", 56),
@@ -101,8 +101,8 @@ def test_no_rung_is_slower_than_one_that_it_contains(
     node = {"node": "a", "device": "cpu", "model": "m", "parameters": 1.0, "batch": 1, "threads": 2}
     rows = [{**node, "backend": backend, "dtype": dtype, "estimate": t} for (backend, dtype), t in times.items()]
     points = Estimates.from_estimates(exact(rows).label(se=0.0).frame)
-    monkeypatch.setattr(ladder, "requests", lambda _: points)
-    found = rungs_of(ladder.ladder.__wrapped__(cast(Any, None)))
+    monkeypatch.setattr(ladder, "request_times", lambda _: points)
+    found = rungs_of(ladder.runtime_ladder.__wrapped__(cast(Any, None)))
     if ("torch", "float32") not in times or len(times) == 1:
         assert not found
         return

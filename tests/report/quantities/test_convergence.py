@@ -37,7 +37,7 @@ def sweeps(synthetic: Factory) -> list[SyntheticNode]:
 
 
 def test_each_rule_chooses_its_rate_at_every_batch(made: Made) -> None:
-    chosen = module.chosen(made(sweeps))
+    chosen = module.chosen_points(made(sweeps))
     rates = {rule: dict(zip(part["batch"], part["rate"], strict=True)) for rule, part in
              chosen[chosen["data"] == "mnist"].groupby("learning_rate")}  # fmt: skip
     assert rates == {
@@ -112,7 +112,7 @@ def test_the_interval_of_a_trend_of_spreads_holds_the_truth_as_often_as_it_says(
     spreads: list[float], draw: Effects, least: float
 ) -> None:
     one = np.abs(draw(np.random.default_rng(1), (400_000,))).mean() * np.sqrt(np.pi / 2)
-    truth = float(module.weights(BATCHES) @ (one * np.array(spreads)))
+    truth = float(module.slope_weights(BATCHES) @ (one * np.array(spreads)))
     random, held = np.random.default_rng(5), []
     for _ in range(600):
         found = module.slope_of_spreads(BATCHES, list(0.9 + np.array(spreads)[:, None] * draw(random, (4, 10))))

@@ -14,7 +14,7 @@ from report.data.dataset import MissingSourceError
 from report.derived_estimates import DerivedEstimates
 from report.quantities import quantities
 from report.quantities.prices import core_price, gpu_machine
-from report.quantities.sustained import drift
+from report.quantities.sustained import rate_drift
 from report.quantities.train_hours import RUNS, total_flop
 from report.quantities.whole_runs import FAMILY_OF, Line
 from report.statistics import half_width
@@ -82,7 +82,7 @@ def test_a_run_that_only_scatters_has_lost_nothing(made: Made) -> None:
     found = only("sustained.throughput_drift", made(sustained), load="scatters")
     assert found["low"] < 0 < found["high"] < 0.02
     random = np.random.default_rng(1)
-    each = (drift(pd.DataFrame({"value": np.exp(0.01 * random.standard_normal(100))})) for _ in range(1000))
+    each = (rate_drift(pd.DataFrame({"value": np.exp(0.01 * random.standard_normal(100))})) for _ in range(1000))
     assert 970 < sum(one["low"] <= 0 <= one["high"] for one in each) < 998
 
 
