@@ -126,7 +126,7 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
 
     6 x parameters x tokens over rate and time. measured: servers of SERVER_CORES cores like those of a node, at the
-    best rate by the core at which it trains any transformer, corrected by whole runs (`whole_runs.correct_estimates`); scaled:
+    best rate by the core at which it trains any transformer, corrected by whole runs (`whole_runs`); scaled:
     the same from a node that is no server. documented: servers with matrix units as MLPerf's cluster trained BERT large
     with. rated: those on paper. At the least: that the model does not fit, and what many more machines tell each other,
     is left out.
