@@ -29,8 +29,8 @@ from contract.node import kind_of_node, machine_of_node
 from contract.schema import did_you_mean
 from report import statistics
 from report.data.dataset import Dataset
-from report.estimates import RUNTIMES, Estimates, exact, merged
-from report.formatting import case_name, exactly
+from report.estimates import RUNTIMES, Estimates, exact_estimates, merge_source_rows
+from report.formatting import case_name, format_exact
 from report.outcomes import Side
 from report.statistics import Floats
 
@@ -54,11 +54,11 @@ class ComparedEstimates:
 # Ratios, slopes and crossings
 
 
-def as_they_are(cases: Estimates, unit: str) -> ComparedEstimates:
+def without_settled_sides(cases: Estimates, unit: str) -> ComparedEstimates:
     return ComparedEstimates(cases, unit, [None] * len(cases))
 
 
-def _need(cases: Estimates, label: str, rule: str) -> None:
+def _require_label(cases: Estimates, label: str, rule: str) -> None:
     if label not in cases.labels:
         raise StudyError(f"rule {rule}: no label {label!r}. Labels: {', '.join(cases.labels)}." + did_you_mean(
             label, cases.labels
@@ -72,14 +72,14 @@ def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """
     over = str(options["over"])
     if not len(cases):
-        return as_they_are(cases, "1")
-    _need(cases, over, "ratio")
+        return without_settled_sides(cases, "1")
+    _require_label(cases, over, "ratio")
     differ = [name for name in _FOLLOWS.get(over, [over]) if name in cases.labels]
     above, below = cases.only(**{over: options["of"]}), cases.only(**{over: options["to"]})
-    return as_they_are(above / below.without(*differ), "1")
+    return without_settled_sides(above / below.without(*differ), "1")
 
 
-def _series(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """Cases that differ only along one numeric label, and in what it orders, sorted by it."""
     labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
     frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
@@ -102,30 +102,30 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """
     along = str(options["along"])
     if not len(cases):
-        return as_they_are(cases, "1")
-    _need(cases, along, "trend")
+        return without_settled_sides(cases, "1")
+    _require_label(cases, along, "trend")
     rows = []
-    for labels, part in _series(cases, along):
+    for labels, part in _series_along(cases, along):
         estimate = part["estimate"].to_numpy(float)
         se = part["se"].to_numpy(float) / (1.0 if cases.log else estimate)
         usable = (estimate > 0) & np.isfinite(se) & (se > 0) & (part[along].to_numpy(float) > 0)
         x, y, w = np.log(part[along].to_numpy(float)[usable]), np.log(estimate[usable]), se[usable] ** -2.0
         if len(np.unique(x)) < 2:
             continue
-        slope, error, df = _fit(x, y, w, part["df"].to_numpy(float)[usable])
+        slope, error, df = _fit_line(x, y, w, part["df"].to_numpy(float)[usable])
         half = float(statistics.half_width(error, df))
         x_min, x_max = (float(end) for end in (part[along][usable].min(), part[along][usable].max()))
-        ends = f"{along} {exactly(x_min)} to {exactly(x_max)}"
+        ends = f"{along} {format_exact(x_min)} to {format_exact(x_max)}"
         rows.append(
             {**labels, "estimate": slope, "low": slope - half, "high": slope + half, "detail": ends,
              "se": error, "df": df,
              "n_rounds": int(part["n_rounds"].min()), "n_samples": int(part["n_samples"].sum()),
-             "source_rows": merged(part["source_rows"][usable])}
+             "source_rows": merge_source_rows(part["source_rows"][usable])}
         )  # fmt: skip
-    return as_they_are(exact(rows), "1")
+    return without_settled_sides(exact_estimates(rows), "1")
 
 
-def _fit(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
+def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     """Slope, its standard error and degrees of freedom."""
     centre = np.sum(w * x) / np.sum(w)
     sxx = float(np.sum(w * (x - centre) ** 2))
@@ -151,16 +151,16 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
     """
     along = str(options["along"])
     if not len(cases):
-        return as_they_are(cases, "1")
-    _need(cases, along, "crossover")
+        return without_settled_sides(cases, "1")
+    _require_label(cases, along, "crossover")
     rows: list[dict[str, Any]] = []
     settled: list[Side | None] = []
     compared = ratios(cases, options).estimates
     if not len(compared):
-        return as_they_are(compared, "1")
+        return without_settled_sides(compared, "1")
     low_ends, high_ends = compared.ends(statistics.DECIDING)
     decided_by = Estimates(compared.frame.assign(low=low_ends, high=high_ends), compared.log)
-    for labels, part in _series(decided_by, along):
+    for labels, part in _series_along(decided_by, along):
         x, r = part[along].to_numpy(float), part["estimate"].to_numpy(float)
         sides = np.where(part["low"] > 1, 1, np.where(part["high"] < 1, -1, 0))
         decided = np.flatnonzero(sides)
@@ -169,7 +169,7 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
             **labels,
             "n_rounds": int(part["n_rounds"].min()),
             "n_samples": int(part["n_samples"].sum()),
-            "source_rows": merged(part["source_rows"]),
+            "source_rows": merge_source_rows(part["source_rows"]),
         }
         if turn is None:
             surely = len(decided) == len(sides)
@@ -181,12 +181,12 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
         a, b = decided[turn], decided[turn + 1]
         low, high = x[a], x[b]
         ahead = options["of"] if sides[b] > 0 else options["to"]
-        detail = f"{ahead} is ahead from {along} {exactly(high)} on, not up to {exactly(low)}"
+        detail = f"{ahead} is ahead from {along} {format_exact(high)} on, not up to {format_exact(low)}"
         rows.append(
             {**row, "estimate": _crossing_place(x[a : b + 1], r[a : b + 1]), "low": low, "high": high, "detail": detail}
         )
         settled.append(None)
-    return ComparedEstimates(exact(rows), "1", settled)
+    return ComparedEstimates(exact_estimates(rows), "1", settled)
 
 
 def _crossing_place(x: Any, r: Any) -> float:
@@ -203,7 +203,7 @@ def _crossing_place(x: Any, r: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Pooled(Estimates):
+class PooledEstimates(Estimates):
     """One row per case, some of which are of several machines of a kind.
 
     instances: the estimates that they were made of; places: the row here of each, shape (instances,). `node` is the
@@ -269,7 +269,7 @@ class Pooled(Estimates):
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
         """Bounds of the median over machines, from the bounds of each instance, shape (instances,)."""
         n = self.numbers_of_machines
-        below = ranks(n, level)
+        below = median_ranks(n, level)
         return (
             self.picked(self.of_machines(np.minimum, least), below - 1, unknown_last=False),
             self.picked(self.of_machines(np.maximum, most), n - below, unknown_last=True),
@@ -306,24 +306,24 @@ class Pooled(Estimates):
         return np.where(lower == upper, lower, middle), at
 
 
-def ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
+def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
     """The k for which the k-th least and the k-th greatest of n enclose the median at a level; 1 where none does."""
     alpha = (1 - level) / 2
     return np.maximum(1, stats.binom.ppf(alpha, n, 0.5)).astype(np.intp)
 
 
-def pool(compared: ComparedEstimates) -> ComparedEstimates:
-    """What a rule compares, `pooled`.
+def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
+    """What a rule compares, `pool_machines`.
 
     A side that is settled without comparing stays so where as many machines agree on it as an interval asks for.
     """
-    found = pooled(compared.estimates)
-    if not isinstance(found, Pooled):
+    found = pool_machines(compared.estimates)
+    if not isinstance(found, PooledEstimates):
         return compared
-    return ComparedEstimates(found, compared.unit, _settled(found, compared.settled))
+    return ComparedEstimates(found, compared.unit, _settled_sides(found, compared.settled))
 
 
-def pooled(estimates: Estimates) -> Estimates:
+def pool_machines(estimates: Estimates) -> Estimates:
     """Estimates with one row for all machines of a kind that agree in every other key.
 
     As given, where every kind has one machine.
@@ -334,23 +334,23 @@ def pooled(estimates: Estimates) -> Estimates:
     kinds = pd.factorize(np.array([kind_of_node(str(node)) for node in nodes], dtype=object))[0]
     if len(np.unique(kinds)) == len(nodes):
         return estimates
-    of = _same(estimates, np.where(codes < 0, -1 - np.arange(len(codes)), kinds[codes]))
+    of = _group_numbers(estimates, np.where(codes < 0, -1 - np.arange(len(codes)), kinds[codes]))
     n = np.bincount(of)
     if n.max() == 1:
         return estimates
     first = np.unique(of, return_index=True)[1]
-    blank = Pooled(estimates.frame.iloc[first].reset_index(drop=True), estimates.log, estimates, of)
-    return _pooled(blank)
+    blank = PooledEstimates(estimates.frame.iloc[first].reset_index(drop=True), estimates.log, estimates, of)
+    return _fill_pooled_rows(blank)
 
 
-def _same(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
+def _group_numbers(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
     """A number for each row, the same for rows of one kind and the same keys, in the order in which they come."""
     keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.keys if name != "node"})
     numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False).ngroup().to_numpy()
     return pd.factorize(numbers)[0].astype(np.intp)
 
 
-def _pooled(blank: Pooled) -> Pooled:
+def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
     """The values of rows of several instances; the others as they are."""
     frame, each = blank.frame, blank.instances.frame
     estimate, at = blank.medians
@@ -379,17 +379,17 @@ def _pooled(blank: Pooled) -> Pooled:
         whole[name] = column
     behind = frame["source_rows"].to_numpy(object, copy=True)
     for row in several.tolist():
-        behind[row] = merged(rows[row])
+        behind[row] = merge_source_rows(rows[row])
     whole["source_rows"] = behind
-    return Pooled(frame.assign(**whole), blank.log, blank.instances, blank.places)
+    return PooledEstimates(frame.assign(**whole), blank.log, blank.instances, blank.places)
 
 
-def _settled(cases: Pooled, settled: Sequence[Side | None]) -> list[Side | None]:
+def _settled_sides(cases: PooledEstimates, settled: Sequence[Side | None]) -> list[Side | None]:
     found: list[Side | None] = [None] * len(cases)
     if not any(settled):
         return found
     n = cases.numbers_of_machines
-    needed = n - ranks(n, statistics.DECIDING) + 1
+    needed = n - median_ranks(n, statistics.DECIDING) + 1
     for side in Side:
         agree = cases.of_machines(np.logical_and, np.array([one is side for one in settled]))
         votes = np.bincount(cases.places_of_machines[agree], minlength=len(n))
@@ -398,34 +398,34 @@ def _settled(cases: Pooled, settled: Sequence[Side | None]) -> list[Side | None]
     return found
 
 
-def nodes_of(estimates: Estimates) -> list[list[str]]:
+def row_nodes(estimates: Estimates) -> list[list[str]]:
     """The nodes that each row is of: several where it was made of instances, none of published figures."""
-    if isinstance(estimates, Pooled):
+    if isinstance(estimates, PooledEstimates):
         return estimates.nodes
     nodes = estimates["node"].tolist() if "node" in estimates.labels else [None] * len(estimates)
     return [[node] if isinstance(node, str) else [] for node in nodes]
 
 
-def ranges_of(estimates: Estimates) -> dict[int, tuple[float, float]]:
+def instance_ranges(estimates: Estimates) -> dict[int, tuple[float, float]]:
     """The least and the greatest estimate of an instance, by row, of the rows that are of several machines."""
-    if not isinstance(estimates, Pooled):
+    if not isinstance(estimates, PooledEstimates):
         return {}
     values = estimates.instances.numbers("estimate").groupby(estimates.places)
     ends = zip(values.min().tolist(), values.max().tolist(), strict=True)
     return {row: both for row, both in enumerate(ends) if estimates.numbers_of_instances[row] > 1}
 
 
-def worked_labels(estimates: Estimates, row: int) -> dict[str, Any]:
+def derivation_labels(estimates: Estimates, row: int) -> dict[str, Any]:
     """The labels of one row; of one that is of several machines, those of the median machine's own estimate."""
-    if isinstance(estimates, Pooled):
+    if isinstance(estimates, PooledEstimates):
         return estimates.instances.label_values(int(estimates.medians[1][row]))
     return estimates.label_values(row)
 
 
-def by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
+def nodes_by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
     """All nodes that estimates are of, by their kind."""
     found: dict[str, dict[str, None]] = {}
-    for nodes in nodes_of(estimates):
+    for nodes in row_nodes(estimates):
         for node in nodes:
             found.setdefault(kind_of_node(node), {})[node] = None
     return {kind: sorted(nodes) for kind, nodes in found.items()}
@@ -436,7 +436,7 @@ def row_name(estimates: Estimates, row: int) -> str:
     return case_name(estimates.label_values(row), str(estimates.value("detail", row)))
 
 
-def row_place(estimates: Estimates, row: int, data: Dataset) -> str:
+def row_machine(estimates: Estimates, row: int, data: Dataset) -> str:
     """The node of one row in words, or the machines of its kind together; '' for a row without a node."""
-    nodes = nodes_of(estimates)[row]
+    nodes = row_nodes(estimates)[row]
     return data.name(nodes) if nodes else ""

@@ -38,7 +38,7 @@ _DEFINED = (
 
 
 @cache
-def _units() -> Any:
+def _unit_registry() -> Any:
     """Pint's registry. Imported when arithmetic is done, for the import takes a third of a second."""
     import pint
 
@@ -49,11 +49,11 @@ def _units() -> Any:
 
 
 @cache
-def _factor(unit: str, wanted: str) -> float:
+def _conversion_factor(unit: str, wanted: str) -> float:
     """What a number in one unit is multiplied with to be in another. Raises ValueError if they do not fit."""
     import pint
 
-    units = _units()
+    units = _unit_registry()
     try:
         return float(units.Quantity(1.0, unit).to(wanted).magnitude)
     except pint.DimensionalityError as fault:
@@ -94,7 +94,7 @@ class Input:
         return any(math.isfinite(end) and end != self.value for end in (self.low, self.high))
 
 
-def documented(
+def documented_input(
     data: Dataset,
     name: str,
     beside: Sequence[str] = (),
@@ -111,7 +111,7 @@ def documented(
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]
     used = [name]
     for other in beside:
-        if verified(data, other):
+        if is_verified(data, other):
             ends.append(data.figure(other))
             used.append(other)
     own = [float(entry[end]) for end in ("low", "high") if end in entry]
@@ -122,24 +122,24 @@ def documented(
     )  # fmt: skip
 
 
-def verified(data: Dataset, name: str) -> bool:
+def is_verified(data: Dataset, name: str) -> bool:
     """Whether an entry is there and was verified; asking does not count as use."""
     entry = data.reference.get(name, {})
     return entry.get("status") == "verified" and entry.get("value") is not None
 
 
-def computed(data: Dataset, names: Sequence[str], value: float, unit: str, what: str, **more: Any) -> Input:
+def computed_input(data: Dataset, names: Sequence[str], value: float, unit: str, what: str, **more: Any) -> Input:
     """A figure that is worked out of several verified entries before it enters. Raises MissingSourceError."""
     titles = dict.fromkeys(str(data.entry(name)["source"]["title"]) for name in names)
     return Input(value, unit, "documented", "; ".join(titles), entries=tuple(names), what=what, **more)
 
 
-def assumed(value: float, unit: str, why: str, low: float = math.nan, high: float = math.nan) -> Input:
+def assumed_input(value: float, unit: str, why: str, low: float = math.nan, high: float = math.nan) -> Input:
     """A declared assumption, or what is so by definition, and the range that a sceptic may move it in."""
     return Input(value, unit, "assumed", why, low, high)
 
 
-def measured(cases: Estimates, row: int, unit: str, what: str) -> Input:
+def measured_input(cases: Estimates, row: int, unit: str, what: str) -> Input:
     """The estimate of one case with its interval."""
     held = cases.frame.iloc[row]
     se, df = (float(held["se"]), float(held["df"])) if cases.log else (0.0, math.inf)
@@ -174,7 +174,7 @@ class Formula:
         """
         import pint
 
-        units = _units()
+        units = _unit_registry()
         given = {
             name: units.Quantity(np.asarray(values[name], float), unit) for name, (_, unit) in self.symbols.items()
         }
@@ -188,7 +188,7 @@ class Formula:
     def converted(self, symbol: str, value: float, given: Input) -> float:
         """A value of an input in the unit of its symbol. Raises StudyError naming the input if that cannot be."""
         try:
-            return value * _factor(given.unit, self.symbols[symbol][1])
+            return value * _conversion_factor(given.unit, self.symbols[symbol][1])
         except ValueError as fault:
             name = ", ".join(given.entries) or given.what or given.source
             raise StudyError(f"{name}: its unit does not fit {symbol} in {self.text!r}: {fault}") from None

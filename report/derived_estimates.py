@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from report import statistics
-from report.derivations import Floats, Formula, Input, Labels, measured
-from report.estimates import Estimates, concat, merged
+from report.derivations import Floats, Formula, Input, Labels, measured_input
+from report.estimates import Estimates, concat_estimates, merge_source_rows
 from report.formatting import labels_text
 
 # Step of the logarithm by which the effect of an input's uncertainty on the result is taken.
@@ -25,7 +25,7 @@ _STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class Work:
+class Derivation:
     """One case's arithmetic: its labels, the formula and an input for each symbol; `detail` as for cases."""
 
     labels: Labels
@@ -46,7 +46,7 @@ class Work:
 class DerivedEstimates(Estimates):
     """Cases that formulas gave, each with its work; beside: other results of the same inputs, by name and unit."""
 
-    works: Sequence[Work] = ()
+    works: Sequence[Derivation] = ()
     beside: tuple[tuple[str, str, DerivedEstimates], ...] = ()
 
     def with_beside(self, *others: tuple[str, str, DerivedEstimates]) -> DerivedEstimates:
@@ -84,7 +84,7 @@ class DerivedEstimates(Estimates):
         return Estimates(frame, self.log)
 
 
-def derive(works: Sequence[Work]) -> DerivedEstimates:
+def derive(works: Sequence[Derivation]) -> DerivedEstimates:
     """Cases of formulas. Raises StudyError for a unit that does not fit.
 
     The interval of a case is made of the inputs that were measured on the log scale, to first order there (exact for
@@ -96,7 +96,7 @@ def derive(works: Sequence[Work]) -> DerivedEstimates:
     log = log and not any(one.spans for work in works for one in work.inputs.values())
     for formula in dict.fromkeys(work.formula.text for work in works):
         at = [place for place, work in enumerate(works) if work.formula.text == formula]
-        for place, made in zip(at, _evaluated([works[place] for place in at], log), strict=True):
+        for place, made in zip(at, _evaluate_formula([works[place] for place in at], log), strict=True):
             rows[place] = {**works[place].labels, **made}
     if not rows:
         return DerivedEstimates(Estimates.empty().frame)
@@ -104,7 +104,7 @@ def derive(works: Sequence[Work]) -> DerivedEstimates:
     return DerivedEstimates(frame, log, tuple(works))
 
 
-def _evaluated(works: Sequence[Work], log: bool) -> list[dict[str, Any]]:
+def _evaluate_formula(works: Sequence[Derivation], log: bool) -> list[dict[str, Any]]:
     """Estimate, interval and counts of each of several works of one formula."""
     formula, names = works[0].formula, list(works[0].inputs)
     values = [work.values() for work in works]
@@ -136,13 +136,13 @@ def _evaluated(works: Sequence[Work], log: bool) -> list[dict[str, Any]]:
                 "n_rounds": min((one.n_rounds for one in inputs), default=0),
                 "n_samples": sum(one.n_samples for one in inputs),
                 "detail": work.detail,
-                "source_rows": merged(one.source_rows for one in inputs),
+                "source_rows": merge_source_rows(one.source_rows for one in inputs),
             }
         )
     return made
 
 
-def _corners(works: Sequence[Work], arrays: Mapping[str, Floats], estimate: Floats) -> tuple[Floats, Floats]:
+def _corners(works: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats) -> tuple[Floats, Floats]:
     """The least and the most of the results over the ranges of the inputs that span the interval."""
     least, most = estimate.copy(), estimate.copy()
     spanning = [name for name in arrays if any(work.inputs[name].spans for work in works)]
@@ -158,11 +158,11 @@ def _corners(works: Sequence[Work], arrays: Mapping[str, Floats], estimate: Floa
 
 
 @dataclass(frozen=True)
-class _Made(Sequence[Work]):
+class _LazyDerivations(Sequence[Derivation]):
     """Works that are made when they are asked for: there may be very many, and few are looked at."""
 
     length: int
-    make: Callable[[int], Work]
+    make: Callable[[int], Derivation]
 
     def __len__(self) -> int:
         return self.length
@@ -173,12 +173,12 @@ class _Made(Sequence[Work]):
         return self.make(row)
 
 
-def worked(cases: Estimates, make: Callable[[int], Work]) -> DerivedEstimates:
+def with_derivations(cases: Estimates, make: Callable[[int], Derivation]) -> DerivedEstimates:
     """Cases that were computed otherwise, because they are many, with the work that gives each: `make` of its row."""
-    return DerivedEstimates(cases.frame, cases.log, _Made(len(cases), make))
+    return DerivedEstimates(cases.frame, cases.log, _LazyDerivations(len(cases), make))
 
 
-def _told(cases: Estimates, row: int) -> str:
+def _case_text(cases: Estimates, row: int) -> str:
     labels = labels_text(cases.label_values(row))
     return "; ".join(text for text in (labels, str(cases.frame["detail"].iloc[row])) if text)
 
@@ -190,17 +190,19 @@ def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEst
         return DerivedEstimates(numbered.frame, numbered.log)
     at = list(zip(numbered.frame["above_row"].astype(int), numbered.frame["below_row"].astype(int), strict=True))
 
-    def make(row: int) -> Work:
+    def make(row: int) -> Derivation:
         named = zip(formula.symbols.items(), (above, below), at[row], strict=True)
-        inputs = {symbol: measured(cases, n, unit, _told(cases, n)) for (symbol, (_, unit)), cases, n in named}
-        return Work({}, formula, inputs)
+        inputs = {
+            symbol: measured_input(cases, n, unit, _case_text(cases, n)) for (symbol, (_, unit)), cases, n in named
+        }
+        return Derivation({}, formula, inputs)
 
-    return worked(numbered.without("above_row", "below_row"), make)
+    return with_derivations(numbered.without("above_row", "below_row"), make)
 
 
 @dataclass(frozen=True)
-class _Joined(Sequence[Work]):
-    parts: Sequence[Sequence[Work]]
+class _ChainedDerivations(Sequence[Derivation]):
+    parts: Sequence[Sequence[Derivation]]
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -213,10 +215,10 @@ class _Joined(Sequence[Work]):
         raise IndexError(row)
 
 
-def join(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
-    """The cases of several, as `estimates.concat`, with their works."""
+def concat_derived(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
+    """The cases of several, as `estimates.concat_estimates`, with their works."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return DerivedEstimates(Estimates.empty().frame)
-    whole = concat(filled)
-    return DerivedEstimates(whole.frame, whole.log, _Joined([part.works for part in filled]))
+    whole = concat_estimates(filled)
+    return DerivedEstimates(whole.frame, whole.log, _ChainedDerivations([part.works for part in filled]))

@@ -129,15 +129,15 @@ class Estimates:
     def label_values(self, row: int) -> dict[str, Any]:
         """The labels of one row; those that do not apply to it are left out."""
         values = {name: self.value(name, row) for name in self.labels}
-        return {name: _plain(value) for name, value in values.items() if not _absent(value)}
+        return {name: _python_value(value) for name, value in values.items() if not _is_absent(value)}
 
     def all_label_values(self) -> list[dict[str, Any]]:
         """The labels of every row, as `label_values` says of one."""
         found: list[dict[str, Any]] = [{} for _ in range(len(self))]
         for name in self.labels:
             for labels, value in zip(found, self.frame[name].tolist(), strict=True):
-                if not _absent(value):
-                    labels[name] = _plain(value)
+                if not _is_absent(value):
+                    labels[name] = _python_value(value)
         return found
 
     def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
@@ -147,7 +147,7 @@ class Estimates:
         and so does an end at 0 or 1, where shares are clipped.
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
-        grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening(df, level))
+        grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
         # What is without end has no width.
         same = (grown == 1) | np.isinf(estimate)
         with np.errstate(invalid="ignore"):
@@ -186,7 +186,11 @@ class Estimates:
     def counts(self) -> dict[str, Any]:
         """What a figure made of all rows rests on: the fewest rounds, all samples, all source rows."""
         rounds, samples = self.numbers("n_rounds").min(), self.numbers("n_samples").sum()
-        return {"n_rounds": int(rounds), "n_samples": int(samples), "source_rows": merged(self["source_rows"])}
+        return {
+            "n_rounds": int(rounds),
+            "n_samples": int(samples),
+            "source_rows": merge_source_rows(self["source_rows"]),
+        }
 
     def by(self, *labels: str) -> Estimates:
         """The same under these labels alone. Raises ValueError if they do not tell the rows apart."""
@@ -212,9 +216,9 @@ class Estimates:
         rivals = reach.sort_index().clip(lower=1).to_numpy(float)
         level = 1 - (1 - statistics.LEVEL) / rivals
         low, high = Estimates(top, self.log).ends(level)
-        se = top["se"] * statistics.widening(top["df"].to_numpy(float), level)
+        se = top["se"] * statistics.widening_factor(top["df"].to_numpy(float), level)
         detail = [
-            ", ".join(filter(None, map(_named, of, values)))
+            ", ".join(filter(None, map(_label_text, of, values)))
             for values in top[list(of)].itertuples(index=False, name=None)
         ]
         held = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=detail)
@@ -281,7 +285,7 @@ class Estimates:
         return Estimates(self.frame.assign(**scaled), self.log)
 
 
-def concat(parts: Sequence[Estimates]) -> Estimates:
+def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
     """The rows of several sets that were made on the same scale; labels that one lacks are empty there."""
     filled = [part for part in parts if len(part)]
     if not filled:
@@ -290,30 +294,30 @@ def concat(parts: Sequence[Estimates]) -> Estimates:
     return Estimates(frame, all(part.log for part in filled))
 
 
-def exact(rows: Sequence[Mapping[str, Any]]) -> Estimates:
+def exact_estimates(rows: Sequence[Mapping[str, Any]]) -> Estimates:
     """Published or computed figures: estimate, optionally low and high, and labels."""
     known = {"se": np.nan, "df": np.inf, "n_rounds": 0, "n_samples": 0, "detail": ""}
     return Estimates.of([{"low": row["estimate"], "high": row["estimate"], **known, **row} for row in rows])
 
 
-def merged(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+def merge_source_rows(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     """The source rows of several estimates, each once, in order."""
     return tuple(sorted({number for row in rows for number in row}))
 
 
-def _absent(value: Any) -> bool:
+def _is_absent(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and np.isnan(value))
 
 
-def _named(name: str, value: Any) -> str:
+def _label_text(name: str, value: Any) -> str:
     """A label by which one is told from others: 'torch', '2 threads'; '' where it has none."""
-    if _absent(value) or (name == "threads" and value == 0):
+    if _is_absent(value) or (name == "threads" and value == 0):
         return ""
-    value = _plain(value)
+    value = _python_value(value)
     return label_value(name, value) if name in ("threads", "footprint") and not isinstance(value, str) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def _python_value(value: Any) -> Any:
     """A label's value as Python's own type; whole floats (params read from JSON) as integers."""
     if isinstance(value, np.generic):
         value = value.item()

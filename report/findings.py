@@ -23,8 +23,8 @@ from report.quantities import quantities
 
 NUMBER = ("estimate", "low", "high")
 SIDES, ENDS = ("supports", "challenges"), ("least", "most")
-PLACE = re.compile(r"\{([^{}]*)\}")
-_OF = re.compile(
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_NUMBER_OF_CASE = re.compile(
     r"(?:(?P<label>\w+) of )?(?:\[(?P<part>[^\[\]]+)\] ?)?"
     r"(?P<which>estimate|low|high|supports|challenges|least|most)(?: for (?P<name>\w+)=(?P<value>[^:]+))?"
 )
@@ -57,7 +57,7 @@ GENERAL = {
     "not testable": OPINION,
 }
 # For what others' published runs come to, where the claim has no sentence of its own for it.
-_OTHERS = {
+_PUBLISHED = {
     "supported": "Others' published runs support it, with {least} to {most}.",
     "challenged": "Others' published runs do not support it, with {least} to {most}.",
     "depends": "It holds for {count supports} of {count} published runs of others, and not for {count challenges}.",
@@ -77,76 +77,79 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
-    general = _OTHERS if verdict.get("decided_on") == OTHERS else GENERAL
+    general = _PUBLISHED if verdict.get("decided_on") == OTHERS else GENERAL
     for sentence in (*declared.get(key, ()), general.get(key, "")):
-        told = filled(sentence, verdict)
+        told = fill_sentence(sentence, verdict)
         if told:
-            named = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACE.findall(sentence))
+            named = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACEHOLDER.findall(sentence))
             return told, next((found[1] for found in named if found), "")
     return str(verdict.get("untestable") or ""), ""
 
 
-def filled(sentence: str, verdict: Mapping[str, Any]) -> str | None:
+def fill_sentence(sentence: str, verdict: Mapping[str, Any]) -> str | None:
     """A sentence with its places filled; None where the evidence has nothing for one of them."""
-    pieces = PLACE.split(sentence)
-    told = [fill(piece, verdict, beside(pieces, at)) if at % 2 else piece for at, piece in enumerate(pieces)]
-    return None if None in told else formatting.capital("".join(map(str, told)))
+    pieces = PLACEHOLDER.split(sentence)
+    told = [
+        fill_placeholder(piece, verdict, surrounding_text(pieces, at)) if at % 2 else piece
+        for at, piece in enumerate(pieces)
+    ]
+    return None if None in told else formatting.capitalize("".join(map(str, told)))
 
 
-def beside(pieces: Sequence[str], at: int) -> tuple[str, str]:
+def surrounding_text(pieces: Sequence[str], at: int) -> tuple[str, str]:
     """The text before and after a place of a split sentence, by its position."""
     joins = at + 2 < len(pieces)
     return pieces[at - 1], pieces[at + 1] if joins else f"{pieces[at + 1]} ."
 
 
-def unknown(sentence: str, parts: Sequence[str]) -> Iterator[str]:
+def unknown_placeholders(sentence: str, parts: Sequence[str]) -> Iterator[str]:
     """Places of a sentence that mean nothing, of a claim with parts of these names."""
-    for place in PLACE.findall(sentence):
+    for place in PLACEHOLDER.findall(sentence):
         text, _, how = place.partition(":")
-        found = next(filter(None, (one.fullmatch(text) for one in (_OF, _COUNT, _SHARE, _THRESHOLD))), None)
+        found = next(filter(None, (one.fullmatch(text) for one in (_NUMBER_OF_CASE, _COUNT, _SHARE, _THRESHOLD))), None)
         named = found.groupdict().get("part") if found else None
         if found is None or (how and how not in FORMATS) or (named and named not in parts):
             yield place
 
 
-def fill(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
+def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
     """Text of a place; None where the evidence has nothing for it. around: the text before and after it."""
     text, _, how = place.partition(":")
-    counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _OF))
+    counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
     if counted:
         cases = [case for case in verdict["cases"] if counted["part"] in (None, case["part"])]
         return f"{sum(counted['which'] in (None, case['outcome']) for case in cases):,}"
     if shared:
-        told = part_of(verdict, shared["part"]) if shared["part"] else _with_share(verdict)
+        told = find_part(verdict, shared["part"]) if shared["part"] else _part_with_share(verdict)
         share = (told or {}).get("share")
         if not share:
             return None
-        return str(share["units"]) if shared["units"] else _part_of_all(float(share[shared["end"] or "estimate"]))
+        return str(share["units"]) if shared["units"] else _share_text(float(share[shared["end"] or "estimate"]))
     if limit := _THRESHOLD.fullmatch(text):
-        part = part_of(verdict, limit["part"]) if limit["part"] else next(iter(verdict["parts"]), None)
+        part = find_part(verdict, limit["part"]) if limit["part"] else next(iter(verdict["parts"]), None)
         ends = Threshold.of(part["threshold"]).ends if part else []
-        return " to ".join(number(end, str(part["unit"] or "1"), how) for end in ends) if part else None
+        return " to ".join(sentence_number(end, str(part["unit"] or "1"), how) for end in ends) if part else None
     if not found:
         return None
-    case = case_of(verdict, found["part"] or "", found["which"], (found["name"], found["value"]))
+    case = find_case(verdict, found["part"] or "", found["which"], (found["name"], found["value"]))
     if case is None:
         return None
     if found["label"]:
-        value = label_of(case, found["label"])
-        return None if value is None else _label(found["label"], value)
-    part = part_of(verdict, str(case.get("part") or "")) or verdict
+        value = case_label(case, found["label"])
+        return None if value is None else _label_text(found["label"], value)
+    part = find_part(verdict, str(case.get("part") or "")) or verdict
     unit, which = str(part.get("unit") or "1"), str(found["which"])
     if which in ("low", "high"):
-        return number(case[which], unit, how)
+        return sentence_number(case[which], unit, how)
     known = quantities().get(str(part.get("quantity")))
     ceiling = known.ceiling if known and known.ceiling is not None else math.inf
-    low, high = _ends(case, verdict, which, around, bool(found["name"]), ceiling)
+    low, high = _placeholder_range(case, verdict, which, around, bool(found["name"]), ceiling)
     if how == "percent" and high - low >= _NOTHING:
         return None
-    return formatting.span_words(*(number(end, unit, how) for end in (low, high)))
+    return formatting.range_words(*(sentence_number(end, unit, how) for end in (low, high)))
 
 
-def _ends(
+def _placeholder_range(
     case: Mapping[str, Any],
     verdict: Mapping[str, Any],
     which: str,
@@ -159,7 +162,7 @@ def _ends(
     ceiling: the most that is possible.
     """
     same = [case] if which in ENDS and not labelled else same_cases(case, verdict)
-    known = [_known(one, ceiling) for one in same]
+    known = [_case_range(one, ceiling) for one in same]
     low, high = min(end for end, _ in known), max(end for _, end in known)
     before, after = around
     if which == "least" and not labelled and (_LOWER.search(before) or _LOWER_AFTER.search(after)):
@@ -170,7 +173,7 @@ def _ends(
     return low, high
 
 
-def _known(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
+def _case_range(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
     """The number of a case twice; its interval where that is wide or the number above the ceiling."""
     value, low, high = (float(case[name]) for name in NUMBER)
     if value > ceiling:
@@ -179,61 +182,61 @@ def _known(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
     return (value, value) if narrow else (low, high)
 
 
-def label_of(case: Mapping[str, Any], name: str) -> Any:
+def case_label(case: Mapping[str, Any], name: str) -> Any:
     """The value of a label of a case; None where it has none of this name."""
     return case[name] if name in ("node", "device") else (case.get("labels") or {}).get(name)
 
 
 def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The case as each machine measured it: like labels, like outcome."""
-    cases = cases_of(verdict, str(case.get("part") or ""))
+    cases = cases_with_interval(verdict, str(case.get("part") or ""))
     found = [one for one in cases if all(one.get(name) == case.get(name) for name in _ALIKE)]
     return found if case.get("node") else [case]
 
 
-def _part_of_all(share: float) -> str:
+def _share_text(share: float) -> str:
     """A share as a sentence has it: '84%', 'all', 'none'; what is merely near to an end is not told as one."""
     if not _ALMOST < share < 1 - _ALMOST:
         return "all" if share > 0.5 else "none"
     return f"{min(max(100 * share, 1), 99):.0f}%"
 
 
-def _label(name: str, value: Any) -> str:
+def _label_text(name: str, value: Any) -> str:
     if name == "parameters":
-        return f"{formatting.number(float(value), 2)} parameters"
+        return f"{formatting.format_number(float(value), 2)} parameters"
     if name == "threads":
-        return formatting.count(int(value), "core")
+        return formatting.format_count(int(value), "core")
     return formatting.label_value(name, value)
 
 
-def number(value: float, unit: str, how: str = "") -> str:
+def sentence_number(value: float, unit: str, how: str = "") -> str:
     """A number as a sentence has it: two digits, times in the unit that people would use."""
     if how == "percent":
-        return _percent(value)
+        return _percent_text(value)
     if how == "number":
-        return _not_one(value)
+        return _digits_apart_from_one(value)
     if how == "exact":
-        return formatting.exactly(value)
+        return formatting.format_exact(value)
     if how == "about":
         return formatting.two_digits(float(f"{value:.2g}"))
     if unit in _SECONDS:
         seconds = value * _SECONDS[unit]
         for size, name, least in _TIMES:
             if seconds >= least * size:
-                return f"{formatting.number(seconds / size, 2)} {name}s"
+                return f"{formatting.format_number(seconds / size, 2)} {name}s"
         value, unit = seconds, "s"
     return formatting.with_unit(value, unit, 2)
 
 
-def _not_one(value: float) -> str:
+def _digits_apart_from_one(value: float) -> str:
     """Two digits; more where these would say 1 of what is not 1: 1.02, 0.996."""
-    texts = [formatting.two_digits(value), *(formatting.number(value, digits) for digits in (3, 4))]
+    texts = [formatting.two_digits(value), *(formatting.format_number(value, digits) for digits in (3, 4))]
     return (
         next((text for text in texts if float(text.split()[0].replace(",", "")) != 1), texts[0]) if value else texts[0]
     )
 
 
-def _percent(share: float) -> str:
+def _percent_text(share: float) -> str:
     """Whole per cents; below ten with one digit, below one with two, and what is less than a hundredth as that."""
     if 0 < share < _LEAST_SHARE:
         return f"less than {100 * _LEAST_SHARE:g}%"
@@ -241,16 +244,16 @@ def _percent(share: float) -> str:
     return f"{100 * share:.{digits}f}".removesuffix(".0") + "%"
 
 
-def part_of(verdict: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+def find_part(verdict: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """A part of a claim by its name; that of a claim with one part is ''."""
     return next((part for part in verdict.get("parts") or [] if str(part.get("name") or "") == name), None)
 
 
-def _with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _part_with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((part for part in verdict.get("parts") or [] if part.get("share")), None)
 
 
-def cases_of(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
+def cases_with_interval(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
     """The cases of a claim, or of one part of it, that have an interval, the least first."""
     cases = [
         case
@@ -260,21 +263,25 @@ def cases_of(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
     return sorted(cases, key=lambda case: float(case["estimate"]))
 
 
-def case_of(
+def find_case(
     verdict: Mapping[str, Any], part: str, which: str | None, label: tuple[str | None, str | None] = (None, None)
 ) -> Mapping[str, Any] | None:
     """The case that a place means: on a side the nearest to its threshold, at an end of all, or the one that is told
     for the claim or part; None if there is none. label: name and value of one that it has to bear."""
-    cases = [case for case in cases_of(verdict, part) if not label[0] or str(label_of(case, label[0])) == label[1]]
+    cases = [
+        case
+        for case in cases_with_interval(verdict, part)
+        if not label[0] or str(case_label(case, label[0])) == label[1]
+    ]
     if which in ENDS:
         return cases[0 if which == "least" else -1] if cases else None
     if which in (None, *NUMBER):
-        told = part_of(verdict, part) if part else verdict
+        told = find_part(verdict, part) if part else verdict
         same = (case for case in cases if told and all(case[name] == told.get(name) for name in NUMBER))
         return next(same, cases[0] if label[0] and cases else None)
 
     def far(case: Mapping[str, Any]) -> float:
-        threshold = (part_of(verdict, str(case.get("part") or "")) or verdict).get("threshold")
+        threshold = (find_part(verdict, str(case.get("part") or "")) or verdict).get("threshold")
         return Threshold.of(threshold).distance(float(case["estimate"])) if threshold is not None else 0.0
 
     return min((case for case in cases if case.get("outcome") == which), key=far, default=None)

@@ -35,7 +35,7 @@ BASELINES = {
 YES_NO = "yes or no"
 
 
-def prefix(value: float, unit: str) -> tuple[float, str]:
+def si_prefix(value: float, unit: str) -> tuple[float, str]:
     """Divisor and unit with its SI prefix: (1e9, 'GFLOP/s'). Counts and shares get none."""
     if unit not in ALLOWED_PREFIX or not value or not math.isfinite(value):
         return 1.0, "" if unit in _NOT_SHOWN else _SPELT.get(unit, unit)
@@ -45,42 +45,46 @@ def prefix(value: float, unit: str) -> tuple[float, str]:
     return 10.0**power, f"{_PREFIXES[power]}{unit}"
 
 
-def _joined(shown: str, name: str) -> str:
+def _append_unit(shown: str, name: str) -> str:
     """A number as it is shown and its unit, which is singular for one: '2 hours', '1 hour', '1 request/s', '3%'."""
     if name == "%":
         return f"{shown}%"
     return f"{shown} {_PLURAL.sub(lambda found: found[1], name) if shown == '1' else name}".strip()
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def format_number(value: float | None, digits: int = 3) -> str:
     """Significant digits, thousands separated, millions and more in words: 27.9, 0.500, 3,571, 3.19 billion."""
     if value is None or math.isnan(value):
         return "unknown"
     if math.isinf(value):
         return "without end"
-    divisor, word = _large(value)
-    return f"{value / divisor:,.{_decimals(value / divisor, digits)}f}{word}" if _plain(value) else f"{value:.2e}"
+    divisor, word = _large_number_word(value)
+    return (
+        f"{value / divisor:,.{_decimals(value / divisor, digits)}f}{word}"
+        if _has_plain_notation(value)
+        else f"{value:.2e}"
+    )
 
 
 def two_digits(value: float) -> str:
     """As a sentence has a number: '24', '0.85', '5,100'."""
-    return number(value, 2).removesuffix(".0")
+    return format_number(value, 2).removesuffix(".0")
 
 
-def exactly(value: float) -> str:
+def format_exact(value: float) -> str:
     """A number that is given, not measured, without idle zeros: 0.5, 1,000, 59.4, 2 billion."""
-    divisor, word = _large(value)
-    if not _plain(value):
+    divisor, word = _large_number_word(value)
+    if not _has_plain_notation(value):
         return f"{value:g}"
     text = f"{value / divisor:,.10g}" if abs(value / divisor) >= 1e-3 else f"{value:g}"
     return f"{text}{word}"
 
 
-def _plain(value: float) -> bool:
+def _has_plain_notation(value: float) -> bool:
     return value == 0 or 1e-5 <= abs(value) < 1e18
 
 
-def _large(value: float) -> tuple[float, str]:
+def _large_number_word(value: float) -> tuple[float, str]:
     for size, word in ((1e15, " quadrillion"), (1e12, " trillion"), (1e9, " billion"), (1e6, " million")):
         if abs(value) >= size:
             return size, word
@@ -97,30 +101,30 @@ def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
         return "unknown"
     if unit == YES_NO:
         return "yes" if value >= 0.5 else "no"
-    scale, name = prefix(value, unit)
-    return _joined(number(value / scale, digits), name)
+    scale, name = si_prefix(value, unit)
+    return _append_unit(format_number(value / scale, digits), name)
 
 
-def interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
+def format_interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
     """'27.9 [27.1, 28.7] MAC/cycle'; an exact value without brackets; 'no interval' where none is known."""
     if estimate is None or unit == YES_NO:
         return with_unit(estimate, unit)
     if low is None or high is None:
         return f"{with_unit(estimate, unit)} (no interval)"
-    scale, name = prefix(estimate, unit)
+    scale, name = si_prefix(estimate, unit)
     if low == high == estimate:
         value = estimate / scale
         short = float(f"{value:.5g}") == value
-        return _joined(exactly(value) if short else number(value), name)
-    divisor, word = _large(estimate / scale)
+        return _append_unit(format_exact(value) if short else format_number(value), name)
+    divisor, word = _large_number_word(estimate / scale)
     values = [value / scale / divisor for value in (estimate, low, high)]
     # Digits enough that a narrow interval still shows its width.
-    decimals = next((d for d in range(7) if d >= _decimals(values[0], 3) and _apart(values, d)), 6)
+    decimals = next((d for d in range(7) if d >= _decimals(values[0], 3) and _ends_differ(values, d)), 6)
     shown = [f"{value:,.{decimals}f}" for value in values]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]{word} {name}".strip()
 
 
-def _apart(values: Sequence[float], decimals: int) -> bool:
+def _ends_differ(values: Sequence[float], decimals: int) -> bool:
     return f"{values[1]:.{decimals}f}" != f"{values[2]:.{decimals}f}"
 
 
@@ -132,30 +136,30 @@ def threshold_text(value: float | Sequence[float], unit: str) -> str:
 def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: str = "and") -> str:
     """Several thresholds, the unit said once where all bear the same: '1, 2 or 4 MAC/cycle'."""
     if unit == YES_NO:
-        return several([with_unit(value, unit) for value in values if isinstance(value, (int, float))], last)
+        return join_words([with_unit(value, unit) for value in values if isinstance(value, (int, float))], last)
     # A range whose ends are equal is one number.
     numbers = [[value] if isinstance(value, (int, float)) else list(dict.fromkeys(value)) for value in values]
-    scaled = {prefix(float(one), unit) for pair in numbers for one in pair}
+    scaled = {si_prefix(float(one), unit) for pair in numbers for one in pair}
     if len(scaled) == 1:
         scale, name = scaled.pop()
-        texts = [" to ".join(exactly(one / scale) for one in pair) for pair in numbers]
-        return _joined(several(texts, last), name)
-    return several([" to ".join(_given(one, unit) for one in pair) for pair in numbers], last)
+        texts = [" to ".join(format_exact(one / scale) for one in pair) for pair in numbers]
+        return _append_unit(join_words(texts, last), name)
+    return join_words([" to ".join(_exact_with_unit(one, unit) for one in pair) for pair in numbers], last)
 
 
-def _given(value: float, unit: str) -> str:
-    scale, name = prefix(float(value), unit)
-    return _joined(exactly(value / scale), name)
+def _exact_with_unit(value: float, unit: str) -> str:
+    scale, name = si_prefix(float(value), unit)
+    return _append_unit(format_exact(value / scale), name)
 
 
-def several(items: Sequence[str], last: str = "and") -> str:
+def join_words(items: Sequence[str], last: str = "and") -> str:
     """'a', 'a and b', 'a, b and c'."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
-def span_words(first: str, last: str) -> str:
+def range_words(first: str, last: str) -> str:
     """'2.4 GB/s', '2.4 to 5.1 GB/s', '9% to 27%': from one number in words to another, a unit said once."""
     if first == last:
         return first
@@ -164,27 +168,27 @@ def span_words(first: str, last: str) -> str:
 
 
 # More names than these are not listed.
-_NAMED = 6
+_MOST_NAMES = 6
 
 
-def few(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) -> str:
-    """Names as `several` has them; of many the first ones and a number: 'a, b, c and 997 other machines'.
+def shorten_names(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) -> str:
+    """Names as `join_words` has them; of many the first ones and a number: 'a, b, c and 997 other machines'.
 
     numbers: how many each name stands for, where it is not one.
     """
-    if len(names) <= _NAMED:
-        return several(names)
-    left = sum((numbers or [1] * len(names))[_NAMED // 2 :])
-    return several([*names[: _NAMED // 2], f"{left:,} other {noun}s"])
+    if len(names) <= _MOST_NAMES:
+        return join_words(names)
+    left = sum((numbers or [1] * len(names))[_MOST_NAMES // 2 :])
+    return join_words([*names[: _MOST_NAMES // 2], f"{left:,} other {noun}s"])
 
 
-def first(items: Sequence[str], most: int, between: str = ", ") -> str:
+def first_items(items: Sequence[str], most: int, between: str = ", ") -> str:
     """The first of many items: 'a, b and 3 more'; all where there are no more than `most`."""
     more = len(items) - most
     return between.join(items[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def capital(text: str) -> str:
+def capitalize(text: str) -> str:
     """`text` with its first letter a capital one."""
     return text[:1].upper() + text[1:]
 
@@ -199,13 +203,13 @@ NAMES = {
 }  # fmt: skip
 
 
-def within(text: str) -> str:
+def uncapitalize(text: str) -> str:
     """`text` as it stands within a sentence: its first letter a small one, unless it begins with a name."""
     first = _ORDINARY.match(text)
     return text if first is None or first[0] in NAMES else text[:1].lower() + text[1:]
 
 
-def count(n: int, noun: str) -> str:
+def format_count(n: int, noun: str) -> str:
     """'1 case', '3 cases'."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
@@ -226,29 +230,29 @@ def label_value(name: str, value: Any) -> str:
     if name in ("device", "kind"):
         return _DEVICE.get(str(value), str(value))
     if name == "threads":
-        return "no CPU threads" if value == 0 else count(int(value), "thread")
+        return "no CPU threads" if value == 0 else format_count(int(value), "thread")
     if name == "in_flight":
-        return f"{count(int(value), 'thread')} in flight"
+        return f"{format_count(int(value), 'thread')} in flight"
     if name == "requests_per_s":
-        return _joined(exactly(float(value)), "requests/s")
+        return _append_unit(format_exact(float(value)), "requests/s")
     if name == "users":
-        return count(int(value), "user")
+        return format_count(int(value), "user")
     if name in ("prompt_tokens", "new_tokens"):
-        return f"{exactly(float(value))} {name.removesuffix('_tokens')} tokens"
+        return f"{format_exact(float(value))} {name.removesuffix('_tokens')} tokens"
     if name == "traffic":
-        return f"{number(float(value))} tokens a day"
+        return f"{format_number(float(value))} tokens a day"
     if name == "service":
         return SERVICES.get(str(value), str(value))
     if name == "cores":
-        return count(int(value), "core") if value else "all cores"
+        return format_count(int(value), "core") if value else "all cores"
     if name == "runtime":
         return f"by {value}"
     if name == "cpu_runtime":
         return f"CPU by {value}"
     if name == "paths":
-        return count(int(value), "path")
+        return format_count(int(value), "path")
     if name == "uses":
-        return count(int(value), "use")
+        return format_count(int(value), "use")
     if name == "shape":
         return "the best shape" if value == "best" else f"shape {value}"
     if name == "backend":
@@ -260,11 +264,11 @@ def label_value(name: str, value: Any) -> str:
     if name in ("footprint", "size") and not isinstance(value, str):
         return f"{name} {with_unit(float(value), 'B')}"
     if name == "parameters":
-        return f"{number(float(value))} parameters"
+        return f"{format_number(float(value))} parameters"
     if name == "flop":
         return with_unit(float(value), "FLOP")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{name} {exactly(float(value))}"
+        return f"{name} {format_exact(float(value))}"
     if name in ("node", "dtype", "model", "op", "phase", "entry", "run", "layer"):
         return str(value)
     return f"{name.replace('_', ' ')} {value}"
@@ -280,7 +284,7 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
 
 
 # Labels of a published figure that tell how it was found, not what it is of.
-_HIDDEN_OF_OTHERS = {
+_HIDDEN_PUBLISHED = {
     "source", "family", "records", "measure", "task", "strength", "comparison", "variant", "baseline", "gpus",
     "software", "node", "device", "gpu", "cpu", "machine", "of", "to", "model", "precision", "transfers", "copied",
     "ceilings",
@@ -290,7 +294,7 @@ _HIDDEN_OF_OTHERS = {
 def case_name(labels: Mapping[str, Any], detail: str) -> str:
     """The labels of an estimate in words, and its detail: the parts of an aggregate in place of the word best."""
     if "family" in labels:
-        return _name_of_others(labels, detail)
+        return _published_case_name(labels, detail)
     hidden = ["node", "device"]
     if "best" in (labels.get("backend"), labels.get("shape")):
         hidden += ["backend", "shape"]
@@ -304,12 +308,12 @@ def case_name(labels: Mapping[str, Any], detail: str) -> str:
     return ", ".join(text for text in ("" if device == "cpu" else device, words, detail) if text)
 
 
-def name_of_case(case: Mapping[str, Any]) -> str:
+def verdict_case_name(case: Mapping[str, Any]) -> str:
     """A case of `verdicts.json` in words."""
     return case_name({**case["labels"], "device": case.get("device") or "cpu"}, case.get("detail", ""))
 
 
-def _name_of_others(labels: Mapping[str, Any], detail: str) -> str:
+def _published_case_name(labels: Mapping[str, Any], detail: str) -> str:
     """The work, hardware, setting and source of a published figure.
 
     'ResNet-50, H100 SXM over 2 x Xeon Platinum 8480+, mixed over bfloat16, MLPerf Training v3.1 (mlperf-training-3.1)'
@@ -317,7 +321,7 @@ def _name_of_others(labels: Mapping[str, Any], detail: str) -> str:
     hardware = " over ".join(str(labels[name]) for name in ("gpu", "cpu") if labels.get(name)) or labels.get("machine")
     sides = " over ".join(str(labels[name]) for name in ("of", "to") if labels.get(name))
     formats = labels.get("precision", "") if " over " in str(labels.get("precision", "")) else ""
-    others = {name: value for name, value in labels.items() if name not in _HIDDEN_OF_OTHERS}
+    others = {name: value for name, value in labels.items() if name not in _HIDDEN_PUBLISHED}
     told = [labels.get("model"), hardware, sides, formats, labels_text(others).replace("setting ", ""), detail]
     text = ", ".join(str(one) for one in told if one)
     return f"{text} ({labels['source']})" if labels.get("source") else text
@@ -340,20 +344,22 @@ def short_processor(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1].rstrip()}…"
 
 
-def apart_from_kind(record: Mapping[str, Any]) -> str:
+def instance_name(record: Mapping[str, Any]) -> str:
     """What tells a node from others of its kind: its instance 'a1b2c3', or the day on which it was measured."""
     return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
 
 
-def machines_and_runs(nodes: Sequence[str]) -> str:
+def count_machines_and_runs(nodes: Sequence[str]) -> str:
     """Several nodes of one kind in words: '3 machines', '2 runs of one machine', '5 runs of 3 machines'."""
     machines = number_of_machines(nodes)
     if machines == len(nodes):
-        return count(machines, "machine")
-    return f"{count(len(nodes), 'run')} of {'one machine' if machines == 1 else count(machines, 'machine')}"
+        return format_count(machines, "machine")
+    return (
+        f"{format_count(len(nodes), 'run')} of {'one machine' if machines == 1 else format_count(machines, 'machine')}"
+    )
 
 
-def named_machines(nodes: Sequence[Mapping[str, Any]]) -> str:
+def machine_names(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Nodes of `verdicts.json` in words, those of one kind together: 'AMD EPYC, 2 cores, 3 runs of 2 machines'."""
     kinds: dict[str, dict[str, str]] = {}
     for node in nodes:
@@ -362,17 +368,17 @@ def named_machines(nodes: Sequence[Mapping[str, Any]]) -> str:
     for labels in kinds.values():
         label, *others = labels.values()
         make = label.rpartition(" (")[0] or label
-        told.append(f"{make}, {machines_and_runs([*labels])}" if others else label)
-    return few(told, "machine", [number_of_machines([*labels]) for labels in kinds.values()])
+        told.append(f"{make}, {count_machines_and_runs([*labels])}" if others else label)
+    return shorten_names(told, "machine", [number_of_machines([*labels]) for labels in kinds.values()])
 
 
-def nodes_of_case(case: Mapping[str, Any]) -> list[str]:
+def case_nodes(case: Mapping[str, Any]) -> list[str]:
     """The nodes on which a case of `verdicts.json` was measured: several where it is of instances; none of published
     figures."""
     return [str(node) for node in case.get("instances") or [case.get("node")] if node]
 
 
-def place_of(case: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+def case_machine(case: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Where a case of `verdicts.json` was measured: its node by its label, or its machines together; '' of none."""
     return str(case.get("machines") or labels.get(str(case.get("node"))) or case.get("node") or "")
 
@@ -385,7 +391,7 @@ def host_label(record: Mapping[str, Any]) -> str:
     label = short_processor(str(about.get("model") or first or record["id"]))
     cores = about.get("usable_cores") or about.get("cores")
     quota = f" (quota {about['quota']:g})" if about.get("quota") else ""
-    return f"{label}, {count(int(cores), 'core')}{quota}" if cores else label
+    return f"{label}, {format_count(int(cores), 'core')}{quota}" if cores else label
 
 
 def node_label(record: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ class Tier(StrEnum):
         return max(map(cls, tiers), key=list(cls).index, default=cls.NONE)
 
 
-def agreed(n: int, supporting: int, challenging: int) -> Verdict:
+def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
     """One verdict of n cases, of which so many support and so many challenge.
 
     It depends where they differ. Where all that are decided agree, they have to be most of the cases.
@@ -98,7 +98,7 @@ def agreed(n: int, supporting: int, challenging: int) -> Verdict:
     return Verdict.CHALLENGED if 2 * challenging > n else Verdict.UNDECIDED
 
 
-def combined(outcomes: Sequence[str]) -> Verdict:
+def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
     """The verdict on a claim from those on its parts, all of which it says.
 
     It depends if something is shown to differ, which no part that is awaited can undo. Otherwise what is awaited comes
@@ -110,7 +110,7 @@ def combined(outcomes: Sequence[str]) -> Verdict:
     awaited = [kind for kind in kinds if kind.awaits]
     if awaited:
         return min(awaited, key=AWAITING.index)
-    whole = agreed(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
+    whole = verdict_from_counts(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
     return Verdict.UNDECIDED if whole is Verdict.SUPPORTED and Verdict.UNDECIDED in kinds else whole
 
 
@@ -150,7 +150,7 @@ class Threshold:
         return threshold_text(self.json, unit)
 
 
-def _whose(document: Mapping[str, Any]) -> list[str]:
+def _decided_line(document: Mapping[str, Any]) -> list[str]:
     """Whose measurements the verdicts rest on, in a line; none for files that do not say."""
     numbers = document.get("decided")
     if not numbers:
@@ -184,7 +184,7 @@ def tally(document: Mapping[str, Any]) -> str:
             line("claims differ", [], asked.count(DIFFER)),
             "-" * len(head),
             line("in all", [verdict["article"] for verdict in document["verdicts"]], len(asked)),
-            *_whose(document),
+            *_decided_line(document),
             "",
             *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),
             *(f"left out: {one['file']}: {one['reason']}" for one in document["refused"]),

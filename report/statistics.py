@@ -60,7 +60,7 @@ Floats = NDArray[np.float64]
 DECIDING = 0.99
 LEVEL = DECIDING
 # Degrees of freedom of an interval that does not tell its own: as of three rounds.
-_UNTOLD = 2.0
+_UNKNOWN_DF = 2.0
 # Log variances below this (1e-6 relative spread) are finer than any clock used here resolves.
 SMALLEST_VARIANCE = 1e-12
 
@@ -162,10 +162,10 @@ def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
     return np.where(known, quantile * np.where(known, se, 0.0), np.nan)
 
 
-def widening(df: ArrayLike, level: ArrayLike) -> Floats:
+def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
     """By what the half-width of a drawn interval (LEVEL) grows at another level; as of three rounds without df."""
     df = np.asarray(df, float)
-    df = np.where(df > 0, df, _UNTOLD)
+    df = np.where(df > 0, df, _UNKNOWN_DF)
     return np.asarray(stats.t.ppf((1 + np.asarray(level)) / 2, df) / stats.t.ppf((1 + LEVEL) / 2, df))
 
 
@@ -198,13 +198,13 @@ class PointEstimates:
     exact: NDArray[np.bool_]
 
 
-def on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> PointEstimates:
+def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> PointEstimates:
     """Estimates of positive quantities.
 
     rounds: per point the rounds' medians, each > 0, at least one. group: of each point, see `log_estimates`; one of all
     unless given.
     """
-    values, n = _joined(rounds)
+    values, n = _concatenate_rounds(rounds)
     return log_estimates(values, n, np.zeros(len(n), dtype=np.int64) if group is None else group)
 
 
@@ -224,7 +224,7 @@ def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64])
     return PointEstimates(np.exp(mean), np.exp(mean - half), np.exp(mean + half), se, df, np.zeros(len(n), dtype=bool))
 
 
-def on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
+def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
     """Estimates of shares and other quantities that may be zero: Student's t over rounds, point by point.
 
     A variance of one share says little about another's (it vanishes at 0 and 1),
@@ -232,14 +232,14 @@ def on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> 
     are exact, with low = high = estimate; something timed is never exact, and
     equal values then leave the interval unknown. share: clip to [0, 1].
     """
-    values, n = _joined(rounds)
+    values, n = _concatenate_rounds(rounds)
     return linear_estimates(values, n, np.full(len(n), counted), np.full(len(n), share))
 
 
 def linear_estimates(
     values: Floats, n: NDArray[np.intp], counted: NDArray[np.bool_], share: NDArray[np.bool_]
 ) -> PointEstimates:
-    """What `on_linear_scale` says, of points some of which are counted and some of which are shares.
+    """What `estimate_on_linear_scale` says, of points some of which are counted and some of which are shares.
 
     values: the rounds' medians of one point after another; n, counted, share: per point.
     """
@@ -253,7 +253,7 @@ def linear_estimates(
     return PointEstimates(mean, low, high, se, df, exact)
 
 
-def _joined(rounds: Sequence[ArrayLike]) -> tuple[Floats, NDArray[np.intp]]:
+def _concatenate_rounds(rounds: Sequence[ArrayLike]) -> tuple[Floats, NDArray[np.intp]]:
     """All points' values one after another, and how many each has."""
     points = [np.asarray(values, float) for values in rounds]
     return np.concatenate([np.empty(0), *points]), np.array([len(values) for values in points], dtype=np.intp)

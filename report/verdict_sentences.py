@@ -11,15 +11,15 @@ from typing import Any
 from report.formatting import (
     SERVER_CORES,
     YES_NO,
-    capital,
-    count,
-    exactly,
-    few,
-    first,
-    interval,
+    capitalize,
+    first_items,
+    format_count,
+    format_exact,
+    format_interval,
+    format_number,
+    join_words,
     label_value,
-    number,
-    several,
+    shorten_names,
     side_name,
     threshold_text,
     thresholds_text,
@@ -45,12 +45,12 @@ _HARDLY = 0.005
 _FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
 
 
-def hanging(node: str) -> str:
+def hanging_sentence(node: str) -> str:
     """A verdict that one node alone decides, which was handed in. node: its name."""
     return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
 
 
-def rule(part: Record) -> str:
+def rule_text(part: Record) -> str:
     """The rule of a part with its threshold: 'supported if at most 1,000 MAC/cycle in every case'."""
     given, kind, unit, bound = part["options"], part["rule"], part["unit"], part["threshold"]
     own = kind in _COMPARES
@@ -69,28 +69,30 @@ def rule(part: Record) -> str:
     elif kind == "exists":
         text = f"some case is {compares} {limit}"
     elif kind == "for_share_of":
-        text = f"at least {exactly(100 * float(given.get('share', 1)))}% of the {given['of']}s are {compares} {limit}"
+        text = (
+            f"at least {format_exact(100 * float(given.get('share', 1)))}% of the {given['of']}s are {compares} {limit}"
+        )
     else:
         text = f"{compares} {limit} in every case"
-    scaled = f", after {_scaling(part['scale'])} ({part['scale_why']})" if part["scale"] != 1 else ""
+    scaled = f", after {_scaling_text(part['scale'])} ({part['scale_why']})" if part["scale"] != 1 else ""
     return f"supported if {text}{scaled}"
 
 
-def rules(parts: Sequence[Record]) -> str:
+def rules_text(parts: Sequence[Record]) -> str:
     """The rules of all parts of a claim, each under the name of its part."""
     heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
-    return "; ".join(head + rule(part) for head, part in zip(heads, parts, strict=True)) or "not decided by a rule"
+    return "; ".join(head + rule_text(part) for head, part in zip(heads, parts, strict=True)) or "not decided by a rule"
 
 
-def _scaling(by: float) -> str:
+def _scaling_text(by: float) -> str:
     """'multiplying by 128', or for a fraction 'dividing by 16,896'."""
     # A fraction in a claim file is rounded; five digits undo that.
-    return f"multiplying by {exactly(by)}" if by > 1 else f"dividing by {exactly(float(f'{1 / by:.5g}'))}"
+    return f"multiplying by {format_exact(by)}" if by > 1 else f"dividing by {format_exact(float(f'{1 / by:.5g}'))}"
 
 
-def missing(need: Record) -> str:
+def missing_text(need: Record) -> str:
     """The needs of a part that waits, in words. need: the fields of `verdicts.Missing` that are not empty."""
-    wanted = several(need.get("experiments", []))
+    wanted = join_words(need.get("experiments", []))
     if need["verdict"] == Verdict.AWAITING_HARDWARE:
         kind = need.get("machine")
         machine = MACHINES[kind] if kind else f"node with a {need['device'].upper()}"
@@ -98,16 +100,16 @@ def missing(need: Record) -> str:
     why = need.get("why", "")
     if need["verdict"] == Verdict.AWAITING_SOURCE:
         return need["source"] + (f" ({why})" if why else "")
-    return f"{wanted}: {why or _not_there(need)}"
+    return f"{wanted}: {why or _missing_reason(need)}"
 
 
-def _not_there(need: Record) -> str:
-    cases = count(need.get("estimates", 0), "case")
+def _missing_reason(need: Record) -> str:
+    cases = format_count(need.get("estimates", 0), "case")
     if need.get("failures"):
-        return "; ".join(map(_failure, need["failures"]))
+        return "; ".join(map(_failure_text, need["failures"]))
     if need.get("measured"):
-        there = first(need["measured"], _MOST_LISTED)
-        wanted = several(need.get("wanted", []), "or") or "this scope"
+        there = first_items(need["measured"], _MOST_LISTED)
+        wanted = join_words(need.get("wanted", []), "or") or "this scope"
         return f"measured, but not with {wanted} (measured: {there})"
     if need.get("rule"):
         return f"{cases} measured, but none that the rule {need['rule']} can compare"
@@ -116,58 +118,58 @@ def _not_there(need: Record) -> str:
     return "the points that ran do not give this quantity on any node"
 
 
-def _failure(one: Record) -> str:
-    where = f"on the {one['device'].upper()} of {few(one['nodes'], 'node')}"
+def _failure_text(one: Record) -> str:
+    where = f"on the {one['device'].upper()} of {shorten_names(one['nodes'], 'node')}"
     return f"{one['status']} {where}: {one['reason']}" if one["status"] else f"not run {where}"
 
 
-def boundary(found: Record) -> str:
+def boundary_text(found: Record) -> str:
     """Where a claim holds and where not; of two sides that change places, which is ahead from where on."""
     if "ahead" in found:
         return str(found["ahead"])
     if "label" in found:
         undecided = found.get("undecided", 0)
-        return _separated(found) + (f" ({count(undecided, 'case')} undecided)" if undecided else "")
+        return _separation_text(found) + (f" ({format_count(undecided, 'case')} undecided)" if undecided else "")
     parts = [f"{_HOLDS[side]} in {n}" for side, n in found["counts"].items()]
-    every = count(sum(found["counts"].values()), "case")
-    return f"{several(parts)} of {every}, which no one or two labels tell apart"
+    every = format_count(sum(found["counts"].values()), "case")
+    return f"{join_words(parts)} of {every}, which no one or two labels tell apart"
 
 
-def _separated(found: Record) -> str:
+def _separation_text(found: Record) -> str:
     """'holds from batch 256 on, fails up to batch 64'; 'holds for cnn, fails for mlp'; each for values of a label."""
     label = found["label"]
     if "ranges" in found:
         lower, upper = found["ranges"]
-        texts = {lower["side"]: _range(lower, "up to {}"), upper["side"]: _range(upper, "from {} on")}
+        texts = {lower["side"]: _range_text(lower, "up to {}"), upper["side"]: _range_text(upper, "from {} on")}
         return ", ".join(texts[side] for side in _HOLDS if side in texts)
     if "values" in found:
         at = "on" if label == "node" else "for"
         return ", ".join(
-            f"{_HOLDS[one['side']]} {at} {several([label_value(label, value) for value in one['values']])}"
+            f"{_HOLDS[one['side']]} {at} {join_words([label_value(label, value) for value in one['values']])}"
             for one in found["values"]
         )
     return "; ".join(
         f"{label_value(label, one['value'])}: "
-        + (f"{_HOLDS[one['side']]} throughout" if "side" in one else _separated(one))
+        + (f"{_HOLDS[one['side']]} throughout" if "side" in one else _separation_text(one))
         for one in found["inner"]
     )
 
 
-def _range(found: Record, where: str) -> str:
+def _range_text(found: Record, where: str) -> str:
     place = (("at {}") if found["single"] else where).format(label_value(found["label"], found["value"]))
     return f"{_HOLDS[found['side']]} {place}"
 
 
-def when_written(then: Record) -> str:
+def when_written_text(then: Record) -> str:
     """A part as of the time of the article: 'supported by 3.2 TB/s (AMD Instinct MI250), against 3.35 TB/s'."""
     if then.get("estimate") is None:
         return str(then["outcome"])
-    value = interval(then["estimate"], then["low"], then["high"], then["unit"])
+    value = format_interval(then["estimate"], then["low"], then["high"], then["unit"])
     case = f" ({then['case']})" if then["case"] else ""
     return f"{then['outcome']} by {value}{case}, against {threshold_text(then['threshold'], then['unit'])}"
 
 
-def turn(verdict: Record) -> str | None:
+def turn_text(verdict: Record) -> str | None:
     """The nearest change that turns the verdict on a claim; None for a claim that was not judged here."""
     found = verdict.get("turn")
     if not found:
@@ -176,90 +178,91 @@ def turn(verdict: Record) -> str | None:
     if part is None and found["kind"] == "nothing":
         return "Nothing that was tried on any part turns it."
     if part is None:
-        return f"{changed(found)}{'' if found['kind'] == 'input' else ' in every part that has it'}, {_whole(found)}."
+        parts = "" if found["kind"] == "input" else " in every part that has it"
+        return f"{change_text(found)}{parts}, {_verdict_effect(found)}."
     if found["kind"] == "nothing":
-        text = _in_vain(part)
+        text = _fruitless_trials(part)
     elif found["kind"] == "margin":
-        text = f"Nothing that was tried turns it, but it is close. {_margin(part)}".strip()
+        text = f"Nothing that was tried turns it, but it is close. {_margin_text(part)}".strip()
     else:
-        text = f"{changed(found, part)}, {effect(found, part)}."
-    return f"{capital(part['name'])}: {text}" if len(verdict["parts"]) > 1 else text
+        text = f"{change_text(found, part)}, {effect_text(found, part)}."
+    return f"{capitalize(part['name'])}: {text}" if len(verdict["parts"]) > 1 else text
 
 
-def changed(trial: Record, part: Record | None = None) -> str:
+def change_text(trial: Record, part: Record | None = None) -> str:
     """What a trial changed: 'With float64 in place of float32', 'Without the machine AMD EPYC'."""
     if trial["kind"] == "threshold" and part is not None:
         now = threshold_text(part["threshold"], part["unit"])
-        return f"With {_threshold(trial, part['unit'])} in place of {now}{_times(trial, part)}"
+        return f"With {_threshold_change(trial, part['unit'])} in place of {now}{_factor_text(trial, part)}"
     if trial["kind"] == "scope":
-        return f"With {swap(trial)}"
+        return f"With {swap_text(trial)}"
     if trial["kind"] == "input":
         value, now = (with_unit(trial[key], trial["unit"]) for key in ("value", "now"))
         return f"With {trial['means']} ({trial['symbol']}) at {value} in place of {now}"
     if trial.get("number", 1) > 1:
-        return f"Without any one of {count(trial['number'], trial['of'])}"
+        return f"Without any one of {format_count(trial['number'], trial['of'])}"
     what = f"({trial['what']})" if trial["of"] == "case" else trial["what"]
     return f"Without the {trial['of']} {what}"
 
 
-def swap(trial: Record) -> str:
+def swap_text(trial: Record) -> str:
     """'float64 in place of float32'."""
     now = "all threads" if trial["now"] == "all" else label_value(trial["label"], trial["now"])
     return f"{label_value(trial['label'], trial['value'])} in place of {now}"
 
 
-def effect(trial: Record, part: Record) -> str:
+def effect_text(trial: Record, part: Record) -> str:
     """'the verdict would be supported'; for a part of several, its outcome and what that does to the whole."""
     stays = trial["verdict"] == part["robustness"]["verdict"]
     if not stays and trial["verdict"] == trial["outcome"]:
-        return _whole(trial)
-    outcome, verdict = _quoted(trial["outcome"]), _quoted(trial["verdict"])
+        return _verdict_effect(trial)
+    outcome, verdict = _quote_depends(trial["outcome"]), _quote_depends(trial["verdict"])
     return f"this part would be {outcome} and the verdict would {'stay' if stays else 'be'} {verdict}"
 
 
-def _whole(trial: Record) -> str:
-    return f"the verdict would be {_quoted(trial['verdict'])}"
+def _verdict_effect(trial: Record) -> str:
+    return f"the verdict would be {_quote_depends(trial['verdict'])}"
 
 
-def _quoted(verdict: str) -> str:
+def _quote_depends(verdict: str) -> str:
     return "'depends'" if verdict == Verdict.DEPENDS else verdict
 
 
-def _threshold(trial: Record, unit: str) -> str:
+def _threshold_change(trial: Record, unit: str) -> str:
     """'a threshold above about 4,137 MAC/cycle', 'a threshold of 12 or more', 'a range of 2 to 4'."""
     at, side = trial["threshold"], trial.get("side")
     if isinstance(at, list):
         return f"a range of {threshold_text(at, unit)}"
     if side is None:
         return f"a threshold of {threshold_text(at, unit)}"
-    value = ("" if float(f"{at:.5g}") == at else "about ") + interval(at, at, at, unit)
+    value = ("" if float(f"{at:.5g}") == at else "about ") + format_interval(at, at, at, unit)
     if side in ("above", "below"):
         return f"a threshold {side} {value}"
     return f"a threshold of {value} or {'more' if side == 'from' else 'less'}"
 
 
-def _times(trial: Record, part: Record) -> str:
+def _factor_text(trial: Record, part: Record) -> str:
     """' (1.25 times as much)'; '' where the factor says nothing."""
     at, now = trial["threshold"], part["threshold"]
     if trial.get("factor") is None or isinstance(at, list) or at == now:
         return ""
     if abs(at / now - 1) < _HARDLY:
         return f" (hardly {'more' if at > now else 'less'})"
-    return f" ({number(at / now)} times as much)"
+    return f" ({format_number(at / now)} times as much)"
 
 
-def _margin(part: Record) -> str:
+def _margin_text(part: Record) -> str:
     """How far what decides is from the threshold, in widths of its interval; '' where there is none."""
     widths = part["robustness"]["margin_widths"]
     if widths is None:
         return ""
-    many = f"{number(widths, 2)} interval {'widths' if round(widths, 1) != 1 else 'width'} from the threshold"
+    many = f"{format_number(widths, 2)} interval {'widths' if round(widths, 1) != 1 else 'width'} from the threshold"
     if part["outcome"] == Verdict.DEPENDS:
         return f"Of the sides that the results fall on, the less clear one lies {many}."
     return f"The nearest result lies {many}."
 
 
-def _in_vain(part: Record) -> str:
+def _fruitless_trials(part: Record) -> str:
     """What was tried without turning a part."""
     trials, unit = part["robustness"]["trials"], part["unit"]
     tried = []
@@ -273,12 +276,12 @@ def _in_vain(part: Record) -> str:
         trial["label"] for trial in trials if trial["kind"] == "scope" and not trial.get("plain_loop")
     )
     if labels:
-        tried.append(f"no other {several([_LABELS.get(label, label) for label in labels], 'or')} that was measured")
+        tried.append(f"no other {join_words([_LABELS.get(label, label) for label in labels], 'or')} that was measured")
     if part["n_cases"] > 1:
         tried.append("no single case left out")
     if not tried:
         return "Nothing was there to vary: no range of thresholds is declared, and it rests on one case."
-    return f"Nothing that was tried turns it: {several(tried)}."
+    return f"Nothing that was tried turns it: {join_words(tried)}."
 
 
 def trial_lines(part: Record) -> Iterator[tuple[str, str]]:
@@ -287,4 +290,4 @@ def trial_lines(part: Record) -> Iterator[tuple[str, str]]:
         same = trial["outcome"] == trial["verdict"]
         came_to = trial["outcome"] if same else f"{trial['outcome']}, the claim {trial['verdict']}"
         loop = " (plain code, which does not count)" if trial.get("plain_loop") else ""
-        yield changed(trial, part), f"{came_to}{loop}"
+        yield change_text(trial, part), f"{came_to}{loop}"

@@ -240,7 +240,7 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     counterparts: Annotated[list[dict[str, Any]], Meta(description="Our CPU figures beside published ones")]
 
 
-def number_of(parts: Sequence[Part], verdict: str) -> Part | None:
+def representative_part(parts: Sequence[Part], verdict: str) -> Part | None:
     """The part whose number a claim is told with: the first that came out as the whole did, else the first.
 
     Parts with a number come first; None for a claim without parts.
@@ -249,12 +249,12 @@ def number_of(parts: Sequence[Part], verdict: str) -> Part | None:
     return next((part for part in known if part.outcome == verdict), [*known, *parts, None][0])
 
 
-def schema() -> dict[str, Any]:
+def verdict_schema() -> dict[str, Any]:
     """The JSON schema of `verdicts.json`."""
     return msgspec.json.schema(Document)
 
 
-def with_cases(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def upgrade_cells(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Verdicts with their cases as today, which files before format 3 call cells, their labels not apart."""
     verdicts = document.get("verdicts")
     if not isinstance(verdicts, list) or not all(isinstance(verdict, dict) for verdict in verdicts):

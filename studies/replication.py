@@ -29,7 +29,7 @@ from scipy import stats
 from contract.arguments import Parser, path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
-from report.formatting import name_of_case
+from report.formatting import verdict_case_name
 
 _SIZE, _REPETITIONS = 2048, 7
 
@@ -229,7 +229,7 @@ def row(one: Again, part: Mapping[str, Any], case: Mapping[str, Any], values: Se
         "node": case["node"],
         "claim": one.claim,
         "part": one.part,
-        "labels": name_of_case(case),
+        "labels": verdict_case_name(case),
         "means": one.means,
         "unit": part["unit"],
         "threshold": threshold,

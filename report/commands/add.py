@@ -22,7 +22,7 @@ from report.data.node_folders import RUN, Folder, find_nodes
 from report.data.node_reader import Node, read_folders
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
-from report.formatting import count, first, with_unit
+from report.formatting import first_items, format_count, with_unit
 from report.judging.judge import CLAIMS, judge
 from report.outcomes import HERE, OTHERS
 from report.publish import write_published
@@ -151,8 +151,10 @@ def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Itera
 def _machine(node: Node, pack: Pack) -> str:
     told = [node.label, *(f"{name} {pack.manifest[name]}" for name in ("preset", "commit") if pack.manifest[name])]
     missing = node.missing()
-    told.append(count(sum(map(bool, map(ROUND.fullmatch, pack.files))), "round"))
-    return f"{node.id}: {', '.join(told)}; {f'missing are {first(missing, 3)}' if missing else 'none is missing'}."
+    told.append(format_count(sum(map(bool, map(ROUND.fullmatch, pack.files))), "round"))
+    return (
+        f"{node.id}: {', '.join(told)}; {f'missing are {first_items(missing, 3)}' if missing else 'none is missing'}."
+    )
 
 
 def _rows(data: Dataset, status: str = "") -> int:

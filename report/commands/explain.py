@@ -17,15 +17,15 @@ from report import verdict_sentences
 from report.data.row_ranges import parse_ranges
 from report.data.summary_rows import read_rows, rounds_of, row_lines
 from report.formatting import (
-    count,
-    interval,
-    name_of_case,
-    nodes_of_case,
-    number,
-    place_of,
-    several,
+    case_machine,
+    case_nodes,
+    format_count,
+    format_interval,
+    format_number,
+    join_words,
     threshold_text,
     thresholds_text,
+    verdict_case_name,
     with_unit,
 )
 from report.outcomes import AWAITING, OPINION, Verdict
@@ -66,17 +66,17 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
         lines += _wrap("bears on it: ", ", ".join(one["bears_on"])) if one["bears_on"] else []
     refuted = [part["name"] for part in one["parts"] if part["outcome"] == Verdict.CHALLENGED]
     if refuted and one["verdict"] in (*AWAITING, Verdict.UNDECIDED):
-        lines += _wrap("", f"It can no longer be supported. Refuted already: {several(refuted)}.")
+        lines += _wrap("", f"It can no longer be supported. Refuted already: {join_words(refuted)}.")
     if node := one.get("hangs_on"):
-        lines += _wrap("", verdict_sentences.hanging(labels.get(node, node)))
+        lines += _wrap("", verdict_sentences.hanging_sentence(labels.get(node, node)))
     for then in one["when_written"]:
-        lines += _wrap("when written: ", verdict_sentences.when_written(then))
+        lines += _wrap("when written: ", verdict_sentences.when_written_text(then))
     if one.get("unpublished"):
         lines += _wrap("measured by others: ", one["unpublished"])
     for part in one["parts"]:
         cases = [case for case in one["cases"] if case["part"] == part["name"]]
         lines += ["", *_part(part, cases, one, labels, sources)]
-    if text := verdict_sentences.turn(one):
+    if text := verdict_sentences.turn_text(one):
         head = f"What would turn it ({one['robust']})" if one["robust"] else "What would turn it"
         lines += ["", "-" * WIDTH, head, *_wrap("  ", text, hang=2)]
     lines += [""] if one["changes"] or one["sources"] or one["note"] or one["see_also"] else []
@@ -123,7 +123,7 @@ def _part(
     if len(one["parts"]) > 1:
         lines += [f"Part {part['name']}: {part['outcome']}", ""]
     lines += [f"Rule (version {one['version']})"]
-    lines += _wrap("  ", verdict_sentences.rule(part))
+    lines += _wrap("  ", verdict_sentences.rule_text(part))
     lines += _wrap("  threshold: ", f"{threshold_text(part['threshold'], part['unit'])}. {part['threshold_why']}")
     if part["sensitivity"]:
         lines += _wrap("  also tried: ", thresholds_text(part["sensitivity"], part["unit"]))
@@ -141,11 +141,11 @@ def _part(
     for one_of in part.get("others") or []:
         lines += ["", *_wrap("Measured by others: ", _others(one_of))]
     if part.get("waits"):
-        lines += _wrap("  still waits for ours: ", verdict_sentences.missing(part["waits"]))
+        lines += _wrap("  still waits for ours: ", verdict_sentences.missing_text(part["waits"]))
     if part.get("missing"):
-        lines += ["", *_wrap("Waits for: ", verdict_sentences.missing(part["missing"]))]
+        lines += ["", *_wrap("Waits for: ", verdict_sentences.missing_text(part["missing"]))]
     if part.get("boundary"):
-        lines += ["", *_wrap("Where it holds: ", verdict_sentences.boundary(part["boundary"]))]
+        lines += ["", *_wrap("Where it holds: ", verdict_sentences.boundary_text(part["boundary"]))]
     if part.get("robustness"):
         lines += ["", *_robustness(part)]
     return lines
@@ -161,7 +161,7 @@ def _quantity(part: Mapping[str, Any]) -> list[str]:
 
 
 def _scope(value: Any) -> str:
-    return several(list(map(str, value)), "or") if isinstance(value, list) else str(value)
+    return join_words(list(map(str, value)), "or") if isinstance(value, list) else str(value)
 
 
 def _arithmetic(work: Mapping[str, Any]) -> list[str]:
@@ -174,15 +174,15 @@ def _arithmetic(work: Mapping[str, Any]) -> list[str]:
     told = ", for ".join(filter(None, (work["formula"], work["case"])))
     lines += _wrap("  here: ", told, hang=6)
     for one in work["inputs"]:
-        value = interval(one["value"], one["low"] or one["value"], one["high"] or one["value"], one["unit"])
+        value = format_interval(one["value"], one["low"] or one["value"], one["high"] or one["value"], one["unit"])
         by = ", ".join(filter(None, (one["kind"], *one["entries"], one["source"])))
         lines += _wrap(f"  {one['symbol']} = ", f"{value}: {one['what'] or one['means']} ({by})", hang=6)
     result = work["result"]
-    value = interval(result["value"], result["low"], result["high"], result["unit"])
+    value = format_interval(result["value"], result["low"], result["high"], result["unit"])
     lines += _wrap("  ", f"{result['symbol']} = {value}")
     for tried in work["sensitivity"]:
         moved = f"{tried['symbol']} = {with_unit(tried['input'], tried['unit'])}"
-        value = interval(tried["value"], tried["low"], tried["high"], result["unit"])
+        value = format_interval(tried["value"], tried["low"], tried["high"], result["unit"])
         lines += _wrap("  with ", f"{moved}: {value}, {tried['outcome']}", hang=7)
     return lines
 
@@ -192,26 +192,26 @@ def _cases(
 ) -> list[str]:
     """Every case with its interval and outcome, and the summary's rows that it was made of."""
     shown = list(cases) if sources.most is None else list(cases[:CASES])
-    lines = [f"Cases ({count(len(cases), 'case')})"]
+    lines = [f"Cases ({format_count(len(cases), 'case')})"]
     numbers = [parse_ranges(case.get("behind") or "") for case in shown]
     told = [behind if sources.most is None else behind[: sources.most] for behind in numbers]
     rows = read_rows(sources.data, {row for some in told for row in some}) if sources.data else {}
     for case, behind, some in zip(shown, numbers, told, strict=True):
-        value = interval(case["estimate"], case["low"], case["high"], part["unit"])
-        where = ", ".join(filter(None, (place_of(case, labels), name_of_case(case))))
-        counts = f"; {count(case['n_rounds'], 'round')}, {count(case['n_samples'], 'sample')}"
+        value = format_interval(case["estimate"], case["low"], case["high"], part["unit"])
+        where = ", ".join(filter(None, (case_machine(case, labels), verdict_case_name(case))))
+        counts = f"; {format_count(case['n_rounds'], 'round')}, {format_count(case['n_samples'], 'sample')}"
         lines += _wrap(
             f"  {case['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if case['n_rounds'] else ''}"
         )
         if behind:
             lines += _behind(part, len(behind), len(some), sources)
         for row in some if rows else ():
-            if case["node"] and rows[row]["node"] not in nodes_of_case(case):
+            if case["node"] and rows[row]["node"] not in case_nodes(case):
                 raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
             lines += _samples(sources.data, rows[row])
     if len(shown) < len(cases):
-        lines += _wrap("  ", f"and {count(len(cases) - len(shown), 'case')} more: --rows all tells all")
+        lines += _wrap("  ", f"and {format_count(len(cases) - len(shown), 'case')} more: --rows all tells all")
     return lines
 
 
@@ -227,7 +227,7 @@ def _behind(part: Mapping[str, Any], number_: int, told: int, sources: Sources) 
     """How many rows are behind a case, and how it is known."""
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
     some = f"; the first {told}, for all of them --rows all" if sources.data and told < number_ else ""
-    return _wrap("    ", f"made of {count(number_, 'row')} of the summary{followed}{some}")
+    return _wrap("    ", f"made of {format_count(number_, 'row')} of the summary{followed}{some}")
 
 
 def _entries(ids: Sequence[str], sources: Sources) -> list[str]:
@@ -240,7 +240,11 @@ def _entries(ids: Sequence[str], sources: Sources) -> list[str]:
             continue
         value = entry.get("value")
         ends = [entry.get("low", value), entry.get("high", value)]
-        told = "no value" if value is None else interval(float(value), float(ends[0]), float(ends[1]), entry["unit"])
+        told = (
+            "no value"
+            if value is None
+            else format_interval(float(value), float(ends[0]), float(ends[1]), entry["unit"])
+        )
         source = _source({**entry["source"], "date": entry["date"], "status": entry["status"]})
         lines += _wrap(f"  {name} = ", f"{told}: {entry['subject']}, {entry['what']}. {source}", hang=6)
     if len(shown) < len(ids):
@@ -262,7 +266,7 @@ def _robustness(part: Mapping[str, Any]) -> list[str]:
     elif record["margin_widths"] is None:
         margin = "unknown: there is no interval"
     else:
-        margin = f"{number(record['margin_widths'], 2)} widths of the interval from the threshold"
+        margin = f"{format_number(record['margin_widths'], 2)} widths of the interval from the threshold"
     lines += _wrap("  margin: ", margin)
     for what, came_to in verdict_sentences.trial_lines(part):
         lines += _wrap("  ", f"{what}: {came_to}")

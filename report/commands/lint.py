@@ -15,7 +15,7 @@ import pandas as pd
 from report.data.gathered_files import read_summary
 from report.data.reference_figures import REFERENCE, read_reference
 from report.data.row_ranges import parse_ranges
-from report.formatting import name_of_case, nodes_of_case
+from report.formatting import case_nodes, verdict_case_name
 from report.outcomes import Verdict
 from report.pages.failures import read_failures
 from report.quantities import Quantity, quantities
@@ -68,7 +68,7 @@ class Study:
         """Each case: where, its part, the part's quantity, the case."""
         for where, _, part, cases in self.parts():
             for case in cases:
-                at = ", ".join(filter(None, (where, name_of_case(case))))
+                at = ", ".join(filter(None, (where, verdict_case_name(case))))
                 yield at, part, quantities()[part["quantity"]], case
 
     def rows_behind(self, case: Record) -> pd.DataFrame:
@@ -180,7 +180,7 @@ def rows(study: Study) -> Found:
                 yield at, "no row of the summary is behind it", "Let the quantity carry its source rows"
         elif len(lost):
             yield at, f"row {lost[0]} is not in the summary, or gave no result", _AGAIN
-        elif without := set(nodes_of_case(case)) - set(behind["node"]):
+        elif without := set(case_nodes(case)) - set(behind["node"]):
             yield at, f"no row behind it is of {min(without)}", _AGAIN
 
 

@@ -12,15 +12,15 @@ from report.data.gathered_files import read_dataset
 from report.data.node_reader import read_nodes
 from report.data.published_records import read_published
 from report.data.reference_figures import read_reference, stated
-from report.formatting import count, first
+from report.formatting import first_items, format_count
 from report.judging.claim_files import Claim, read_claims
 from report.judging.contradictions import read_contradictions
-from report.judging.cpus_per_gpu import replaced
-from report.judging.part_evaluation import QuantityCache, of_others
-from report.judging.published_baselines import counterparts
-from report.judging.published_use import of_sources, users
+from report.judging.cpus_per_gpu import replaced_processors
+from report.judging.part_evaluation import QuantityCache, judge_published
+from report.judging.published_baselines import compare_counterparts
+from report.judging.published_use import record_users, source_users
 from report.judging.reference_pairs import DECLARED, read_triangulation
-from report.judging.reference_use import uses
+from report.judging.reference_use import reference_users
 from report.quantities import quantities
 
 PUBLISHED = ROOT / "data" / "nodes"
@@ -43,12 +43,15 @@ def references(
             cache.estimates(quantity)
     wanted = read_claims(claims, entries)
     contradictions = read_contradictions(claims.parent / "contradictions.yaml", wanted, entries)
-    users = uses(cache, wanted, contradictions, read_triangulation(DECLARED, entries))
+    users = reference_users(cache, wanted, contradictions, read_triangulation(DECLARED, entries))
     lines = []
     for status in ("not verified", "verified"):
         names = [name for name, entry in entries.items() if entry["status"] == status and users[name]]
-        lines += [f"{count(len(names), 'figure')} {status}:"]
-        lines += [*(f"  {name}: {stated(entries[name])}: {first(users[name], _MOST_NAMED)}" for name in names), ""]
+        lines += [f"{format_count(len(names), 'figure')} {status}:"]
+        lines += [
+            *(f"  {name}: {stated(entries[name])}: {first_items(users[name], _MOST_NAMED)}" for name in names),
+            "",
+        ]
     unused = [name for name, by in users.items() if not by]
     told, unnamed = _others(cache, wanted, each)
     lines += told
@@ -66,16 +69,19 @@ def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[
         (claim.id, key)
         for claim in claims
         for part in claim.parts
-        for other in of_others(part, claim, cache)
+        for other in judge_published(part, claim, cache)
         for key in other.records
     )
-    used = users(published, named, replaced(cache.data), counterparts(cache))
-    lines, sources = [f"{count(len(used), 'record')} of {count(len(published.sources), 'source')} by others:"], []
-    for row in of_sources(published, used):
-        by, records = row["used_by"], count(row["records"], "record")
-        lines.append(f"  {row['id']}: {row['named']} of {records}: {first(by, _MOST_NAMED) or 'nobody'}")
+    used = record_users(published, named, replaced_processors(cache.data), compare_counterparts(cache))
+    lines, sources = (
+        [f"{format_count(len(used), 'record')} of {format_count(len(published.sources), 'source')} by others:"],
+        [],
+    )
+    for row in source_users(published, used):
+        by, records = row["used_by"], format_count(row["records"], "record")
+        lines.append(f"  {row['id']}: {row['named']} of {records}: {first_items(by, _MOST_NAMED) or 'nobody'}")
         sources += [] if by else [row["id"]]
         if each:
             known = ((key, by) for key, by in used.items() if key.partition("/")[0] == row["id"])
-            lines += [f"    {key}: {first(by, _MOST_NAMED) or 'shown only in the data'}" for key, by in known]
+            lines += [f"    {key}: {first_items(by, _MOST_NAMED) or 'shown only in the data'}" for key, by in known]
     return [*lines, ""], sources

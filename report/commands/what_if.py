@@ -17,7 +17,7 @@ from report.data.dataset import Dataset
 from report.data.gathered_files import read_dataset
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
-from report.formatting import count, exactly
+from report.formatting import format_count, format_exact
 from report.judging.claim_files import Claim, Part, read_claims
 from report.judging.judge import CLAIMS, judge_claim, refuse_synthetic
 from report.judging.part_evaluation import QuantityCache
@@ -89,7 +89,7 @@ def what_if(
             after = judge_claim(other, new)
             pairs = zip(before["parts"], after["parts"], strict=True)
             parts = {one["name"]: (one["outcome"], then["outcome"]) for one, then in pairs}
-            waits = [verdict_sentences.missing(part["missing"]) for part in after["parts"] if part["missing"]]
+            waits = [verdict_sentences.missing_text(part["missing"]) for part in after["parts"] if part["missing"]]
             why = "; ".join(dict.fromkeys(waits)) or after["finding"]
             found.append(Answer(claim, before["verdict"], after["verdict"], why, parts))
     return found
@@ -108,7 +108,7 @@ def lines(answers: Sequence[Answer]) -> Iterator[str]:
             yield f"{one.claim.id}: {'; '.join(turned)}; the verdict stays {one.after}"
         elif one not in moved:
             yield f"{one.claim.id} stays {one.after}: {one.why}"
-    yield f"{count(len(moved), 'verdict')} would move; no other claim than {len(answers)} is touched"
+    yield f"{format_count(len(moved), 'verdict')} would move; no other claim than {len(answers)} is touched"
 
 
 def settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> list[Claim]:
@@ -180,7 +180,7 @@ def _threshold(text: str, given: str, part: Part) -> Threshold:
     if sorted(ends) != ends:
         raise StudyError(f"--set {text!r}: the range {given} ends before it begins")
     if ends[0] < 0 and not may_be_negative(part):
-        raise StudyError(f"--set {text!r}: {exactly(ends[0])} is below zero: what is counted here never is")
+        raise StudyError(f"--set {text!r}: {format_exact(ends[0])} is below zero: what is counted here never is")
     return Threshold(*map(float, ends))
 
 

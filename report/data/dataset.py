@@ -19,8 +19,8 @@ from contract.sample_table import SAMPLES
 from report.data.node_reader import Nodes
 from report.data.published_records import Published
 from report.data.summary import POINT, summarise
-from report.estimates import Estimates, concat, device_kind
-from report.formatting import apart_from_kind, host_label, machines_and_runs
+from report.estimates import Estimates, concat_estimates, device_kind
+from report.formatting import count_machines_and_runs, host_label, instance_name
 
 # Columns of the summary from which cases are made, besides the point's own and the value.
 _OF_CELLS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
@@ -114,7 +114,11 @@ class Dataset:
         called, alone = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
         names = [name for name in called.labels if name in alone.labels]
         short = set(alone.rows(*names)) if names else set()
-        return concat([called.at([point not in short for point in called.rows(*names)]), alone]) if short else called
+        return (
+            concat_estimates([called.at([point not in short for point in called.rows(*names)]), alone])
+            if short
+            else called
+        )
 
     @cached_property
     def disturbed(self) -> frozenset[int]:
@@ -243,7 +247,7 @@ class Dataset:
         kinds = {kind_of_node(node) for node, name in self._labels[0].items() if name == make}
         # Kinds of one make are told apart by what tells them apart in the name: the hash of the hardware.
         mark = f" ({kind.rpartition('-')[2]})" if len(kinds) > 1 else ""
-        return f"{make}{mark}, {machines_and_runs(nodes)}"
+        return f"{make}{mark}, {count_machines_and_runs(nodes)}"
 
     def names(self, nodes: Iterable[str]) -> list[str]:
         """Nodes in words, those of one kind together."""
@@ -272,7 +276,7 @@ class Dataset:
 
     @cached_property
     def _marks(self) -> dict[str, str]:
-        marks = {node.id: apart_from_kind(node.record) for node in self.nodes.nodes}
+        marks = {node.id: instance_name(node.record) for node in self.nodes.nodes}
         number = Counter(marks.values())
         return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.errors import StudyError
-from report.formatting import several
+from report.formatting import join_words
 
 # Number formats whose rated arithmetic the reference may hold.
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
@@ -100,6 +100,6 @@ def find(name: str, known: list[GpuSpecs]) -> GpuSpecs:
     if len(found) == 1:
         return found[0]
     if found:
-        choices = several([chip.id for chip in found], "or")
+        choices = join_words([chip.id for chip in found], "or")
         raise StudyError(f"{name!r}: which one: {choices}?")
     raise StudyError(f"{name!r}: no verified figures of such a GPU are in data/reference")

@@ -21,7 +21,7 @@ from contract.schema import one_line
 from report import ROOT
 from report.data.node_folders import ROUND, Folder, find_nodes, refusal, refuse_none
 from report.data.plausibility import faults
-from report.formatting import first, node_label
+from report.formatting import first_items, node_label
 
 # A file, what it holds (not validated), and what is known about its round.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
@@ -119,7 +119,7 @@ def warn(found: Nodes) -> None:
         print(f"warning: left out: {files[0]}{more}: {reason} ({rest} used)", file=sys.stderr)
     for node in found.nodes:
         if missing := node.missing():
-            told = f"{len(missing)} of its rounds are missing ({first(missing, 3)})"
+            told = f"{len(missing)} of its rounds are missing ({first_items(missing, 3)})"
             print(f"note: {node.id} was cut off: {told}; what there is counts", file=sys.stderr)
         if (hosts := len(node.record.get("hosts", ()))) > 1:
             print(f"note: {node.id} was measured on {hosts} machines of its kind one after another", file=sys.stderr)

@@ -22,7 +22,7 @@ from contract.node import utc
 from contract.operation_counts import FLOP
 from report.data.gpu_specs import find, gpu_specs
 from report.data.reference_figures import REFERENCE, read_reference
-from report.formatting import number
+from report.formatting import format_number
 
 # A rate may exceed its limit by this share: the clock was read at another moment than the rate, and the cores of one
 # processor may differ in theirs. The published node comes to 0.99 of its limits.
@@ -128,8 +128,8 @@ def _clocks(table: pd.DataFrame) -> list[Fault]:
     limit = _figure(CLOCK)
     shown = np.where(table["metric"].eq("clock"), table["value"], table["clock_mhz"] * 1e6)
     return [
-        (row.file, f"{_place(row)}: a clock of {number(shown[row.Index] / 1e9, 3)} GHz; none above "
-        f"{number(limit / 1e9, 3)} GHz has been seen ({CLOCK})")
+        (row.file, f"{_place(row)}: a clock of {format_number(shown[row.Index] / 1e9, 3)} GHz; none above "
+        f"{format_number(limit / 1e9, 3)} GHz has been seen ({CLOCK})")
         for row in _first(table, shown > limit)
     ]  # fmt: skip
 
@@ -141,7 +141,10 @@ def _rates(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame) 
     flops = np.where(rated, value, whole["flop"].to_numpy(float) / value)
     bytes_per_s = np.where(rated, np.nan, whole["bytes"].to_numpy(float) / value)
     told: list[Fault] = [
-        (row.file, f"{_place(row)}: {number(row.value, 3)} s; no call from Python is over in {SHORTEST_CALL_S:g} s")
+        (
+            row.file,
+            f"{_place(row)}: {format_number(row.value, 3)} s; no call from Python is over in {SHORTEST_CALL_S:g} s",
+        )
         for row in _first(whole, whole["metric"].eq("time").to_numpy() & (value < SHORTEST_CALL_S))
     ]
     for device in whole["device"].unique():
@@ -155,8 +158,8 @@ def _rates(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame) 
                 told.append(
                     (
                         row.file,
-                        f"{_place(row)}: {rate[row.Index]:.3g} {unit} is {number(share, 3)} times the most that can "
-                        f"be, {limit[row.Index]:.3g} {unit} ({reason})",
+                        f"{_place(row)}: {rate[row.Index]:.3g} {unit} is {format_number(share, 3)} times the most that "
+                        f"can be, {limit[row.Index]:.3g} {unit} ({reason})",
                     )
                 )
     return told
@@ -184,7 +187,9 @@ def _cpu_limits(
         beyond = timed["params"].map(sizes).to_numpy(float) > BEYOND_CACHES * caches
         memory = MEMORY_MARGIN * _figure(MEMORY) * cpu.get("sockets", 1)
         moved = np.where(beyond, np.minimum(moved, memory), moved)
-    at = f"{number(clock / 1e9, 3)} GHz" + (f", {MARGIN - 1:.0%} above the highest clock measured here" if seen else "")
+    at = f"{format_number(clock / 1e9, 3)} GHz" + (
+        f", {MARGIN - 1:.0%} above the highest clock measured here" if seen else ""
+    )
     return (
         flops,
         moved,
@@ -239,7 +244,11 @@ def _durations(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]]) -> li
         ):
             if took > CLOCKS_AGREE * limit + CLOCKS_AGREE_S:
                 told.append(
-                    (at, f"{what} come to {number(took, 3)} s, but the round's {within} is {number(limit, 3)} s")
+                    (
+                        at,
+                        f"{what} come to {format_number(took, 3)} s, "
+                        f"but the round's {within} is {format_number(limit, 3)} s",
+                    )
                 )
     return told
 
@@ -259,8 +268,8 @@ def _gaps(seconds: pd.DataFrame) -> list[Fault]:
     # A call alone may be one of many that were made, and steps of a call are told by the step.
     low = (share < LEAST_SHARE) & rows["calls"].gt(1).to_numpy() & rows["metric"].eq("time").to_numpy()
     return [
-        (row.file, f"{_place(row)}: its samples take {number(share[row.Index], 3)} times the time that passed between "
-        f"them by the round's own clock ({LEAST_SHARE:g} to {CLOCKS_AGREE:g} can be)")
+        (row.file, f"{_place(row)}: its samples take {format_number(share[row.Index], 3)} times the time that passed "
+        f"between them by the round's own clock ({LEAST_SHARE:g} to {CLOCKS_AGREE:g} can be)")
         for row in _first(rows, low | (share > CLOCKS_AGREE))
     ]  # fmt: skip
 

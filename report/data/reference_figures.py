@@ -11,7 +11,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import place, read_yaml
 from report import PACKAGE, ROOT
-from report.formatting import interval
+from report.formatting import format_interval
 
 REFERENCE = ROOT / "data" / "reference"
 SCHEMA = json.loads((PACKAGE / "schemas" / "reference.schema.json").read_text(encoding="utf-8"))
@@ -65,4 +65,4 @@ def stated(entry: Mapping[str, Any]) -> str:
     if str(entry["what"]).startswith("Year "):
         return f"{value:g}"
     low, high = (float(entry.get(end, value)) for end in ("low", "high"))
-    return interval(float(value), low, high, str(entry["unit"]))
+    return format_interval(float(value), low, high, str(entry["unit"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from report.formatting import count, interval, with_unit
+from report.formatting import format_count, format_interval, with_unit
 
 _COLUMNS = [
     "row", "node", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "unit", "estimate", "low",
@@ -62,15 +62,15 @@ def rounds_of(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, floa
 def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A row in two lines, each as head and text: the point, and what was measured."""
     params = ", ".join(f"{name}={value}" for name, value in json.loads(row["params"]).items())
-    threads = count(row["threads"], "thread") if row["threads"] else ""
+    threads = format_count(row["threads"], "thread") if row["threads"] else ""
     point = ", ".join(filter(None, (row["backend"], row["dtype"], threads, params)))
     estimate, low, high = (_known(row[name]) for name in ("estimate", "low", "high"))
     of = [
         f"{with_unit(row[name], unit)} a call" for name, unit in (("flop", "FLOP"), ("bytes", "B")) if _known(row[name])
     ]
     said = [
-        f"{row['metric']} {interval(estimate, low, high, row['unit'])}",
-        f"{count(row['n_rounds'], 'round')}, {count(row['n_samples'], 'sample')}",
+        f"{row['metric']} {format_interval(estimate, low, high, row['unit'])}",
+        f"{format_count(row['n_rounds'], 'round')}, {format_count(row['n_samples'], 'sample')}",
         *of,
         *(
             [f"disturbed: in {row['n_disturbed']} of them others had cores that it needed"]

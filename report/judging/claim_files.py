@@ -13,7 +13,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
-from report.findings import unknown
+from report.findings import unknown_placeholders
 from report.outcomes import Threshold, Tier
 from report.quantities import Quantity, quantities
 
@@ -147,11 +147,11 @@ def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
     if not paths:
         raise StudyError(f"{directory}: no claim files (*.yaml)")
     schema = full_schema()
-    claims = [_claim(read_yaml(path, schema), path) for path in paths]
+    claims = [_parse_claim(read_yaml(path, schema), path) for path in paths]
     known = {claim.id: claim for claim in claims}
     for claim in claims:
         _check_links(claim, known, reference)
-    inherited = [_inherit(claim, known) for claim in claims]
+    inherited = [_inherit_parts(claim, known) for claim in claims]
     return sorted(inherited, key=lambda claim: (list(ARTICLES).index(claim.article), claim.id))
 
 
@@ -163,9 +163,9 @@ def full_schema() -> dict[str, Any]:
     rules: list[dict[str, Any]] = [
         {"if": present, "then": {"properties": {"quantity": {"enum": own}}}},
     ]
-    for labels, names in _by_labels(quantities().values()).items():
+    for labels, names in _group_by_labels(quantities().values()).items():
         this = {"properties": {"quantity": {"enum": names}}, "required": ["quantity"], **present}
-        values = {label: _values(CLOSED[label]) if label in CLOSED else {} for label in labels}
+        values = {label: _enum_schema(CLOSED[label]) if label in CLOSED else {} for label in labels}
         scope = {"properties": values, "additionalProperties": False}
         sides = {"properties": {key: {"enum": list(labels)} for key in ("over", "along")}}
         share = {"properties": {"rule": {"const": "for_share_of"}}, "required": ["rule"]}
@@ -190,12 +190,12 @@ def full_schema() -> dict[str, Any]:
                 }
             },
         }
-        for labels, names in _by_labels(others).items()
+        for labels, names in _group_by_labels(others).items()
     ]
     return schema
 
 
-def _by_labels(some: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
+def _group_by_labels(some: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
     """Names of the quantities that bear the same labels: a rule for each quantity would take twice as long to check."""
     found: dict[tuple[str, ...], list[str]] = {}
     for one in some:
@@ -203,11 +203,11 @@ def _by_labels(some: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
     return found
 
 
-def _values(allowed: list[str]) -> dict[str, Any]:
+def _enum_schema(allowed: list[str]) -> dict[str, Any]:
     return {"if": {"type": "array"}, "then": {"items": {"enum": allowed}}, "else": {"enum": allowed}}
 
 
-def _claim(raw: dict[str, Any], path: Path) -> Claim:
+def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
     if raw["id"] != path.stem:
         raise StudyError(
             f"{place(path, 'id')}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same"
@@ -218,7 +218,7 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     if (raw["kind"] == "judgement" or "untestable" in raw) and (flat or "all_of" in raw):
         key, what = (flat or ["all_of"])[0], "a judgement" if raw["kind"] == "judgement" else "what cannot be tested"
         raise StudyError(f"{place(path, key)}: {what} is not decided by a rule: remove {key!r}")
-    parts = [_part(part) for part in raw.get("all_of", [raw] if flat else [])]
+    parts = [_parse_part(part) for part in raw.get("all_of", [raw] if flat else [])]
     for number, part in enumerate(parts):
         within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
         for key, bounds in (("threshold", [part.threshold]), ("sensitivity", part.sensitivity)):
@@ -232,7 +232,7 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     if twice is not None:
         where = place(path, "all_of", twice, "name")
         raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
-    said = _sentences(raw.get("findings", {}), names, path, "findings")
+    said = _parse_sentences(raw.get("findings", {}), names, path, "findings")
     others = raw.get("published", {})
     for number, one in enumerate(others.get("evidence", [])):
         if one.get("part", "") not in names and parts:
@@ -253,9 +253,9 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
         path=path,
         findings=said,
         parts=tuple(parts),
-        when_written=tuple(map(_part, raw.get("when_written", []))),
-        published=tuple(map(_evidence, others.get("evidence", []))),
-        told=_sentences(others.get("findings", {}), names, path, "published", "findings"),
+        when_written=tuple(map(_parse_part, raw.get("when_written", []))),
+        published=tuple(map(_parse_evidence, others.get("evidence", []))),
+        told=_parse_sentences(others.get("findings", {}), names, path, "published", "findings"),
         unpublished=others.get("none", ""),
         question=raw.get("question", ""),
         untestable=raw.get("untestable", ""),
@@ -266,35 +266,35 @@ def _claim(raw: dict[str, Any], path: Path) -> Claim:
     )
 
 
-def _sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
+def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
     """Sentences by outcome. Raises StudyError for a place in one that means nothing."""
     said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.items()}
     for outcome, sentences in said.items():
-        for fault in (place_ for sentence in sentences for place_ in unknown(sentence, names)):
+        for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):
             where = place(path, *steps, outcome)
             raise StudyError(f"{where}: {'.'.join(steps)}: {{{fault}}} names nothing that could stand there")
     return said
 
 
-def _scoped(raw: dict[str, Any]) -> dict[str, Any]:
+def _parse_scope(raw: dict[str, Any]) -> dict[str, Any]:
     """Scope and scale, which a part and what others measured of it declare alike."""
     scale = raw.get("scale", {"by": 1.0, "why": ""})
     return {"scope": raw.get("scope", {}), "scale": float(scale["by"]), "scale_why": scale["why"]}
 
 
-def _evidence(raw: dict[str, Any]) -> PublishedEvidence:
+def _parse_evidence(raw: dict[str, Any]) -> PublishedEvidence:
     given = {key: raw[key] for key in ("quantity", "strength", "why")}
-    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **given, **_scoped(raw))
+    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **given, **_parse_scope(raw))
 
 
-def _part(raw: dict[str, Any]) -> Part:
+def _parse_part(raw: dict[str, Any]) -> Part:
     return Part(
         name=raw.get("name", ""),
         quantity=raw["quantity"],
         rule=raw["rule"],
         threshold=Threshold.of(raw["threshold"]["value"]),
         why=raw["threshold"]["why"],
-        **_scoped(raw),
+        **_parse_scope(raw),
         sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
         cases_why=raw.get("cases", ""),
@@ -306,10 +306,10 @@ def _part(raw: dict[str, Any]) -> Part:
 def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[str, Any]) -> None:
     same = [claim.same_as] if claim.same_as else []
     for key, ids in (("see_also", claim.see_also), ("bears_on", claim.bears_on), ("same_as", same)):
-        _all_known(claim, (key,), ids, known, "claim")
+        _check_known(claim, (key,), ids, known, "claim")
         if claim.id in ids:
             raise StudyError(f"{place(claim.path, key)}: {key}: {claim.id} names itself: name other claims")
-    _all_known(claim, ("sources",), claim.sources, reference, "reference entry")
+    _check_known(claim, ("sources",), claim.sources, reference, "reference entry")
     for number, part in enumerate(claim.parts):
         if part.quantity == "reference.value" and not part.awaits:
             within = ("all_of", number) if part.name else ()
@@ -317,10 +317,12 @@ def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[st
             if not part.entries:
                 where = place(claim.path, *within, "quantity")
                 raise StudyError(f"{where}: quantity: reference.value needs a scope that names its entry, or several")
-            _all_known(claim, steps, part.entries, reference, "reference entry")
+            _check_known(claim, steps, part.entries, reference, "reference entry")
 
 
-def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], known: Iterable[str], what: str) -> None:
+def _check_known(
+    claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], known: Iterable[str], what: str
+) -> None:
     names = list(known)
     for number, name in enumerate(ids):
         if name not in names:
@@ -328,7 +330,7 @@ def _all_known(claim: Claim, steps: tuple[str | int, ...], ids: Iterable[str], k
             raise StudyError(f"{where}: {key}: there is no {what} {name!r}.{did_you_mean(str(name), names)}")
 
 
-def _inherit(claim: Claim, known: Mapping[str, Claim]) -> Claim:
+def _inherit_parts(claim: Claim, known: Mapping[str, Claim]) -> Claim:
     """A claim without rules of its own takes those of the claim that it is the same as."""
     if claim.parts or claim.kind == "judgement" or claim.untestable or claim.same_as is None:
         return claim

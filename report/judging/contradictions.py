@@ -18,7 +18,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
-from report.formatting import several, threshold_text
+from report.formatting import join_words, threshold_text
 from report.outcomes import Verdict
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
         return []
     known, found = {claim.id: claim for claim in claims}, list[Contradiction]()
     for at, one in enumerate(read_yaml(path, SCHEMA) or []):
-        sides = tuple(tuple(map(_carrier, side["claims"])) for side in one["sides"])
+        sides = tuple(tuple(map(_parse_carrier, side["claims"])) for side in one["sides"])
         entries = one.get("figures", {}).get("entries", [])
-        for steps, what in _faults(one, sides, known, reference):
+        for steps, what in _find_faults(one, sides, known, reference):
             raise StudyError(f"{place(path, at, *steps)}: {one['id']}: {what}")
         if any(one["id"] == other.id for other in found):
             raise StudyError(f"{place(path, at, 'id')}: {one['id']}: this id is used twice")
@@ -71,12 +71,12 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
     return found
 
 
-def _carrier(given: str | Mapping[str, str]) -> tuple[str, str]:
+def _parse_carrier(given: str | Mapping[str, str]) -> tuple[str, str]:
     """A claim's id and the name of its part; an empty name means the whole claim."""
     return (given, "") if isinstance(given, str) else (given["claim"], given["part"])
 
 
-def _faults(
+def _find_faults(
     one: Record, sides: Sequence[Sequence[tuple[str, str]]], known: Mapping[str, Claim], reference: Mapping[str, Record]
 ) -> Iterable[tuple[tuple[str | int, ...], str]]:
     """Mistakes, each with where it stands."""
@@ -95,7 +95,9 @@ def _faults(
     if one["stands"] == "opposites" and len(sides) != 2:
         yield ("stands",), "`opposites` is for two sides: use `each`, or leave sides out"
     if one["conflict"] == "wording":
-        apart = conflicts([[rule for carrier in side for rule in _rules(*carrier, known)] for side in sides])
+        apart = rule_conflicts(
+            [[rule for carrier in side for rule in _rule_records(*carrier, known)] for side in sides]
+        )
         if apart:
             yield ("conflict",), f"more than wording: {apart[0]} Call it real or in part"
     entries = one.get("figures", {}).get("entries", [])
@@ -108,7 +110,7 @@ def _faults(
         yield ("figures", "entries"), f"the figures have different units: {', '.join(units)}"
 
 
-def _rules(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
+def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
     """The rules of a claim, or of one part of it, in the shape that the verdicts have."""
     keys = ("quantity", "scope", "rule", "scale")
     judged = [one for one in known[claim].parts if part in ("", one.name)]
@@ -116,19 +118,21 @@ def _rules(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str,
     return [(claim, one) for one in given]
 
 
-def decide(verdicts: Mapping[str, Record], contradictions: Sequence[Contradiction]) -> list[dict[str, Any]]:
+def decide_contradictions(
+    verdicts: Mapping[str, Record], contradictions: Sequence[Contradiction]
+) -> list[dict[str, Any]]:
     """Which side of each contradiction stands, as `verdicts.json` has it.
 
     verdicts: id of a claim -> its record in `verdicts.json`.
     """
-    return [_decided(contradiction, verdicts) for contradiction in contradictions]
+    return [_contradiction_record(contradiction, verdicts) for contradiction in contradictions]
 
 
-def _decided(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, Any]:
+def _contradiction_record(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, Any]:
     given = one.declared
-    carried = [[_carried(verdicts[claim], part) for claim, part in side] for side in one.sides]
-    own = [standing([claim["verdict"] for claim in side]) for side in carried]
-    stood = opposed(own) if given["stands"] == "opposites" else own
+    carried = [[_carrier_record(verdicts[claim], part) for claim, part in side] for side in one.sides]
+    own = [side_standing([claim["verdict"] for claim in side]) for side in carried]
+    stood = settle_opposites(own) if given["stands"] == "opposites" else own
     names = ascii_uppercase[: len(one.sides)]
     return {
         **{key: given[key] for key in ("id", "title", "question")},
@@ -137,11 +141,11 @@ def _decided(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, An
             {"name": name, "says": side["says"], "standing": where, "claims": claims}
             for name, side, where, claims in zip(names, given["sides"], stood, carried, strict=True)
         ],
-        "outcome": outcome(stood),
+        "outcome": contradiction_outcome(stood),
     }
 
 
-def _carried(verdict: Record, part: str) -> dict[str, str]:
+def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
     """A claim that carries a side, or one part of it, with its verdict.
 
     verdict: a record of `verdicts.json`; part: the name of one of its parts, or '' for all of it.
@@ -150,7 +154,7 @@ def _carried(verdict: Record, part: str) -> dict[str, str]:
     return {"id": str(verdict["id"]), "part": part, "verdict": outcomes[0] if part else str(verdict["verdict"])}
 
 
-def standing(verdicts: Iterable[str]) -> str:
+def side_standing(verdicts: Iterable[str]) -> str:
     """Where a side stands, from the verdicts on its claims; opinions count only where there is nothing else.
 
     A side with one claim that holds and one that fails is right in part, whatever
@@ -168,7 +172,7 @@ def standing(verdicts: Iterable[str]) -> str:
     return "holds" if testable == {Verdict.SUPPORTED} else "fails"
 
 
-def opposed(standings: Sequence[str]) -> list[str]:
+def settle_opposites(standings: Sequence[str]) -> list[str]:
     """Two sides of which each denies the other: what decides one decides the other, where nothing else does."""
     by = {"holds": "fails", "fails": "holds"}
     one, other = standings
@@ -176,7 +180,7 @@ def opposed(standings: Sequence[str]) -> list[str]:
     return [by.get(other, one) if one in free else one, by.get(one, other) if other in free else other]
 
 
-def outcome(standings: Sequence[str]) -> str:
+def contradiction_outcome(standings: Sequence[str]) -> str:
     """What became of the contradiction: open while a side that could change it is, else by who stands."""
     decided = [one for one in standings if one != "opinion"]
     if not decided:
@@ -190,21 +194,21 @@ def outcome(standings: Sequence[str]) -> str:
     return {0: "none stands", 1: "one stands"}.get(n, "some stand")
 
 
-def _met(one: Contradiction, entry: Record) -> bool | None:
+def _figure_suffices(one: Contradiction, entry: Record) -> bool | None:
     """Whether a published figure reaches what is asked; None if it was not read in its primary source."""
     return float(entry["value"]) >= one.least if entry["status"] == "verified" else None
 
 
 def _conflict_by_figures(one: Contradiction) -> str:
     """The kind of a conflict that published figures decide: none may fall short of what the other side asks."""
-    met = [_met(one, entry) for entry in one.figures]
+    met = [_figure_suffices(one, entry) for entry in one.figures]
     if False in met:
         # What could not be verified might be enough.
         return "real" if set(met) == {False} else "in part"
     return "awaiting source" if None in met else "wording"
 
 
-def conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
+def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
     """Sentences on rules of different sides that no measurement can satisfy together.
 
     sides: for each side its claims' ids with a part as `verdicts.json` has it.
@@ -214,8 +218,8 @@ def conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
     for one, other in combinations(sides, 2):
         for (first, a), (second, b) in product(one, other):
             where = _shared_scope(a, b)
-            if where is not None and _apart(accepted(a), accepted(b)):
-                asked = f"{first} asks for {_asks(a)} and {second} for {_asks(b)}"
+            if where is not None and _are_disjoint(accepted_range(a), accepted_range(b)):
+                asked = f"{first} asks for {_requirement_text(a)} and {second} for {_requirement_text(b)}"
                 found.setdefault((a["quantity"], asked), {})[where] = None
     listed = {key: "; ".join(filter(None, wheres)) for key, wheres in found.items()}
     return [
@@ -224,7 +228,7 @@ def conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
     ]
 
 
-def accepted(part: Record) -> tuple[float, float] | None:
+def accepted_range(part: Record) -> tuple[float, float] | None:
     """Ends of what a rule accepts of one estimate, before scaling; None for a rule that is not about single ones."""
     bound, scale = part["threshold"], float(part.get("scale") or 1)
     if part["rule"] == "at_least":
@@ -234,7 +238,7 @@ def accepted(part: Record) -> tuple[float, float] | None:
     return (bound[0] / scale, bound[1] / scale) if part["rule"] == "within" else None
 
 
-def _apart(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool:
+def _are_disjoint(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool:
     return a is not None and b is not None and (a[1] < b[0] or b[1] < a[0])
 
 
@@ -249,11 +253,11 @@ def _shared_scope(a: Record, b: Record) -> str | None:
         )
         if not one & other:
             return None
-        shared.append(f"{label} {several(sorted(map(str, one & other)), 'or')}")
+        shared.append(f"{label} {join_words(sorted(map(str, one & other)), 'or')}")
     return ", ".join(shared)
 
 
-def _asks(part: Record) -> str:
+def _requirement_text(part: Record) -> str:
     how = {"at_least": "at least ", "at_most": "at most ", "within": ""}[part["rule"]]
     scale = float(part.get("scale") or 1)
     scaled = f" after scaling by {scale:g}" if scale != 1 else ""

@@ -27,7 +27,7 @@ JOBS = {
 HIGHER = 0.999
 
 
-def replaced(data: Dataset) -> list[dict[str, Any]]:
+def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     """One row a job: processors that the slowest and the fastest GPU of the newest round replace, with their names.
 
     A server without a GPU has two processors there. low, high: with the range over entries. Only rounds in which both
@@ -55,13 +55,13 @@ def replaced(data: Dataset) -> list[dict[str, Any]]:
                 "source": most["source"],
                 "gpus": len({row["gpu"] for row in alike}),
                 "server": most["cpu"],
-                **{name: _end(row) for name, row in (("least", least), ("most", most))},
+                **{name: _gpu_record(row) for name, row in (("least", least), ("most", most))},
             }
         )
     return rows
 
 
-def _end(row: Mapping[str, Any]) -> dict[str, Any]:
+def _gpu_record(row: Mapping[str, Any]) -> dict[str, Any]:
     """A GPU with the processors that it replaces: two for each server."""
     ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
     return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}

@@ -22,19 +22,19 @@ from report.data.dataset import Dataset
 from report.data.node_reader import Node
 from report.data.reference_figures import source
 from report.findings import finding_and_part
-from report.formatting import nodes_of_case
+from report.formatting import case_nodes
 from report.judging.claim_files import ARTICLES, Claim, read_claims
-from report.judging.contradictions import decide, read_contradictions
-from report.judging.cpus_per_gpu import replaced
-from report.judging.part_evaluation import PartResult, QuantityCache, evaluate, stand_in
-from report.judging.published_baselines import counterparts
-from report.judging.published_use import of_sources, of_verdicts, users
-from report.judging.reference_comparison import compare
+from report.judging.contradictions import decide_contradictions, read_contradictions
+from report.judging.cpus_per_gpu import replaced_processors
+from report.judging.part_evaluation import PartResult, QuantityCache, add_published_results, evaluate_part
+from report.judging.published_baselines import compare_counterparts
+from report.judging.published_use import evidence_records, record_users, source_users
+from report.judging.reference_comparison import compare_pairs
 from report.judging.reference_pairs import read_triangulation
-from report.judging.reference_use import listed, uses
-from report.judging.robustness import claim_robustness, sliders
-from report.judging.verdict_records import case_records, ends_of, part_record
-from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combined
+from report.judging.reference_use import reference_records, reference_users
+from report.judging.robustness import claim_robustness, claim_sliders
+from report.judging.verdict_records import case_records, part_record, row_interval
+from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_verdicts
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
@@ -68,28 +68,30 @@ def judge(
     pairs = read_triangulation(beside, data.reference) if beside.exists() else None
     cache = QuantityCache(data)
     judged = [judge_claim(claim, cache) for claim in wanted]
-    instead, beside_ours = replaced(data), counterparts(cache, claims.parent / "counterparts.yaml")
+    instead, beside_ours = replaced_processors(data), compare_counterparts(cache, claims.parent / "counterparts.yaml")
     document = {
         "format": verdicts.FORMAT,
         "generated_utc": utc(),
         "commit": commit(),
         "study_version": study_version(),
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
-        "nodes": _nodes(data),
+        "nodes": _node_records(data),
         "refused": data.nodes.refused,
         "tally": {name: sum(one["verdict"] == name for one in judged) for name in Verdict},
-        "decided": decided(judged),
-        "questions": by_question(judged),
+        "decided": count_decided(judged),
+        "questions": group_by_question(judged),
         "verdicts": judged,
-        "contradictions": decide({one["id"]: one for one in judged}, declared),
-        "triangulation": compare(data, beside, cache),
-        "references": listed(data.reference, uses(cache, wanted, declared, pairs)),
-        "published": of_sources(data.published, users(data.published, of_verdicts(judged), instead, beside_ours)),
+        "contradictions": decide_contradictions({one["id"]: one for one in judged}, declared),
+        "triangulation": compare_pairs(data, beside, cache),
+        "references": reference_records(data.reference, reference_users(cache, wanted, declared, pairs)),
+        "published": source_users(
+            data.published, record_users(data.published, evidence_records(judged), instead, beside_ours)
+        ),
         "replaced": instead,
         "counterparts": beside_ours,
     }
     write_json(out, document, in_lines=True)
-    write_json(out.with_name("verdicts.schema.json"), verdicts.schema())
+    write_json(out.with_name("verdicts.schema.json"), verdicts.verdict_schema())
     _write_csv(out.with_suffix(".csv"), judged)
     write_tables(document, out)
     return document
@@ -103,19 +105,19 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
 
 
 def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
-    """The verdict on one claim as `verdicts.json` has it. Raises StudyError as `evaluate` does."""
-    found = [stand_in(evaluate(part, claim, cache), claim, cache) for part in claim.parts]
-    then = [evaluate(part, claim, cache) for part in claim.when_written]
-    verdict = whole_verdict(found, then)
+    """The verdict on one claim as `verdicts.json` has it. Raises StudyError as `evaluate_part` does."""
+    found = [add_published_results(evaluate_part(part, claim, cache), claim, cache) for part in claim.parts]
+    then = [evaluate_part(part, claim, cache) for part in claim.when_written]
+    verdict = claim_verdict(found, then)
     parts = []
     for at, one in enumerate(found):
 
         def whole(outcome: Verdict, at: int = at) -> Verdict:
             """The claim's verdict if this part came out as given."""
-            return whole_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
+            return claim_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
 
         parts.append(part_record(one, cache, whole))
-    first = verdicts.number_of(parts, verdict)
+    first = verdicts.representative_part(parts, verdict)
     robust, turn = claim_robustness(parts, verdict)
     of_part: dict[str, Any] = {name: getattr(first, name, None) for name in _OF_PART}
     declared: dict[str, Any] = {name: getattr(claim, name) for name in _DECLARED}
@@ -130,45 +132,45 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
             **of_part,
             cases=[case for one in found for case in case_records(one, cache)],
             parts=parts,
-            by_threshold=sliders(
+            by_threshold=claim_sliders(
                 found,
-                lambda other: whole_verdict(
+                lambda other: claim_verdict(
                     [replace(one, outcome=other.get(at, one.outcome)) for at, one in enumerate(found)], then
                 ),
             ),
-            when_written=[_when_written(one) for one in then],
+            when_written=[_when_written_record(one) for one in then],
             robust=robust,  # type: ignore[arg-type]
             turn=turn,
             evidence_tier=Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
-            decided_on=decided_on(found, verdict),  # type: ignore[arg-type]
+            decided_on=deciding_source(found, verdict),  # type: ignore[arg-type]
             hangs_on="",
             see_also=list(claim.see_also),
             bears_on=list(claim.bears_on),
-            sources=_sources(claim, cache.data),
+            sources=_claim_sources(claim, cache.data),
             changes=list(claim.changes),
         )
     )
-    record["hangs_on"] = hangs_on(record, {node.id for node in cache.data.nodes.nodes if node.contributed})
+    record["hangs_on"] = sole_contributed_node(record, {node.id for node in cache.data.nodes.nodes if node.contributed})
     sentences = claim.told if record["decided_on"] == OTHERS else claim.findings
     record["finding"], record["finding_part"] = finding_and_part(record, sentences)
     return dict(record)
 
 
-def whole_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
+def claim_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
     """The verdict on a claim from those on its parts; what has none is not testable. then: as when it was written."""
-    now = combined([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
-    held = bool(then) and whole_verdict(then) is Verdict.SUPPORTED
+    now = combine_verdicts([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
+    held = bool(then) and claim_verdict(then) is Verdict.SUPPORTED
     return Verdict.OUTDATED if held and now is Verdict.CHALLENGED else now
 
 
-def decided_on(found: Sequence[PartResult], verdict: Verdict) -> str:
+def deciding_source(found: Sequence[PartResult], verdict: Verdict) -> str:
     """Whose measurements a verdict needs: HERE, OTHERS where it would wait for ours without theirs, '' of none."""
     if not verdict.decided:
         return ""
     return OTHERS if any(one.waits for one in found) else HERE
 
 
-def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
+def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str]) -> str:
     """The node that was handed in and whose machine alone decides a verdict of measurements here; '' if there is none.
 
     record: as `verdicts.json` has it. Published figures, which are of no node, make no second one.
@@ -177,14 +179,14 @@ def hangs_on(record: Mapping[str, Any], contributed: Collection[str]) -> str:
         return ""
     measured = (case for case in record["cases"] if case.get("node") or case["behind"])
     decisive = (case for case in measured if case["outcome"] != Side.UNDECIDED)
-    nodes = {node for case in decisive for node in nodes_of_case(case) or [""]}
+    nodes = {node for case in decisive for node in case_nodes(case) or [""]}
     return min(nodes) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
 
 
-def _when_written(found: PartResult) -> dict[str, Any]:
+def _when_written_record(found: PartResult) -> dict[str, Any]:
     """A part as of the time of the article: its case that stands for all, and what it came to."""
     result, row = found.result, found.result.representative if found.result else None
-    number = ends_of(result.estimates, row) if result and row is not None else {}
+    number = row_interval(result.estimates, row) if result and row is not None else {}
     name = row_name(result.estimates, row) if result and row is not None else ""
     return {
         "outcome": found.outcome,
@@ -195,14 +197,14 @@ def _when_written(found: PartResult) -> dict[str, Any]:
     }
 
 
-def decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Numbers of claims that are decided here, decided on others' runs, and open; of these, those nothing decides."""
     of = Counter(str(verdict["decided_on"]) for verdict in verdicts)
     never = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
     return {HERE: of[HERE], OTHERS: of[OTHERS], "open": of[""], "not testable": never}
 
 
-def by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The claims by what they ask: `question`, `claims` and the verdict of those that are decided.
 
     It is 'differ' where those are decided otherwise; of claims none of which is decided, what all lack, or undecided.
@@ -227,7 +229,7 @@ def by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
+def _claim_sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
     """The sources that a claim names, and those of its published figures, each once."""
     names = list(claim.sources)
     for part in claim.parts:
@@ -237,15 +239,15 @@ def _sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
     return [one for place, one in enumerate(listed) if one not in listed[:place]]
 
 
-def _nodes(data: Dataset) -> list[dict[str, Any]]:
+def _node_records(data: Dataset) -> list[dict[str, Any]]:
     statuses: dict[str, dict[str, int]] = {}
     numbers = data.table.groupby(["node", "status"], observed=True).size().reset_index()
     for node, status, n in numbers.itertuples(index=False, name=None):
         statuses.setdefault(str(node), {})[str(status)] = int(n)
-    return [_node(node, data, dict(sorted(statuses.get(node.id, {}).items()))) for node in data.nodes.nodes]
+    return [_node_record(node, data, dict(sorted(statuses.get(node.id, {}).items()))) for node in data.nodes.nodes]
 
 
-def _node(node: Node, data: Dataset, statuses: dict[str, int]) -> dict[str, Any]:
+def _node_record(node: Node, data: Dataset, statuses: dict[str, int]) -> dict[str, Any]:
     record = node.record
     return {
         "id": node.id,

@@ -1,7 +1,7 @@
 """Evaluates one part of a claim: its estimates in scope, its outcome or what is missing, and others' evidence.
 
 Published records decide a part where nothing of ours can, by its own rule and threshold. Direct evidence is of the same
-work on both sides with the formats told, and decides by the margin of `rules.OthersEnds`; indirect evidence is shown
+work on both sides with the formats told, and decides by the margin of `rules.PublishedEnds`; indirect evidence is shown
 beside it. A measurement of ours always takes precedence: then both stand side by side.
 """
 
@@ -17,10 +17,10 @@ from contract.errors import StudyError
 from contract.node import kind_of_node
 from report.data.dataset import Dataset, MissingSourceError, Used
 from report.data.machine_kinds import KINDS, of_kind
-from report.estimates import Estimates, device_kind, merged
+from report.estimates import Estimates, device_kind, merge_source_rows
 from report.formatting import label_value
 from report.judging.claim_files import Claim, Part
-from report.judging.rules import RuleResult, decide
+from report.judging.rules import RuleResult, apply_rule
 from report.outcomes import Verdict
 from report.quantities import Quantity, quantities
 from report.verdicts import Failure, Missing
@@ -33,12 +33,12 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
     only if the scope asks for it; `threads: all` is the most that a node's
     device was measured with.
     """
-    for name, value in _wanted(scope, estimates).items():
+    for name, value in _scope_values(scope, estimates).items():
         estimates = _narrow(estimates, name, value)
-    return _decidable(estimates)
+    return _drop_undecidable(estimates)
 
 
-def _decidable(estimates: Estimates) -> Estimates:
+def _drop_undecidable(estimates: Estimates) -> Estimates:
     """Without those that have no interval where another machine of their kind has one for the same.
 
     A single round decides nothing yet, and takes nothing from what was decided on that kind before.
@@ -51,7 +51,7 @@ def _decidable(estimates: Estimates) -> Estimates:
     return estimates.at(sure | ~np.isin(same, same[sure]))
 
 
-def _wanted(scope: Mapping[str, Any], estimates: Estimates) -> dict[str, Any]:
+def _scope_values(scope: Mapping[str, Any], estimates: Estimates) -> dict[str, Any]:
     wanted = dict(scope)
     if wanted.get("backend") == "best" and "shape" in estimates.labels:
         wanted.setdefault("shape", "best")
@@ -80,7 +80,7 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
     return sorted(kind if kind in ("cpu", "gpu") else device_kind(kind) for kind in kinds)
 
 
-def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
+def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
     """The lack that leaves a part nothing to compare. estimates: all of its quantity."""
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
@@ -92,14 +92,14 @@ def missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset)
         return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
     there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
-        failures = [_failure(experiment, kind, data) for kind in there]
+        failures = [_experiment_failure(experiment, kind, data) for kind in there]
         failed = [failure for failure in failures if failure is not None]
         if failed and (kinds or len(failed) == len(there)):
             return Missing(Verdict.AWAITING_EXPERIMENT, [experiment], failures=failed)
-    return _left_over(part, estimates, wanted[0] if wanted else quantity.name)
+    return _missing_label(part, estimates, wanted[0] if wanted else quantity.name)
 
 
-def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
+def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
     """Why an experiment gave nothing on this kind of devices; None if it gave something."""
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
@@ -111,10 +111,10 @@ def _failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
     return Failure(kind, nodes, *(commonest if isinstance(commonest, tuple) else (commonest,)))
 
 
-def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
+def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing:
     """The label of the scope that nothing was measured with."""
     left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
-    for name, value in _wanted(part.scope, estimates).items():
+    for name, value in _scope_values(part.scope, estimates).items():
         narrowed = _narrow(left, name, value)
         if not len(narrowed):
             there = sorted(left[name].dropna().unique(), key=str) if name in left.labels else []
@@ -128,7 +128,7 @@ def _left_over(part: Part, estimates: Estimates, experiment: str) -> Missing:
 
 
 @dataclass(frozen=True)
-class Others:
+class PublishedResult:
     """Published measurements of one part, judged.
 
     part: with the quantity and scope of the published records, the rule and threshold its own. estimates: all of the
@@ -175,7 +175,7 @@ class PartResult:
     estimates: Estimates = field(default_factory=Estimates.empty)
     result: RuleResult | None = None
     unchecked: bool = False
-    others: tuple[Others, ...] = ()
+    others: tuple[PublishedResult, ...] = ()
     waits: Missing | None = None
 
 
@@ -219,10 +219,10 @@ class QuantityCache:
             return followed
         if quantity.name not in self._read:
             self._read[quantity.name] = self.data.rows_read(self._used[quantity.name])
-        return merged(self._read[quantity.name].get(node, ()) for node in nodes)
+        return merge_source_rows(self._read[quantity.name].get(node, ()) for node in nodes)
 
 
-def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
+def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     """Decide one part, or say what is missing.
 
     Raises StudyError naming the claim's file if its options do not fit the estimates,
@@ -232,7 +232,7 @@ def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     if part.machine:
         part = replace(part, scope={**part.scope, "node": of_kind(cache.data, part.machine)})
     if part.awaits is not None:
-        return _awaiting(part, claim, quantity, cache)
+        return _awaiting_result(part, claim, quantity, cache)
     if quantity is None:
         raise StudyError(f"{claim.path}: quantity: there is no {part.quantity!r}")
     data = cache.data
@@ -244,22 +244,22 @@ def evaluate(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     except MissingSourceError as lacking:
         need = Missing(Verdict.AWAITING_SOURCE, source=lacking.what)
         return PartResult(part, need.verdict, need, quantity.unit, quantity)
-    unit = _unit(part, quantity, data)
+    unit = _compared_unit(part, quantity, data)
     try:
-        result = decide(part, select(estimates, part.scope) * part.scale, unit, data.name)
+        result = apply_rule(part, select(estimates, part.scope) * part.scale, unit, data.name)
     except StudyError as fault:
         raise StudyError(f"{claim.path}: {fault}") from None
     if not len(result.estimates):
-        need = missing(part, quantity, estimates, data)
+        need = find_missing(part, quantity, estimates, data)
         return PartResult(part, need.verdict, need, unit, quantity)
     unchecked = not quantity.decides and result.outcome.decided
     outcome = Verdict.UNDECIDED if unchecked else result.outcome
     return PartResult(part, outcome, None, result.unit, quantity, estimates, result, unchecked)
 
 
-def _awaiting(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
+def _awaiting_result(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
     """A part that says itself what is not there yet."""
-    if quantity is not None and _is_there(part, quantity, cache):
+    if quantity is not None and _has_data(part, quantity, cache):
         raise StudyError(
             f"{claim.path}: awaits: remove it, for {part.quantity} is implemented and has data in this scope"
         )
@@ -268,17 +268,19 @@ def _awaiting(part: Part, claim: Claim, quantity: Quantity | None, cache: Quanti
         need = Missing(Verdict.AWAITING_EXPERIMENT, [awaits["experiment"]], why=awaits["why"])
     else:
         need = Missing(Verdict.AWAITING_SOURCE, source=awaits["source"], why=awaits["why"])
-    return PartResult(part, need.verdict, need, _unit(part, quantity, cache.data) if quantity else "", quantity)
+    return PartResult(
+        part, need.verdict, need, _compared_unit(part, quantity, cache.data) if quantity else "", quantity
+    )
 
 
-def _is_there(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
+def _has_data(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
     try:
         return len(select(cache.estimates(quantity), part.scope)) > 0
     except MissingSourceError:
         return False
 
 
-def _unit(part: Part, quantity: Quantity, data: Dataset) -> str:
+def _compared_unit(part: Part, quantity: Quantity, data: Dataset) -> str:
     """The unit of what is compared: the quantity's, or for published figures that of the entries.
 
     None for a ratio, for the power of a trend, and for where sides change places: that is a value of a label.
@@ -294,7 +296,7 @@ def _unit(part: Part, quantity: Quantity, data: Dataset) -> str:
 DIRECT = "direct"
 
 
-def of_others(part: Part, claim: Claim, cache: QuantityCache) -> list[Others]:
+def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[PublishedResult]:
     """The evidence that a claim names for one of its parts, each judged for itself.
 
     Raises StudyError naming the claim's file if a rule does not fit the records.
@@ -308,7 +310,7 @@ def of_others(part: Part, claim: Claim, cache: QuantityCache) -> list[Others]:
         own = replace(
             part,
             quantity=declared.quantity,
-            rule=_rule(part, quantity.labels),
+            rule=_published_rule(part, quantity.labels),
             scope=dict(declared.scope),
             scale=declared.scale,
             scale_why=declared.scale_why,
@@ -318,25 +320,25 @@ def of_others(part: Part, claim: Claim, cache: QuantityCache) -> list[Others]:
         )
         chosen = select(estimates, own.scope) * own.scale
         if declared.strength == DIRECT:
-            chosen = _with_told_formats(chosen)
+            chosen = _with_stated_formats(chosen)
         try:
-            result = decide(own, chosen, quantity.unit) if len(chosen) else None
+            result = apply_rule(own, chosen, quantity.unit) if len(chosen) else None
         except StudyError as fault:
             raise StudyError(f"{claim.path}: published: {fault}") from None
         if result is not None and not len(result.estimates):
             result = None
         unit = result.unit if result else quantity.unit
-        found.append(Others(own, declared.strength, declared.why, unit, estimates, chosen, result))
+        found.append(PublishedResult(own, declared.strength, declared.why, unit, estimates, chosen, result))
     return found
 
 
-def _rule(part: Part, labels: Sequence[str]) -> str:
+def _published_rule(part: Part, labels: Sequence[str]) -> str:
     """A part's rule; where it forms ratios, slopes or crossings and the records are such already, its comparison."""
     needs = {"ratio": "over", "crossover": "over", "trend": "along"}.get(part.rule)
     return part.compare if needs and part.options[needs] not in labels else part.rule
 
 
-def _with_told_formats(estimates: Estimates) -> Estimates:
+def _with_stated_formats(estimates: Estimates) -> Estimates:
     """Without those of which a number format is not told, or that are declared as indirect."""
     for label, unfit in (("precision", ""), ("strength", "indirect")):
         if label in estimates.labels:
@@ -344,10 +346,10 @@ def _with_told_formats(estimates: Estimates) -> Estimates:
     return estimates
 
 
-def stand_in(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
+def add_published_results(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
     """A part with what others measured; decided on that where it waits for something and direct evidence decides."""
     waits = found.missing or _missing_rounds(found)
-    others = of_others(found.part, claim, cache)
+    others = judge_published(found.part, claim, cache)
     deciding = next(
         (other for other in others if other.strength == DIRECT and other.outcome and other.outcome.decided), None
     )

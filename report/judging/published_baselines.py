@@ -14,10 +14,10 @@ from contract.files import place, read_yaml
 from contract.node import kind_of_node
 from contract.schema import did_you_mean
 from report import PACKAGE
-from report.compared_estimates import nodes_of, pooled
+from report.compared_estimates import pool_machines, row_nodes
 from report.data.dataset import MissingSourceError
 from report.judging.part_evaluation import QuantityCache, select
-from report.judging.verdict_records import ends_of
+from report.judging.verdict_records import row_interval
 from report.quantities import quantities
 from report.quantities.published import machine_name
 
@@ -25,7 +25,7 @@ DECLARED = PACKAGE / "counterparts.yaml"
 SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text(encoding="utf-8"))
 
 
-def counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
+def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
     """Each declared pair: what was published, and of each machine here the largest estimate and its ratio to that.
 
     None of it where there is no such file or no published record at hand. Raises StudyError for an unknown quantity or
@@ -56,24 +56,24 @@ def counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, 
                 "source": above["source"],
                 "records": [one[side] for side in ("of", "over") if side in one],
                 "differs": one["differs"],
-                "here": _here(one, value, cache),
+                "here": _measured_rows(one, value, cache),
             }
         )
     return found
 
 
-def _here(one: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
+def _measured_rows(one: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
     """Of each kind of node its largest estimate in the scope, with its interval, and how many times the published."""
     try:
-        estimates = pooled(select(cache.estimates(quantities()[one["quantity"]]), one["scope"]))
+        estimates = pool_machines(select(cache.estimates(quantities()[one["quantity"]]), one["scope"]))
     except MissingSourceError:
         return []
     rows = []
-    nodes, values = nodes_of(estimates), estimates.numbers("estimate").to_numpy()
+    nodes, values = row_nodes(estimates), estimates.numbers("estimate").to_numpy()
     kinds = estimates["node"].map(kind_of_node)
     for at in kinds.groupby(kinds).indices.values():
         row = int(np.asarray(at)[values[at].argmax()])
-        ends = ends_of(estimates, row)
+        ends = row_interval(estimates, row)
         if ends["estimate"] is not None:
             rows.append({"node": nodes[row][0], "label": cache.data.name(nodes[row]), **ends,
                          "ratio": ends["estimate"] / published})  # fmt: skip

@@ -12,7 +12,7 @@ OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def users(
+def record_users(
     published: Published, named: Iterable[tuple[str, str]], replaced: Rows = (), beside: Rows = ()
 ) -> dict[str, list[str]]:
     """Of each record, by its key, the claims whose evidence names it, in their order, and others; [] where none does.
@@ -33,7 +33,7 @@ def users(
     return {key: list(claims) for key, claims in found.items()}
 
 
-def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, str]]:
+def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
     """The id of each claim with the key of each published record of its evidence."""
     for verdict in verdicts:
         for case in verdict["cases"]:
@@ -42,8 +42,8 @@ def of_verdicts(verdicts: Rows) -> Iterator[tuple[str, str]]:
             yield from ((str(verdict["id"]), key) for other in part["others"] for key in other["records"])
 
 
-def of_sources(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Each source with the number of its records, how many of them evidence names, and who rests on it (`users`)."""
+def source_users(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Each source with its number of records, how many of them evidence names, and its users (`record_users`)."""
     found = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from contract.node import kind_of_node
-from report.compared_estimates import pooled, row_name
+from report.compared_estimates import pool_machines, row_name
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.node_reader import Node
 from report.data.reference_figures import source
 from report.data.row_ranges import format_ranges
 from report.estimates import Estimates
-from report.formatting import count, exactly, several, short_processor, within
+from report.formatting import format_count, format_exact, join_words, short_processor, uncapitalize
 from report.judging.part_evaluation import QuantityCache, select
 from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_triangulation
-from report.judging.verdict_records import ends_of
+from report.judging.verdict_records import row_interval
 from report.quantities import quantities
 
 # A larger deviation is to be explained.
@@ -27,7 +27,7 @@ AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED = "agrees", "explained", "to explain",
 OUTCOMES = (AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED)
 # A node, and the record of one of its devices.
 Place = tuple[Node, Record]
-_TOLD = {
+_OUTCOME_WORDS = {
     AGREES: "within a tenth of it",
     EXPLAINED: "further away for a reason that was measured",
     TO_EXPLAIN: "further away and to be explained",
@@ -35,7 +35,7 @@ _TOLD = {
 }
 
 
-def compare(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
+def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
     """Every pair with its figures and the measured cases beside each, as `verdicts.json` has them.
 
     evidence: the quantities as far as they are computed already. A figure without cases says what it waits for.
@@ -54,17 +54,17 @@ def compare(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None
             "quantity": pair.quantity.name,
             "scope": dict(pair.scope),
             "unit": pair.unit,
-            "scaled": _scaled(pair),
+            "scaled": _scaling_text(pair),
             "differs": pair.differs,
-            "figures": _Compared(pair, machines, evidence).figures(),
+            "figures": _PairComparison(pair, machines, evidence).figures(),
         }
         for pair in declared.pairs
     ]
 
 
-def _scaled(pair: Pair) -> str:
+def _scaling_text(pair: Pair) -> str:
     """What was done to the measured value before it is compared."""
-    told = [f"Multiplied by {exactly(pair.scale)}. {pair.scale_why}"] if pair.scale != 1 else []
+    told = [f"Multiplied by {format_exact(pair.scale)}. {pair.scale_why}"] if pair.scale != 1 else []
     if pair.sockets:
         told.append(f"{'Divided' if pair.sockets == 'divide' else 'Multiplied'} by the processors of the machine.")
     return " ".join(told)
@@ -85,22 +85,24 @@ class _Machines:
 
     def _of(self, kind: str) -> list[Place]:
         if kind not in self._found:
-            self._found[kind] = [(node, device) for node, device in self.places if _is(self.kinds[kind], device, node)]
+            self._found[kind] = [
+                (node, device) for node, device in self.places if _is_device_kind(self.kinds[kind], device, node)
+            ]
         return self._found[kind]
 
     def called(self, figure: Figure) -> str:
         return " beside ".join(str(self.kinds[name]["called"]) for name in (figure.device, figure.host) if name)
 
 
-def _is(wanted: Record, device: Record, node: Node) -> bool:
+def _is_device_kind(wanted: Record, device: Record, node: Node) -> bool:
     """Whether a device of a node is of the kind that `wanted` describes."""
     if device["kind"] != wanted["kind"]:
         return False
-    cpu = _processor(node)
+    cpu = _processor_record(node)
     names = [str(device["name"]), *([str(cpu.get("model", ""))] if device["kind"] == "cpu" else [])]
     least, most = wanted.get("memory_bytes", (-1, math.inf))
     has = {*cpu.get("simd", []), *cpu.get("matrix", [])}
-    sockets = _sockets(node)
+    sockets = _socket_count(node)
     return (
         least <= float(device.get("memory_bytes") or -1) <= most
         and wanted.get("family") in (None, str(cpu.get("family", "")))
@@ -112,16 +114,16 @@ def _is(wanted: Record, device: Record, node: Node) -> bool:
     )
 
 
-def _processor(node: Node) -> Record:
+def _processor_record(node: Node) -> Record:
     told = node.record["hardware"].get("cpu") or {}
     return told if isinstance(told, Mapping) else {"model": told}
 
 
-def _sockets(node: Node) -> int:
-    return int(_processor(node).get("sockets") or 1)
+def _socket_count(node: Node) -> int:
+    return int(_processor_record(node).get("sockets") or 1)
 
 
-class _Compared:
+class _PairComparison:
     """One pair's figures, and the largest measured case of each device."""
 
     def __init__(self, pair: Pair, machines: _Machines, evidence: QuantityCache) -> None:
@@ -130,7 +132,7 @@ class _Compared:
         self.best = Estimates.empty()
         if any(machines.of(figure) for figure in pair.figures):
             try:
-                self.best = _largest(pooled(select(evidence.estimates(pair.quantity), pair.scope)))
+                self.best = _largest_cases(pool_machines(select(evidence.estimates(pair.quantity), pair.scope)))
             except MissingSourceError as missing:
                 self.lacking = missing.what
         known = self.best.frame[["node", "device"]].itertuples(index=False, name=None) if len(self.best) else ()
@@ -153,26 +155,28 @@ class _Compared:
             "status": "verified" if figure.verified else UNVERIFIED,
             "worked_out": figure.worked_out,
             "waits": "" if cases else waits,
-            **(_published(figure, self.evidence.data) if cases else {}),
+            **(_figure_source(figure, self.evidence.data) if cases else {}),
             "cases": cases,
         }
 
     def _waits(self, places: Sequence[Place]) -> str:
         """What is still to be measured on the devices that a figure is of."""
         nodes = list(dict.fromkeys(node.id for node, _ in places))
-        where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else count(len(nodes), "node")
-        return self.lacking or f"{several(list(self.pair.quantity.experiments))} on {where}"
+        where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else format_count(len(nodes), "node")
+        return self.lacking or f"{join_words(list(self.pair.quantity.experiments))} on {where}"
 
     def _case(self, figure: Figure, at: Place) -> dict[str, Any]:
         node, device = at
         row, pair = self.at[node.id, device["id"]], self.pair
-        by = {"divide": 1 / _sockets(node), "multiply": float(_sockets(node))}.get(pair.sockets, 1.0) * pair.scale
-        values = {name: None if end is None else end * by for name, end in ends_of(self.best, row).items()}
+        by = {"divide": 1 / _socket_count(node), "multiply": float(_socket_count(node))}.get(
+            pair.sockets, 1.0
+        ) * pair.scale
+        values = {name: None if end is None else end * by for name, end in row_interval(self.best, row).items()}
         held: dict[str, Any] = {
             name: self.best.frame[name].iat[row] for name in ("n_rounds", "n_samples", "source_rows")
         }
-        deviation = {name: _share(value, figure.value) for name, value in values.items()}
-        outcome, why = _outcome(pair, figure, deviation["estimate"], at, self.evidence)
+        deviation = {name: _relative_deviation(value, figure.value) for name, value in values.items()}
+        outcome, why = _deviation_outcome(pair, figure, deviation["estimate"], at, self.evidence)
         return {
             "node": node.id,
             "device": device["id"],
@@ -188,7 +192,7 @@ class _Compared:
         }
 
 
-def _largest(cases: Estimates) -> Estimates:
+def _largest_cases(cases: Estimates) -> Estimates:
     """Of each device of a kind of nodes the case with the largest estimate, with all its labels."""
     known = cases.frame[cases.frame["estimate"].astype(float).notna()] if len(cases) else cases.frame
     if not len(known):
@@ -198,34 +202,34 @@ def _largest(cases: Estimates) -> Estimates:
     return cases.at(sorted(order.drop_duplicates(["kind", "device"]).index))
 
 
-def _published(figure: Figure, data: Dataset) -> dict[str, Any]:
+def _figure_source(figure: Figure, data: Dataset) -> dict[str, Any]:
     """What a figure is, and its sources."""
     held = [data.reference[name] for name in figure.entries]
-    told = [f"{entry['subject']}, {within(entry['what'])}" for entry in held]
+    told = [f"{entry['subject']}, {uncapitalize(entry['what'])}" for entry in held]
     return {"what": "; over ".join(told), "sources": [source(dict(entry)) for entry in held]}
 
 
-def _share(value: float | None, published: float | None) -> float | None:
+def _relative_deviation(value: float | None, published: float | None) -> float | None:
     return None if value is None or not published else value / published - 1
 
 
-def _outcome(
+def _deviation_outcome(
     pair: Pair, figure: Figure, deviation: float | None, at: Place, evidence: QuantityCache
 ) -> tuple[str, str]:
     """What the deviation comes to, and the explanation that holds for it."""
-    least, most = _share(figure.low, figure.value), _share(figure.high, figure.value)
+    least, most = _relative_deviation(figure.low, figure.value), _relative_deviation(figure.high, figure.value)
     if not figure.verified or deviation is None or least is None or most is None:
         return UNVERIFIED, ""
     if abs(deviation) <= TOLERATED or least <= deviation <= most:
         return AGREES, ""
     for one in pair.explained:
         least, most = one["between"]
-        if least <= deviation <= most and _shown(one["shown_by"], at, evidence):
+        if least <= deviation <= most and _has_cases(one["shown_by"], at, evidence):
             return EXPLAINED, f"{one['says']} Shown by {one['shown_by']}."
     return TO_EXPLAIN, ""
 
 
-def _shown(name: str, at: Place, evidence: QuantityCache) -> bool:
+def _has_cases(name: str, at: Place, evidence: QuantityCache) -> bool:
     """Whether a quantity has cases on a device."""
     try:
         cases = evidence.estimates(quantities()[name])
@@ -234,15 +238,17 @@ def _shown(name: str, at: Place, evidence: QuantityCache) -> bool:
     return len(cases) > 0 and bool(((cases.frame["node"] == at[0].id) & (cases.frame["device"] == at[1]["id"])).any())
 
 
-def sentence(pairs: Sequence[Record]) -> str:
+def comparison_sentence(pairs: Sequence[Record]) -> str:
     """What the comparison came to: how many figures have a measured counterpart, and how they compare."""
     figures = [figure for pair in pairs for figure in pair["figures"]]
     outcomes = [case["outcome"] for figure in figures for case in figure["cases"]]
     waiting = sum(bool(figure["waits"]) for figure in figures)
     told = []
     if outcomes:
-        of_each = [f"{n} {_TOLD[outcome]}" for outcome in OUTCOMES if (n := outcomes.count(outcome))]
-        told.append(f"{count(len(outcomes), 'measured value')} beside a published one: {several(of_each)}.")
+        of_each = [f"{n} {_OUTCOME_WORDS[outcome]}" for outcome in OUTCOMES if (n := outcomes.count(outcome))]
+        told.append(f"{format_count(len(outcomes), 'measured value')} beside a published one: {join_words(of_each)}.")
     if waiting:
-        told.append(f"{count(waiting, 'figure')} {'waits' if waiting == 1 else 'wait'} for a machine to be measured.")
+        told.append(
+            f"{format_count(waiting, 'figure')} {'waits' if waiting == 1 else 'wait'} for a machine to be measured."
+        )
     return " ".join(told)

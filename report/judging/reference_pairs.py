@@ -13,7 +13,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import PACKAGE
-from report.formatting import exactly
+from report.formatting import format_exact
 from report.quantities import Quantity, quantities
 
 DECLARED = PACKAGE / "triangulation.yaml"
@@ -78,12 +78,14 @@ def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangula
     for number, name in enumerate(ids):
         if name in ids[:number]:
             raise StudyError(f"{place(path, 'pairs', number, 'id')}: the id {name!r} is used twice")
-    pairs = [_Declared(path, number, one, raw["devices"], reference).pair() for number, one in enumerate(raw["pairs"])]
+    pairs = [
+        _PairReader(path, number, one, raw["devices"], reference).pair() for number, one in enumerate(raw["pairs"])
+    ]
     return Triangulation(raw["devices"], tuple(pairs))
 
 
 @dataclass(frozen=True)
-class _Declared:
+class _PairReader:
     """One pair as it stands in the file, number `at` in it, and what it may name."""
 
     path: Path
@@ -144,7 +146,7 @@ class _Declared:
         if told != unit:
             raise self._fault(f"{given['entry']} is in {told}, what is measured in {unit}", *steps)
         counts = [float(side.get("count", 1)) for side in sides]
-        value, low, high = _worth(entries, counts)
+        value, low, high = _figure_range(entries, counts)
         return Figure(
             device=given["device"],
             host=host,
@@ -153,7 +155,9 @@ class _Declared:
             low=low,
             high=high,
             verified=value is not None and all(entry["status"] == "verified" for entry in entries),
-            worked_out=_worked_out(entries, counts) if value is not None and given.keys() & {"over", "count"} else "",
+            worked_out=_calculation_text(entries, counts)
+            if value is not None and given.keys() & {"over", "count"}
+            else "",
         )
 
     def _known(self, word: str, allowed: Iterable[str], kind: str, *steps: str | int) -> None:
@@ -164,7 +168,9 @@ class _Declared:
         return StudyError(f"{place(self.path, 'pairs', self.at, *steps)}: {self.raw['id']}: {what}")
 
 
-def _worth(entries: Sequence[Record], counts: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+def _figure_range(
+    entries: Sequence[Record], counts: Sequence[float]
+) -> tuple[float | None, float | None, float | None]:
     """Value, low and high of an entry over its count, or of that over a second one, ends crosswise; None if unknown."""
     if any(entry.get("value") is None for entry in entries):
         return None, None, None
@@ -178,7 +184,7 @@ def _worth(entries: Sequence[Record], counts: Sequence[float]) -> tuple[float | 
     return end("value", "value"), end("low", "high"), end("high", "low")
 
 
-def _worked_out(entries: Sequence[Record], counts: Sequence[float]) -> str:
+def _calculation_text(entries: Sequence[Record], counts: Sequence[float]) -> str:
     """'756,960 / 8 over 25,204.5 / 2'."""
-    pairs = zip((exactly(float(entry["value"])) for entry in entries), counts, strict=True)
-    return " over ".join(value if n == 1 else f"{value} / {exactly(n)}" for value, n in pairs)
+    pairs = zip((format_exact(float(entry["value"])) for entry in entries), counts, strict=True)
+    return " over ".join(value if n == 1 else f"{value} / {format_exact(n)}" for value, n in pairs)

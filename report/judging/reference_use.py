@@ -20,7 +20,7 @@ Record = Mapping[str, Any]
 Uses = Mapping[str, Sequence[str]]
 
 
-def uses(
+def reference_users(
     cache: QuantityCache,
     claims: Iterable[Claim],
     contradictions: Iterable[Contradiction],
@@ -58,7 +58,7 @@ def uses(
     return {name: list(users) for name, users in found.items()}
 
 
-def listed(reference: Mapping[str, Record], users: Uses) -> list[dict[str, Any]]:
+def reference_records(reference: Mapping[str, Record], users: Uses) -> list[dict[str, Any]]:
     """Every entry with its source and its users, as `verdicts.json` has them."""
     kept = ("id", "subject", "what", "value", "low", "high", "unit", "status", "note")
     return [

@@ -18,7 +18,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from contract.node import kind_of_node
-from report.compared_estimates import by_kind, row_name, row_place
+from report.compared_estimates import nodes_by_kind, row_machine, row_name
 from report.data.dataset import Dataset
 from report.estimates import Estimates
 from report.judging.claim_files import Part
@@ -27,13 +27,13 @@ from report.judging.rules import (
     CLEAR,
     RuleResult,
     deciding_ends,
-    of_counts,
-    outcome_alone,
-    outcome_of,
-    population,
+    outcome_from_counts,
+    outcome_from_sides,
+    rule_outcome,
+    share_population,
     side_finder,
 )
-from report.outcomes import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combined
+from report.outcomes import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combine_verdicts
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
 from report.verdicts import Part as PartRecord
@@ -74,7 +74,7 @@ class Retrial:
         self.sides = np.array(result.sides)
         # An estimate without an interval stays on its side at every threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
-        self.population = population(part, result.estimates)
+        self.population = share_population(part, result.estimates)
         self.decides = any(whole(other) != whole(self.now) for other in Verdict if other.judged)
 
     def turns(self, outcome: Verdict) -> bool:
@@ -94,7 +94,7 @@ class Retrial:
         if self.population:
             return self.population.at(threshold.low).outcome(self.part.share)
         kept = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
-        return outcome_of(self.part.rule, [new if known else old for new, known, old in kept])
+        return outcome_from_sides(self.part.rule, [new if known else old for new, known, old in kept])
 
     @property
     def settled(self) -> bool:
@@ -102,7 +102,7 @@ class Retrial:
         return not self.known.any() and self.now in (Verdict.SUPPORTED, Verdict.CHALLENGED)
 
 
-def robustness(
+def part_robustness(
     part: Part,
     estimates: Estimates,
     result: RuleResult,
@@ -120,7 +120,11 @@ def robustness(
     """
     retrial = Retrial(part, result, whole)
     distance = margin(result, part.threshold, part.share)
-    trials = [*threshold_trials(retrial), *_swaps(part, estimates, unit, retrial), *_without(retrial, data)]
+    trials = [
+        *threshold_trials(retrial),
+        *_scope_trials(part, estimates, unit, retrial),
+        *_omission_trials(retrial, data),
+    ]
     unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.settled
     return Robustness(
         margin_widths=distance if math.isfinite(distance) else None,
@@ -149,7 +153,7 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
     if result.share is not None and result.share.units:
         # A share always has a width: its population is sampled.
         return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
-    widths = _widths(result.estimates, threshold.ends)
+    widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
         return float(widths[result.representative or 0])
     there = [side for side in Side if side in result.sides][:2]
@@ -157,7 +161,7 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
     return float(np.min([np.nanmax(one) if not np.isnan(one).all() else np.nan for one in clearest]))
 
 
-def _widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
+def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
     """Distance of each estimate from the nearest end of the threshold, in widths of its interval."""
     estimate, low, high = (estimates[name].to_numpy(float) for name in ("estimate", "low", "high"))
     logs = (estimate > 0) & (low > 0) & all(end > 0 for end in ends)
@@ -188,7 +192,7 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
     for one in retrial.part.thresholds:
         outcome = retrial.at(one)
         if retrial.turns(outcome):
-            factors = [_factor(*ends) for ends in zip(one.ends, retrial.part.threshold.ends, strict=True)]
+            factors = [_larger_ratio(*ends) for ends in zip(one.ends, retrial.part.threshold.ends, strict=True)]
             factor = None if None in factors else max(factor for factor in factors if factor is not None)
             yield retrial.trial("threshold", outcome, threshold=one.json, side="range", factor=factor)
 
@@ -196,7 +200,7 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
 def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
     """The nearest thresholds below and above the declared one at which the verdict turns."""
     declared, tried = retrial.part.threshold.low, retrial.part.thresholds
-    found = list(pieces(retrial, tried[0].low, tried[-1].low))
+    found = list(outcome_pieces(retrial, tried[0].low, tried[-1].low))
     now = sum(start < declared or (start == declared and not later) for start, _, _, later in found) - 1
     for ahead in (range(now + 1, len(found)), range(now - 1, -1, -1)):
         at = next((at for at in ahead if retrial.turns(found[at][1])), None)
@@ -204,20 +208,22 @@ def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
             # The start of a piece may still belong to the piece before.
             start, _, _, later = found[at] if at > now else found[at + 1]
             side = ("above" if later else "from") if at > now else ("to" if later else "below")
-            yield retrial.trial("threshold", found[at][1], threshold=start, side=side, factor=_factor(start, declared))
+            yield retrial.trial(
+                "threshold", found[at][1], threshold=start, side=side, factor=_larger_ratio(start, declared)
+            )
 
 
-def _factor(at: float, value: float) -> float | None:
+def _larger_ratio(at: float, value: float) -> float | None:
     """How many times as large the larger is; None where one is not positive."""
     return max(at / value, value / at) if at > 0 and value > 0 else None
 
 
-def pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
+def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
     """Stretches of a range of thresholds with one outcome each, in rising order.
 
     Each is its start, outcome, verdict, and 1 where the start itself still belongs to the piece before.
     """
-    points = _points(retrial, low, high)
+    points = _candidate_thresholds(retrial, low, high)
     outcome = retrial.at(Threshold(points[0]))
     yield points[0], outcome, retrial.whole(outcome), 0
     for start, end in pairwise(points):
@@ -232,7 +238,7 @@ def pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, V
         outcome = last
 
 
-def _points(retrial: Retrial, low: float, high: float) -> list[float]:
+def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[float]:
     """The ends of the range and all thresholds in it at which an estimate may change sides."""
     ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
     if "family" in retrial.result.estimates.labels:
@@ -258,7 +264,7 @@ def _turning_place(retrial: Retrial, start: float, end: float) -> float:
 # Scope, cases and machines
 
 
-def _swaps(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
+def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
     """Other values of the scope's labels, where such estimates exist."""
     for name in _SWAPPED:
         now = part.scope.get(name)
@@ -267,7 +273,7 @@ def _swaps(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Ite
         best_shape = {"shape": "best"} if name == "backend" and "shape" in estimates.labels else {}
         for value in _other_values(estimates, name, now, part, best_shape):
             swapped = replace(part, scope={**part.scope, name: value, **best_shape})
-            outcome = outcome_alone(swapped, select(estimates, swapped.scope) * part.scale, unit)
+            outcome = rule_outcome(swapped, select(estimates, swapped.scope) * part.scale, unit)
             if outcome is not None:
                 given = value.item() if isinstance(value, np.generic) else value
                 yield retrial.trial("scope", outcome, label=name, value=given, now=now, plain_loop=given in LOOPS)
@@ -283,7 +289,7 @@ def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: M
     return [value for value in sorted(beside[name].dropna().unique(), key=str) if value not in used]
 
 
-def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
+def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     """The cases, machines and units of a share without any one of which the outcome would be another.
 
     All machines of a kind are left out together. one_case: the machine has one case alone. The outcome without a case
@@ -297,7 +303,7 @@ def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
         """The outcome of all but these rows, which are some, so many of them supporting and challenging."""
         if whole:
             return whole.at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
-        return of_counts(retrial.part.rule, n - some, pro - supporting, contra - challenging)
+        return outcome_from_counts(retrial.part.rule, n - some, pro - supporting, contra - challenging)
 
     def listed(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
         """One trial for each name; one for all where they are more than MOST_NAMED."""
@@ -315,12 +321,12 @@ def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
         at = np.flatnonzero(retrial.sides == side)
         outcome = outcome_without(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
         if len(at) and outcome != retrial.now:
-            found = [{"what": _name(estimates, int(row), data)} for row in at[:MOST_NAMED]]
+            found = [{"what": _case_text(estimates, int(row), data)} for row in at[:MOST_NAMED]]
             yield from listed("case", found, len(at), outcome)
     if "node" not in estimates.labels:
         return
     codes, kinds = pd.factorize(estimates["node"].map(kind_of_node, na_action="ignore"))
-    alike = by_kind(estimates)
+    alike = nodes_by_kind(estimates)
     here = [codes >= 0, *((codes >= 0) & (retrial.sides == side) for side in (Side.SUPPORTS, Side.CHALLENGES))]
     each = np.array([np.bincount(codes[of], minlength=len(kinds)) for of in here])
     hang: dict[tuple[Verdict, bool], list[list[str]]] = {}
@@ -333,8 +339,8 @@ def _without(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
         yield from listed("machine", named, len(some), turned, one_case=alone)
 
 
-def _name(estimates: Estimates, row: int, data: Dataset) -> str:
-    return "; ".join(filter(None, (row_place(estimates, row, data), row_name(estimates, row))))
+def _case_text(estimates: Estimates, row: int, data: Dataset) -> str:
+    return "; ".join(filter(None, (row_machine(estimates, row, data), row_name(estimates, row))))
 
 
 # Claims
@@ -354,8 +360,8 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     if all(part.robustness.fact for part in tried) and not inputs:  # type: ignore[union-attr]
         return UNTRIED, None
     tried = [part for part in tried if not part.robustness.fact] or tried  # type: ignore[union-attr]
-    ranked = [one for part in tried for one in _ranked(part)]
-    together = [((1, 1.0), one) for one in (*inputs, *changed_together(tried, verdict))]
+    ranked = [one for part in tried for one in _ranked_turns(part)]
+    together = [((1, 1.0), one) for one in (*inputs, *joint_turns(tried, verdict))]
     able = [part for part in tried if part.robustness and part.robustness.decides]
     sensitive = bool(together) or any(part.robustness.fragile for part in able if part.robustness)
     word = SENSITIVE if sensitive else LISTED if any(part.cases_why for part in tried) else ROBUST
@@ -364,20 +370,20 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     return None if verdict == Verdict.UNDECIDED else word, turn
 
 
-def _ranked(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
+def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
     """Changes of a part that turn the verdict, each with its rank: the lower, the nearer."""
     record = part.robustness
     if record is None or not record.decides:
         return
     for trial in record.trials:
-        rank = _rank(trial)
+        rank = _trial_rank(trial)
         if rank and trial.verdict != record.verdict:
-            yield rank, _turn(trial, part.name)
+            yield rank, _turn_from_trial(trial, part.name)
     if record.fragile:
         yield (3, 0.0), Turn(kind="margin", part=part.name)
 
 
-def _rank(trial: Trial) -> tuple[int, float] | None:
+def _trial_rank(trial: Trial) -> tuple[int, float] | None:
     """The rank of a change; None for one that does not count."""
     if trial.kind == "threshold":
         # A factor that is not known comes first among the near ones.
@@ -388,7 +394,7 @@ def _rank(trial: Trial) -> tuple[int, float] | None:
     return 2, 0.0
 
 
-def _turn(trial: Trial, part: str | None, **changed: Any) -> Turn:
+def _turn_from_trial(trial: Trial, part: str | None, **changed: Any) -> Turn:
     return Turn(**{**structs.asdict(trial), "part": part, **changed})
 
 
@@ -407,7 +413,7 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
                     )  # fmt: skip
 
 
-def changed_together(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
+def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     """The same swap, or the same machine left out, in several parts at once, where that turns the verdict.
 
     parts: all decided. Machines of one kind are the same. Each is the trial of the first part that has it, with the
@@ -423,9 +429,9 @@ def changed_together(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     found = []
     for changed in made.values():
         outcomes = [changed[at].outcome if at in changed else part.outcome for at, part in enumerate(parts)]
-        turned = combined([str(outcome) for outcome in outcomes])
+        turned = combine_verdicts([str(outcome) for outcome in outcomes])
         if len(changed) > 1 and turned != verdict:
-            found.append(_turn(next(iter(changed.values())), None, verdict=turned))
+            found.append(_turn_from_trial(next(iter(changed.values())), None, verdict=turned))
     return sorted(found, key=lambda one: one.kind == "without")
 
 
@@ -435,11 +441,12 @@ def changed_together(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
 def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
     """The outcomes of a part, and the verdict on its claim, at other thresholds, the other parts held as they are.
 
-    None where no other threshold is declared, nothing was compared, or no threshold has a say. `range`: the least and
-    the greatest that is declared, `log`: whether it spans magnitudes, `pieces`: see `pieces`. For a threshold with two
-    ends and where outcomes change too often, `choices` instead: lists of threshold, outcome and verdict.
+    None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. `range`: the
+    least and the greatest declared threshold; `log`: True if they differ by LOGARITHMIC or more; `pieces`: see
+    `outcome_pieces`. For a threshold with two ends, and for more than MOST_PIECES, `choices` instead: a list of
+    threshold, outcome and verdict.
     """
-    found = _decided_by_others(found)
+    found = _with_published_result(found)
     declared = found.part.thresholds
     if found.result is None or found.unchecked or len(declared) < 2:
         return None
@@ -449,7 +456,7 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
     if retrial.settled:
         return None
     low, high = declared[0].low, declared[-1].low
-    stretches = [] if found.part.threshold.is_range else list(map(list, pieces(retrial, low, high)))
+    stretches = [] if found.part.threshold.is_range else list(map(list, outcome_pieces(retrial, low, high)))
     if stretches and len(stretches) <= MOST_PIECES:
         log = bool(low > 0 and high / low > LOGARITHMIC)
         return {"declared": found.part.threshold.low, "range": [low, high], "log": log, "pieces": stretches}
@@ -458,7 +465,7 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
     return {"declared": found.part.threshold.json, "choices": choices}
 
 
-def _decided_by_others(found: PartResult) -> PartResult:
+def _with_published_result(found: PartResult) -> PartResult:
     """A part that waits, as others' measurements of it would decide it at another threshold."""
     direct = [other for other in found.others if other.strength == DIRECT and other.result is not None]
     if found.missing is None or len(direct) != 1:
@@ -466,7 +473,9 @@ def _decided_by_others(found: PartResult) -> PartResult:
     return replace(found, part=direct[0].part, result=direct[0].result, waits=found.missing)
 
 
-def sliders(found: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]) -> list[dict[str, Any]]:
+def claim_sliders(
+    found: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]
+) -> list[dict[str, Any]]:
     """`part_slider` of each part; one for parts that are held against the same thresholds, which move at once.
 
     whole: the claim's verdict if the parts at these places came out as given. Each record has besides the `parts`
@@ -485,13 +494,13 @@ def sliders(found: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]]
         {
             "parts": [found[at].part.name for at in group],
             "unit": found[group[0]].unit,
-            **(records[group[0]] if len(group) == 1 else _moved_together(group, records, whole)),
+            **(records[group[0]] if len(group) == 1 else _joint_slider(group, records, whole)),
         }
         for group in groups.values()
     ]
 
 
-def _moved_together(
+def _joint_slider(
     group: Sequence[int],
     records: Mapping[int, Mapping[str, Any]],
     whole: Callable[[Mapping[int, Verdict]], Verdict],

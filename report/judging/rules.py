@@ -21,17 +21,17 @@ from contract.node import kind_of_node
 from report import statistics
 from report.compared_estimates import (
     ComparedEstimates,
-    Pooled,
-    as_they_are,
-    by_kind,
+    PooledEstimates,
     crossings,
-    pool,
+    nodes_by_kind,
+    pool_compared,
     ratios,
     slopes,
+    without_settled_sides,
 )
 from report.estimates import RUNTIMES, Estimates
 from report.judging.claim_files import Part
-from report.outcomes import Side, Threshold, Verdict, agreed
+from report.outcomes import Side, Threshold, Verdict, verdict_from_counts
 from report.statistics import Floats
 
 # A published figure decides alone if it clears the threshold by this factor.
@@ -44,8 +44,8 @@ RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover
 class RuleResult:
     """The outcome of a rule and the estimates that it compared, one side each.
 
-    representative: row of the estimate that stands for all (`_representative`), None without estimates. boundary: of a
-    verdict that depends. crossover: the side that is ahead, and from which value on. share: of the population that
+    representative: row of the estimate that stands for all (`_representative_row`), None without estimates. boundary:
+    of a verdict that depends. crossover: the side that is ahead, and from which value on. share: of the population that
     reaches the threshold, for the rule for_share_of.
     """
 
@@ -65,22 +65,22 @@ class RuleResult:
         return (self.estimates["low"].isna() & once).to_numpy(bool)
 
 
-def sides_of(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
+def interval_sides(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
     """The side of the threshold on which each whole interval lies; undecided if it is unknown or crosses.
 
     low, high: of shape (estimates,).
     """
-    return _named(_side_numbers(low, high, threshold, compare))
+    return _sides_from_numbers(_side_numbers(low, high, threshold, compare))
 
 
-def _named(numbers: NDArray[np.intp]) -> list[Side]:
+def _sides_from_numbers(numbers: NDArray[np.intp]) -> list[Side]:
     """The sides of these numbers in `Side`."""
     sides = list(Side)
     return [sides[number] for number in numbers.tolist()]
 
 
 def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str) -> NDArray[np.intp]:
-    """As `sides_of`, each side by its number in `Side`."""
+    """As `interval_sides`, each side by its number in `Side`."""
     if threshold.high is not None:
         inside = (threshold.low <= low) & (high <= threshold.high)
         outside = (high < threshold.low) | (low > threshold.high)
@@ -92,7 +92,7 @@ def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str)
     return np.where(known & inside, 0, np.where(known & outside, 1, _UNDECIDED))
 
 
-def level(rule: str, estimates: int) -> float:
+def deciding_level(rule: str, estimates: int) -> float:
     """Level of the intervals by which a rule decides each estimate.
 
     Where one of many is enough, each has a chance to be wrong: the chances of all are kept to that of one
@@ -103,17 +103,17 @@ def level(rule: str, estimates: int) -> float:
 
 
 def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
-    """The estimates that a part's rule compares, one for all machines of a kind (`pooled`).
+    """The estimates that a part's rule compares, one for all machines of a kind (`pool_machines`).
 
     Raises StudyError if its options do not fit them.
     """
     transforms = {"ratio": ratios, "trend": slopes, "crossover": crossings}
     if part.rule in transforms:
-        return pool(transforms[part.rule](estimates, part.options))
-    return pool(as_they_are(estimates, unit))
+        return pool_compared(transforms[part.rule](estimates, part.options))
+    return pool_compared(without_settled_sides(estimates, unit))
 
 
-def decide(
+def apply_rule(
     part: Part, estimates: Estimates, unit: str = "1", named: Callable[[Sequence[str]], str] = ", ".join
 ) -> RuleResult:
     """Apply a part's rule to estimates in its scope and scale. Raises StudyError if its options do not fit them.
@@ -121,29 +121,29 @@ def decide(
     named: what nodes of one kind are called.
     """
     compared = transform(part, estimates, unit)
-    sides = _sides(part, compared)
-    share = share_of(part, compared.estimates)
+    sides = _compared_sides(part, compared)
+    share = reached_share(part, compared.estimates)
     outcome = _outcome(part, sides, share)
     where = None
     if outcome is Verdict.DEPENDS:
-        alike = by_kind(compared.estimates).values()
+        alike = nodes_by_kind(compared.estimates).values()
         names = {node: named(nodes) for nodes in alike for node in nodes}
-        where = find_boundary(_told_apart(compared.estimates), sides, names)
-    representative = _representative(part, compared.estimates, sides, outcome)
+        where = find_boundary(_with_boundary_labels(compared.estimates), sides, names)
+    representative = _representative_row(part, compared.estimates, sides, outcome)
     crossover = ""
     if part.rule == "crossover" and representative is not None:
         crossover = str(compared.estimates.value("detail", representative))
     return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit, crossover, share)
 
 
-def outcome_alone(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
-    """The outcome of what `decide` says; None if nothing can be compared."""
+def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
+    """The outcome of what `apply_rule` says; None if nothing can be compared."""
     compared = transform(part, estimates, unit)
-    sides = _sides(part, compared)
-    return _outcome(part, sides, share_of(part, compared.estimates)) if sides else None
+    sides = _compared_sides(part, compared)
+    return _outcome(part, sides, reached_share(part, compared.estimates)) if sides else None
 
 
-def _told_apart(estimates: Estimates) -> Estimates:
+def _with_boundary_labels(estimates: Estimates) -> Estimates:
     """The estimates by the labels that may tell where a claim holds: not by which records they are from."""
     if "family" not in estimates.labels:
         return estimates
@@ -151,14 +151,14 @@ def _told_apart(estimates: Estimates) -> Estimates:
     return estimates.without(*(name for name in beside if name in estimates.labels))
 
 
-def _sides(part: Part, compared: ComparedEstimates) -> list[Side]:
+def _compared_sides(part: Part, compared: ComparedEstimates) -> list[Side]:
     found = side_finder(part, compared.estimates, deciding_ends(part, compared.estimates))(part.threshold)
     return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
 
 
 def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
     """Ends of the intervals by which the compared estimates are decided, each of shape (estimates,)."""
-    return estimates.ends(level(part.rule, len(estimates)))
+    return estimates.ends(deciding_level(part.rule, len(estimates)))
 
 
 def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -> Callable[[Threshold], list[Side]]:
@@ -167,12 +167,12 @@ def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -
     ends: their `deciding_ends`, which are the same at every threshold.
     """
     if "family" in estimates.labels:
-        others = OthersEnds(estimates)
+        others = PublishedEnds(estimates)
         return lambda threshold: others.sides(threshold, part.compare)
-    return lambda threshold: sides_of(*ends, threshold, part.compare)
+    return lambda threshold: interval_sides(*ends, threshold, part.compare)
 
 
-class OthersEnds:
+class PublishedEnds:
     """Ends of published figures, which have no rounds of ours behind them, by which they are decided.
 
     One decides if it clears the threshold by a factor of CLEAR, the spread that its source tells included, or if it
@@ -197,10 +197,10 @@ class OthersEnds:
             there = np.bincount(self.of[here], minlength=len(self.apart)) > 0
             agreed_on = (self.apart & there).any(axis=1).take(self.of)
             found = np.where((found == _UNDECIDED) & here & agreed_on, side, found)
-        return _named(found)
+        return _sides_from_numbers(found)
 
 
-def population(part: Part, estimates: Estimates) -> Population | None:
+def share_population(part: Part, estimates: Estimates) -> Population | None:
     """The population of which a part asks for a share; None where its rule asks for none.
 
     Raises StudyError if the estimates do not bear the label of its units.
@@ -213,36 +213,36 @@ def population(part: Part, estimates: Estimates) -> Population | None:
     return Population(estimates, of, part.compare)
 
 
-def share_of(part: Part, estimates: Estimates) -> Share | None:
+def reached_share(part: Part, estimates: Estimates) -> Share | None:
     """The share that reaches a part's threshold, where its rule asks for one."""
-    whole = population(part, estimates)
+    whole = share_population(part, estimates)
     return whole.at(part.threshold.low) if whole else None
 
 
 def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
     if share is not None:
         return share.outcome(part.share)
-    return outcome_of(part.rule, sides)
+    return outcome_from_sides(part.rule, sides)
 
 
-def outcome_of(rule: str, sides: Sequence[Side]) -> Verdict:
+def outcome_from_sides(rule: str, sides: Sequence[Side]) -> Verdict:
     """One outcome from the sides of all estimates, which it draws from their numbers alone."""
-    return of_counts(rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
+    return outcome_from_counts(rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
 
 
-def of_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
+def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
     """One outcome of n estimates, of which so many support and so many challenge.
 
-    exists: one that supports is enough. Otherwise as `agreed` says. A share is counted elsewhere (`share_of`).
+    exists: one that supports is enough. Otherwise as `verdict_from_counts` says. Shares: see `reached_share`.
     """
     if rule == "exists":
         if supporting:
             return Verdict.SUPPORTED
         return Verdict.CHALLENGED if n and challenging == n else Verdict.UNDECIDED
-    return agreed(n, supporting, challenging)
+    return verdict_from_counts(n, supporting, challenging)
 
 
-def _representative(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
+def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
     """Position of the estimate that stands for all.
 
     exists: the most favourable. for_share_of: the one that the share just
@@ -327,7 +327,7 @@ class Population:
         values = estimates[of].map(kind_of_node, na_action="ignore") if of == "node" else estimates[of]
         self.units = pd.factorize(values)[0] if len(estimates) else np.zeros(0, dtype=np.intp)
         self.names = [str(name) for name in values.unique()]
-        self.pooled = estimates if isinstance(estimates, Pooled) else None
+        self.pooled = estimates if isinstance(estimates, PooledEstimates) else None
         each = self.pooled.instances if self.pooled else estimates
         self.log = estimates.log
         self._of: dict[float, tuple[Floats, Floats]] = {}
@@ -424,34 +424,34 @@ def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapp
     both = Side.SUPPORTS in counts and Side.CHALLENGES in counts
     decided = [row for row in rows if row["_"] != Side.UNDECIDED] if both else rows
     left = {"counts": counts, "undecided": len(rows) - len(decided)}
-    found = _one_label(decided) or _two_labels(decided)
+    found = _one_label_boundary(decided) or _two_label_boundary(decided)
     return Boundary(**{**vars(found), **left}) if found else Boundary(**left)  # type: ignore[arg-type]
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
+def _varying_labels(rows: Sequence[Row]) -> list[str]:
     """Labels that all rows bear and that differ among them; numeric ones first."""
     shared = [name for name in rows[0] if name not in ("_", *RUNTIMES) and all(name in row for row in rows)]
     differ = [name for name in shared if len({row[name] for row in rows}) > 1]
-    return sorted(differ, key=lambda name: not _numeric(rows, name))
+    return sorted(differ, key=lambda name: not _is_numeric(rows, name))
 
 
-def _numeric(rows: Sequence[Row], name: str) -> bool:
+def _is_numeric(rows: Sequence[Row], name: str) -> bool:
     return all(isinstance(row[name], (int, float)) and not isinstance(row[name], bool) for row in rows)
 
 
-def _one_label(rows: Sequence[Row]) -> Boundary | None:
+def _one_label_boundary(rows: Sequence[Row]) -> Boundary | None:
     sides = [side for side in Side if any(row["_"] == side for row in rows)]
     if len(sides) != 2:
         return None
-    for name in _labels(rows):
+    for name in _varying_labels(rows):
         values = {side: {row[name] for row in rows if row["_"] == side} for side in sides}
-        found = _ranges(name, rows, values) if _numeric(rows, name) else _values(name, values)
+        found = _numeric_boundary(name, rows, values) if _is_numeric(rows, name) else _named_boundary(name, values)
         if found:
             return found
     return None
 
 
-def _ranges(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
+def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
     """The two ranges of a numeric label, if its values do not interleave."""
     low, high = sorted(values, key=lambda side: max(values[side]))
     at = {low: max(values[low]), high: min(values[high])}
@@ -466,7 +466,7 @@ def _ranges(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> 
     return Boundary(name, ranges=tuple(ranges))
 
 
-def _values(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
+def _named_boundary(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
     """Each side's values of a named label, if no value stands on both."""
     first, second = values.values()
     if first & second or max(map(len, values.values())) > _MOST_VALUES:
@@ -474,8 +474,10 @@ def _values(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
     return Boundary(name, values=tuple((side, tuple(sorted(own, key=str))) for side, own in values.items()))
 
 
-def _two_labels(rows: Sequence[Row]) -> Boundary | None:
-    candidates = sorted(_labels(rows), key=lambda name: (_numeric(rows, name), len({row[name] for row in rows})))
+def _two_label_boundary(rows: Sequence[Row]) -> Boundary | None:
+    candidates = sorted(
+        _varying_labels(rows), key=lambda name: (_is_numeric(rows, name), len({row[name] for row in rows}))
+    )
     for name in candidates:
         groups: dict[Any, list[Row]] = {}
         for row in rows:
@@ -485,7 +487,7 @@ def _two_labels(rows: Sequence[Row]) -> Boundary | None:
         inner = []
         for value in sorted(groups, key=lambda one: (str(type(one)), one)):
             sides = {row["_"] for row in groups[value]}
-            found = sides.pop() if len(sides) == 1 else _one_label(groups[value])
+            found = sides.pop() if len(sides) == 1 else _one_label_boundary(groups[value])
             if found is None:
                 break
             inner.append((value, found))

@@ -9,16 +9,16 @@ from dataclasses import asdict
 from typing import Any
 
 from report import verdicts
-from report.compared_estimates import nodes_of, pooled, ranges_of, row_name, worked_labels
+from report.compared_estimates import derivation_labels, instance_ranges, pool_machines, row_name, row_nodes
 from report.data.row_ranges import format_ranges
 from report.derivations import Formula, Input
-from report.derived_estimates import DerivedEstimates, Work
+from report.derived_estimates import Derivation, DerivedEstimates
 from report.estimates import Estimates
 from report.formatting import case_name
 from report.judging.claim_files import Part
-from report.judging.part_evaluation import Others, PartResult, QuantityCache, select
-from report.judging.robustness import Retrial, robustness, threshold_trials
-from report.judging.rules import Boundary, RuleResult, Share, decide
+from report.judging.part_evaluation import PartResult, PublishedResult, QuantityCache, select
+from report.judging.robustness import Retrial, part_robustness, threshold_trials
+from report.judging.rules import Boundary, RuleResult, Share, apply_rule
 from report.outcomes import ARITHMETIC, Side, Tier, Verdict
 from report.quantities import Quantity, quantities
 from report.quantities.whole_runs import CHECK, coverage
@@ -26,14 +26,14 @@ from report.quantities.whole_runs import CHECK, coverage
 _ENDS = ("estimate", "low", "high")
 
 
-def known(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """The value; None for what JSON has no number for: nan, and what is without end."""
     return value if math.isfinite(value) else None
 
 
-def ends_of(estimates: Estimates, row: int) -> dict[str, float | None]:
+def row_interval(estimates: Estimates, row: int) -> dict[str, float | None]:
     """Estimate, low and high of one row; None where unknown."""
-    return {name: known(float(estimates.value(name, row))) for name in _ENDS}
+    return {name: finite_or_none(float(estimates.value(name, row))) for name in _ENDS}
 
 
 def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> verdicts.Part:
@@ -42,9 +42,9 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
     number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
     tried: verdicts.Robustness | None = None
     if result is not None and result.representative is not None:
-        number = ends_of(result.estimates, result.representative)
+        number = row_interval(result.estimates, result.representative)
     if result is not None and result.representative is not None and found.waits is None:
-        tried = robustness(part, found.estimates, result, found.unit, cache.data, whole)
+        tried = part_robustness(part, found.estimates, result, found.unit, cache.data, whole)
         tried.fact = tried.exact and _is_fact(found)
     return verdicts.Part(
         name=part.name,
@@ -59,13 +59,13 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         scale=part.scale,
         scale_why=part.scale_why,
         how=inspect.getdoc(found.quantity.compute) if found.quantity else None,
-        entries=_entries(found, cache),
+        entries=_part_entries(found, cache),
         from_samples=found.quantity is not None and cache.from_samples(found.quantity),
-        followed=result is None or _followed(result.estimates),
+        followed=result is None or _has_source_rows(result.estimates),
         outcome=found.outcome,
         tier=Tier(found.quantity.tier) if found.quantity and result is not None else Tier.NONE,
         waits=found.waits,
-        others=[others_record(other, found, whole) for other in found.others],
+        others=[published_record(other, found, whole) for other in found.others],
         unchecked=found.unchecked,
         checked=found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
         check=check_record(found, cache),
@@ -76,11 +76,11 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
         boundary=boundary_record(result),
         **number,
         robustness=tried,
-        arithmetic=None if found.waits else arithmetic(part, found.quantity, found.estimates, result, whole),
+        arithmetic=None if found.waits else arithmetic_record(part, found.quantity, found.estimates, result, whole),
     )
 
 
-def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
+def published_record(one: PublishedResult, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
     """Others' measurements of a part: their strength, outcome and range, and the outcome at other thresholds.
 
     decides: whether the part is decided on it; its cases are then the part's, and name their records. records: keys of
@@ -92,7 +92,7 @@ def others_record(one: Others, found: PartResult, whole: Callable[[Verdict], Ver
     ours: float | None = None
     if found.waits is None and one.result is not None and found.result is not None:
         sides = [(result.estimates, result.representative) for result in (found.result, one.result)]
-        values = [None if row is None else ends_of(of, row)["estimate"] for of, row in sides]
+        values = [None if row is None else row_interval(of, row)["estimate"] for of, row in sides]
         ours = values[0] / values[1] if values[0] and values[1] and found.unit == one.unit else None
     return verdicts.Others(
         quantity=one.part.quantity,
@@ -114,16 +114,16 @@ def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
     """The label that tells where a claim holds; of two sides that change places, which is `ahead` from where on."""
     if result is None or (result.boundary is None and not result.crossover):
         return None
-    return _without_empty(result.boundary) if result.boundary else {"ahead": result.crossover}
+    return _boundary_fields(result.boundary) if result.boundary else {"ahead": result.crossover}
 
 
-def _without_empty(found: Boundary) -> dict[str, Any]:
+def _boundary_fields(found: Boundary) -> dict[str, Any]:
     record: dict[str, Any] = {
         "label": found.label,
         "ranges": [{"side": side, **asdict(one)} for side, one in found.ranges],
         "values": [{"side": side, "values": list(values)} for side, values in found.values],
         "inner": [
-            {"value": value, **({"side": one} if isinstance(one, Side) else _without_empty(one))}
+            {"value": value, **({"side": one} if isinstance(one, Side) else _boundary_fields(one))}
             for value, one in found.inner
         ],
         "counts": dict(found.counts),
@@ -145,7 +145,7 @@ def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | 
     if by == CHECK:
         known = coverage(cache.data)
         return asdict(known) if known else None
-    errors = pooled(cache.estimates(quantities()[by])).numbers("estimate").dropna()
+    errors = pool_machines(cache.estimates(quantities()[by])).numbers("estimate").dropna()
     return {"cases": len(errors), "least": float(errors.min()), "most": float(errors.max())} if len(errors) else None
 
 
@@ -160,13 +160,13 @@ def share_record(share: Share) -> dict[str, Any] | None:
     return asdict(share) if share.units else None
 
 
-def _followed(estimates: Estimates) -> bool:
+def _has_source_rows(estimates: Estimates) -> bool:
     """Whether the source rows of every estimate are known that has a node: published figures have none."""
     nodes = estimates["node"] if "node" in estimates.labels else [None] * len(estimates)
     return all(rows or not isinstance(node, str) for rows, node in zip(estimates["source_rows"], nodes, strict=True))
 
 
-def _entries(found: PartResult, cache: QuantityCache) -> list[str]:
+def _part_entries(found: PartResult, cache: QuantityCache) -> list[str]:
     """Entries of the reference that a part rests on."""
     if found.quantity is None:
         return []
@@ -187,11 +187,11 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
     # Whole columns at once: there may be a hundred thousand rows.
     values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
     records = []
-    nodes, ranges = nodes_of(estimates), ranges_of(estimates)
+    nodes, ranges = row_nodes(estimates), instance_ranges(estimates)
     for at, (labels, side, (*ends, n_rounds, n_samples, detail, rows)) in enumerate(
         zip(estimates.all_label_values(), result.sides, values, strict=True)
     ):
-        number: Any = dict(zip(_ENDS, (known(float(end)) for end in ends), strict=True))
+        number: Any = dict(zip(_ENDS, (finite_or_none(float(end)) for end in ends), strict=True))
         more: dict[str, Any] = {}
         if many := sum(row in disturbed for row in rows):
             more["disturbed"] = many / len(rows)
@@ -199,7 +199,7 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
             more |= {
                 "instances": nodes[at],
                 "machines": cache.data.name(nodes[at]),
-                **dict(zip(("instance_low", "instance_high"), map(known, ranges[at]), strict=True)),
+                **dict(zip(("instance_low", "instance_high"), map(finite_or_none, ranges[at]), strict=True)),
             }
         records.append(
             verdicts.Case(
@@ -223,7 +223,7 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
 _MOST = 50
 
 
-def arithmetic(
+def arithmetic_record(
     part: Part,
     quantity: Quantity | None,
     estimates: Estimates,
@@ -244,21 +244,21 @@ def arithmetic(
     """
     if quantity is None or not quantity.formulas:
         return None
-    record: dict[str, Any] = {"formulas": [_formula(formula) for formula in quantity.formulas]}
+    record: dict[str, Any] = {"formulas": [_formula_record(formula) for formula in quantity.formulas]}
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
-    row = estimates.find(worked_labels(result.estimates, result.representative))
+    row = estimates.find(derivation_labels(result.estimates, result.representative))
     # An estimate without end was not worked out.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
     found = [
-        _worked(part, quantity, estimates, one, whole)
+        _derivation_record(part, quantity, estimates, one, whole)
         for one in (row, *_rows_by_other_formulas(estimates, result, row))
     ]
     beside = [
         {"name": name, "unit": unit, "formula": work.formula.text, **values}
         for name, unit, other in estimates.beside
-        for work, values in zip(other.works, _rows(other), strict=True)
+        for work, values in zip(other.works, _case_rows(other), strict=True)
     ]
     return {**record, **found[0], "also": found[1:], "beside": beside}
 
@@ -269,31 +269,31 @@ def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row
         return []
     formulas: dict[str, int] = {}
     for compared in range(len(result.estimates)):
-        at = estimates.find(worked_labels(result.estimates, compared))
+        at = estimates.find(derivation_labels(result.estimates, compared))
         if at is not None and math.isfinite(estimates.value("estimate", at)):
             formulas.setdefault(estimates.works[at].formula.text, at)
     return [at for text, at in formulas.items() if text != estimates.works[row].formula.text]
 
 
-def _worked(
+def _derivation_record(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> dict[str, Any]:
     work = estimates.works[row]
     return {
         "case": row_name(estimates, row),
         "formula": work.formula.text,
-        "inputs": [_input(symbol, one, work) for symbol, one in work.inputs.items()],
-        "result": {"symbol": work.formula.result, "unit": work.formula.unit, **_values(estimates, row)},
-        "sensitivity": list(_sensitivity(part, quantity, estimates, row, whole)),
+        "inputs": [_input_record(symbol, one, work) for symbol, one in work.inputs.items()],
+        "result": {"symbol": work.formula.result, "unit": work.formula.unit, **_value_fields(estimates, row)},
+        "sensitivity": list(_input_sensitivity(part, quantity, estimates, row, whole)),
     }
 
 
-def _formula(formula: Formula) -> dict[str, Any]:
+def _formula_record(formula: Formula) -> dict[str, Any]:
     symbols = [{"symbol": name, "means": means, "unit": unit} for name, (means, unit) in formula.symbols.items()]
     return {"text": formula.text, "unit": formula.unit, "rounded_up": formula.rounded_up, "symbols": symbols}
 
 
-def _input(symbol: str, one: Input, work: Work) -> dict[str, Any]:
+def _input_record(symbol: str, one: Input, work: Derivation) -> dict[str, Any]:
     return {
         "symbol": symbol,
         "means": work.formula.symbols[symbol][0],
@@ -310,18 +310,18 @@ def _input(symbol: str, one: Input, work: Work) -> dict[str, Any]:
     }
 
 
-def _values(estimates: Estimates, row: int) -> dict[str, float | None]:
-    ends = ends_of(estimates, row)
+def _value_fields(estimates: Estimates, row: int) -> dict[str, float | None]:
+    ends = row_interval(estimates, row)
     return {"value": ends["estimate"], "low": ends["low"], "high": ends["high"]}
 
 
-def _rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
+def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
     """Each estimate in words, its labels and its values."""
     for row, (labels, detail) in enumerate(zip(estimates.all_label_values(), estimates["detail"], strict=True)):
-        yield {"case": case_name(labels, str(detail)), "labels": labels, **_values(estimates, row)}
+        yield {"case": case_name(labels, str(detail)), "labels": labels, **_value_fields(estimates, row)}
 
 
-def _sensitivity(
+def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
     """Each input that has a range, at either end of it."""
@@ -331,8 +331,8 @@ def _sensitivity(
             if not math.isfinite(at) or at == one.value:
                 continue
             moved = estimates.moved(row, symbol, end)
-            outcome = decide(part, select(moved, part.scope) * part.scale, quantity.unit).outcome
+            outcome = apply_rule(part, select(moved, part.scope) * part.scale, quantity.unit).outcome
             yield {
-                "symbol": symbol, "end": end, "input": at, "unit": one.unit, **_values(moved, row),
+                "symbol": symbol, "end": end, "input": at, "unit": one.unit, **_value_fields(moved, row),
                 "outcome": outcome, "verdict": whole(outcome),
             }  # fmt: skip

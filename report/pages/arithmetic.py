@@ -91,8 +91,8 @@ def _value(one: Mapping[str, Any], unit: str) -> str:
 
 def _given(value: float, unit: str) -> str:
     """Format a value with its unit, rounded to four digits."""
-    scale, name = formatting.prefix(float(value), unit)
-    return f"{formatting.exactly(float(f'{value / scale:.4g}'))} {name}".strip()
+    scale, name = formatting.si_prefix(float(value), unit)
+    return f"{formatting.format_exact(float(f'{value / scale:.4g}'))} {name}".strip()
 
 
 def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
@@ -100,7 +100,7 @@ def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -
     several = len({record["labels"]["node"] for record in records if "node" in record["labels"]}) > 1
     return [
         {
-            "what": formatting.capital(str(record["name"])),
+            "what": formatting.capitalize(str(record["name"])),
             "case": _case(record, machines if several else {}),
             "result": _value(record, record["unit"]),
         }

@@ -10,7 +10,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import place, read_yaml
-from report.formatting import capital, count
+from report.formatting import capitalize, format_count
 from report.pages import verdict_words
 from report.pages.markdown import Markdown, escape, link
 
@@ -66,11 +66,11 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
         raise StudyError(f"articles: claim {strange[0]} is not one of {raw['key']!r}: take it out there")
     fares = verdict_words.fares(list(own.values()))
     return {
-        "source": link(capital(str(raw["source"])), str(raw.get("address") or "")),
+        "source": link(capitalize(str(raw["source"])), str(raw.get("address") or "")),
         "thesis": str(raw["thesis"]),
-        "fares": f"Of its {count(len(own), 'claim')}, {fares}." if fares else "",
+        "fares": f"Of its {format_count(len(own), 'claim')}, {fares}." if fares else "",
         "sections": [
-            {"heading": capital(str(section["heading"])), "text": _text(str(section["text"]), own)}
+            {"heading": capitalize(str(section["heading"])), "text": _text(str(section["text"]), own)}
             for section in raw["sections"]
         ],
         "unplaced": [verdict_words.claim(one, "finding") for name, one in own.items() if name not in placed],

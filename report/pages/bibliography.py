@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from report import formatting
-from report.formatting import count
+from report.formatting import format_count
 from report.pages.markdown import Markdown, clean, identifier
 from report.pages.site_sources import Page
 
@@ -86,7 +86,8 @@ def sources_page(document: Mapping[str, Any]) -> Page:
         for one in document["published"] or []
     ]
     records = sum(one["records"] for one in document["published"] or [])
-    counts = f"{records:,} records from {count(len(runs), 'source')}, each read from the place where it was published."
+    sources = format_count(len(runs), "source")
+    counts = f"{records:,} records from {sources}, each read from the place where it was published."
     # `*` lists every entry: the tables cite them all.
     return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
                 {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip

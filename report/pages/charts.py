@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from report.formatting import exactly, number
+from report.formatting import format_exact, format_number
 from report.pages.control_characters import visible
 from report.pages.estimate_drawing import Estimated, heads_of
 
@@ -241,7 +241,7 @@ def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, widt
 
 def tick(value: float) -> str:
     """Format an axis number: 0.01, 5, 20,000, 2 million."""
-    return exactly(float(f"{value:.6g}"))
+    return format_exact(float(f"{value:.6g}"))
 
 
 def lines(
@@ -382,7 +382,7 @@ def heat(
 
     def draw(width: float) -> Figure:
         grid = table.pivot(index=y, columns=x, values=value)
-        words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda one: number(one, 2))
+        words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda one: format_number(one, 2))
         figure = Figure(figsize=(width, 0.34 * len(grid) + 1.1))
         axes = figure.add_subplot()
         sns.heatmap(grid, annot=words, fmt="", cmap=sns.light_palette(BLUE, as_cmap=True), cbar=False, ax=axes,

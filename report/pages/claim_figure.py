@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from report import formatting
-from report.findings import label_of
-from report.findings import number as plain
+from report.findings import case_label
+from report.findings import sentence_number as plain
 from report.formatting import YES_NO
 from report.outcomes import Threshold
 from report.pages import charts, verdict_words
@@ -43,7 +43,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     cases = [case for case in verdict["cases"] if str(case.get("part") or "") in names and _has_number(case)]
     declared = Threshold.of(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
     shown = _spread(cases, declared)
-    scale, unit_name = formatting.prefix(max(abs(float(case["estimate"])) for case in shown), unit)
+    scale, unit_name = formatting.si_prefix(max(abs(float(case["estimate"])) for case in shown), unit)
     alike = len(cases) > 2 and len({f"{float(case['estimate']):.4g}" for case in cases}) == 1
     shown = shown[:1] if alike else shown
     labels = (
@@ -73,7 +73,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         title_of(cases, declared, limit),
         charts.estimates(rows, axis, [one / scale for one in declared], line),
         _note(rows, 1 if alike else len(cases)),
-        f"{axis}. {told}. {formatting.capital(line)}.",
+        f"{axis}. {told}. {formatting.capitalize(line)}.",
     )
 
 
@@ -134,10 +134,10 @@ def short_labels(
 ) -> list[str]:
     """Label cases by the labels that differ, with as few words as tell them apart."""
     if len(parts) > 1:
-        names = [formatting.capital(str(case.get("part") or "")) for case in cases]
+        names = [formatting.capitalize(str(case.get("part") or "")) for case in cases]
         if len(set(names)) == len(cases):
             return names
-    varies = [name for name in _LABELS if len({str(label_of(case, name)) for case in cases}) > 1]
+    varies = [name for name in _LABELS if len({str(case_label(case, name)) for case in cases}) > 1]
     if "model" in varies or "run" in varies:
         varies = [name for name in varies if name != "parameters"]
     if "gpu" in varies and "machine" in varies:
@@ -147,19 +147,19 @@ def short_labels(
     for name in varies:
         if len(kept) == _MOST_LABELS or len(set(labels)) == len(cases):
             break
-        if kept and len({(one, str(label_of(case, name))) for one, case in zip(labels, cases, strict=True)}) == len(
+        if kept and len({(one, str(case_label(case, name))) for one, case in zip(labels, cases, strict=True)}) == len(
             set(labels)
         ):
             continue
         kept.append(name)
         labels = [", ".join(_said(one, case) for one in kept if _said(one, case)) for case in cases]
     if len({case.get("node") for case in cases if case.get("node")}) > 1 and len(set(labels)) < len(cases):
-        labels = [f"{label}, {formatting.place_of(case, machines)}".strip(", ")
+        labels = [f"{label}, {formatting.case_machine(case, machines)}".strip(", ")
                   for label, case in zip(labels, cases, strict=True)]  # fmt: skip
     alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
     for label in alike:
         places = [at for at, one in enumerate(labels) if one == label]
-        full = [formatting.name_of_case(cases[at]) for at in places]
+        full = [formatting.verdict_case_name(cases[at]) for at in places]
         for at, whole, other in zip(places, full, _apart(full), strict=True):
             labels[at] = _joined(label, other) or _first_words(whole) or "the whole"
     return _numbered(labels)
@@ -190,7 +190,7 @@ def _apart(labels: Sequence[str]) -> list[str]:
 
 
 def _said(name: str, case: Mapping[str, Any]) -> str:
-    value = label_of(case, name)
+    value = case_label(case, name)
     if value is None:
         return ""
     text = formatting.label_value(name, _as_number(value))
@@ -224,7 +224,7 @@ def _axis(part: Mapping[str, Any], unit: str) -> str:
     """Name the compared quantity and its unit."""
     name = quantity_name(str(part.get("quantity") or ""))
     form = {"ratio": "{}, times", "trend": "growth exponent of {}", "crossover": "crossover of {}"}
-    told = formatting.capital(form.get(str(part.get("rule")), "{}").format(name))
+    told = formatting.capitalize(form.get(str(part.get("rule")), "{}").format(name))
     return f"{told}, {unit}" if unit and unit not in told else told
 
 
@@ -250,7 +250,7 @@ def quantity_name(quantity: str) -> str:
 
 def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
     """Count the cases on each side for the title."""
-    count, n = len(cases), formatting.count
+    count, n = len(cases), formatting.format_count
     line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:
         return f"{n(count, 'case')}, from the greatest to the least"
@@ -282,7 +282,7 @@ def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     colours = [f"{colour} {says}" for side, colour, says in (
         ("supports", "blue", "supports the claim"), ("challenges", "orange", "speaks against it"),
         ("undecided", "grey", "cannot tell")) if side in sides]  # fmt: skip
-    text = f"{formatting.capital(formatting.several(told))}; {', '.join(colours)}." if colours else ""
+    text = f"{formatting.capitalize(formatting.join_words(told))}; {', '.join(colours)}." if colours else ""
     if any(row["low"] is not None and row["high"] is not None and row["high"] > row["low"] for row in rows):
         text += f" {verdict_words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
     if any(row["one_round"] for row in rows):

@@ -7,8 +7,8 @@ from typing import Any
 
 from contract.node import kind_of_node, number_of_machines
 from report import formatting, verdict_sentences
-from report.findings import number as plain
-from report.formatting import capital, count, few, nodes_of_case, place_of, several
+from report.findings import sentence_number as plain
+from report.formatting import capitalize, case_machine, case_nodes, format_count, join_words, shorten_names
 from report.pages import verdict_words
 from report.pages.arithmetic import awaited, worked_parts
 from report.pages.bibliography import key_of, key_of_published
@@ -90,11 +90,11 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
             kinds.setdefault(kind_of_node(str(case["node"])), case)
     rounds = [int(case["n_rounds"]) for case in cases if case.get("n_rounds")]
     if kinds:
-        where = few([place_of(case, machines) for case in kinds.values()], "machine")
+        where = shorten_names([case_machine(case, machines) for case in kinds.values()], "machine")
         spread = "" if not rounds else f", each in {_rounds(rounds)}"
-        yield f"{count(len(cases), 'case')} on {where}{spread}."
+        yield f"{format_count(len(cases), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
-        yield verdict_sentences.hanging(machines.get(node, node))
+        yield verdict_sentences.hanging_sentence(machines.get(node, node))
     if alike := [case["instances"] for case in cases if case.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
         if any(number_of_machines(nodes) < len(nodes) for nodes in alike):
@@ -102,11 +102,11 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
-        yield f"{count(len(cases), 'case')} from {count(len(named), 'published source')}."
+        yield f"{format_count(len(cases), 'case')} from {format_count(len(named), 'published source')}."
     ways = one_axis(verdict)
     if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
         numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in ways]
-        yield f"{count(len(numbers), 'independent way')} of working it out agree: {several(numbers)}."
+        yield f"{format_count(len(numbers), 'independent way')} of working it out agree: {join_words(numbers)}."
     if verdict.get("robust") in verdict_words.ROBUST:
         yield verdict_words.ROBUST[verdict["robust"]]
     for part in verdict["parts"] or []:
@@ -115,12 +115,12 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
                 yield text
     if verdict["verdict"] == "outdated":
         for one in verdict.get("when_written") or []:
-            yield f"When it was written: {verdict_sentences.when_written(one)}."
+            yield f"When it was written: {verdict_sentences.when_written_text(one)}."
 
 
 def _rounds(values: Sequence[int]) -> str:
     least, most = min(values), max(values)
-    return count(most, "round") if least == most else f"{least} to {most} rounds"
+    return format_count(most, "round") if least == most else f"{least} to {most} rounds"
 
 
 def _checked(part: Mapping[str, Any]) -> str:
@@ -131,12 +131,12 @@ def _checked(part: Mapping[str, Any]) -> str:
     if not known:
         return ""
     if "cases" in known:
-        least, most = (formatting.number(100 * known[name], 2) for name in ("least", "most"))
-        cases = count(known["cases"], "measurement")
+        least, most = (formatting.format_number(100 * known[name], 2) for name in ("least", "most"))
+        cases = format_count(known["cases"], "measurement")
         return f"It is derived by a model that was off by {least}% to {most}% in {cases}."
     shortest, longest = (formatting.two_digits(known[name]) for name in ("shortest", "longest"))
     return (
-        f"It is derived by a model that was held against {count(known['jobs'], 'job')} run whole, which took "
+        f"It is derived by a model that was held against {format_count(known['jobs'], 'job')} run whole, which took "
         f"{shortest} to {longest} times as long; times are corrected by that."
     )
 
@@ -151,8 +151,8 @@ def _beside(part: Mapping[str, Any]) -> str:
 
 def _turns(verdict: Mapping[str, Any]) -> Any:
     """Yield sentences on changes that would turn the verdict."""
-    if text := verdict_sentences.turn(verdict):
-        yield capital(text)
+    if text := verdict_sentences.turn_text(verdict):
+        yield capitalize(text)
     for part in verdict["parts"] or []:
         for other in part.get("others") or []:
             if other["decides"]:
@@ -162,13 +162,15 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
                     for trial in other["trials"]
                     if "side" not in trial and trial["outcome"] != other["outcome"]
                 ]
-                what = f"{capital(str(part['name']))}: with" if part["name"] else "With"
+                what = f"{capitalize(str(part['name']))}: with" if part["name"] else "With"
                 yield (
-                    f"{what} other thresholds: {several(told)}." if told else f"{what} other fair thresholds it stays."
+                    f"{what} other thresholds: {join_words(told)}."
+                    if told
+                    else f"{what} other fair thresholds it stays."
                 )
         if part.get("missing"):
-            text = capital(verdict_sentences.missing(part["missing"]))
-            yield f"{capital(str(part['name']))}: {text}." if part["name"] else f"{text}."
+            text = capitalize(verdict_sentences.missing_text(part["missing"]))
+            yield f"{capitalize(str(part['name']))}: {text}." if part["name"] else f"{text}."
     if verdict.get("decided_on") == "others":
         yield "A GPU that is measured here takes the place of others' runs."
 
@@ -188,19 +190,19 @@ def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
             for claim in side["claims"]
             if claim["id"] in known
         ]
-        says = several([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
+        says = join_words([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
         others = {_STANDS[side["standing"]] for side in sides if side is not own[0]}
-        answer = f"What this claim says {_STANDS[own[0]['standing']]}; the other {several(sorted(others))}."
+        answer = f"What this claim says {_STANDS[own[0]['standing']]}; the other {join_words(sorted(others))}."
         yield {"question": str(one["question"]), "says": says, "claims": against, "answer": answer}
 
 
 def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
     unit = str(part["unit"] or "1")
-    scope = formatting.several([f"{name.replace('_', ' ')} {_said(value)}" for name, value in part["scope"].items()])
+    scope = formatting.join_words([f"{name.replace('_', ' ')} {_said(value)}" for name, value in part["scope"].items()])
     return {
-        "name": capital(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
+        "name": capitalize(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
         "word": verdict_words.verdict(str(part["outcome"])),
-        "rule": verdict_sentences.rule(part),
+        "rule": verdict_sentences.rule_text(part),
         "why": str(part["threshold_why"] or ""),
         "what": " ".join(str(part["how"] or "").split()),
         "quantity": str(part["quantity"]),
@@ -211,7 +213,7 @@ def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
 
 
 def _said(value: Any) -> str:
-    return formatting.several([str(one) for one in value], "or") if isinstance(value, list) else str(value)
+    return formatting.join_words([str(one) for one in value], "or") if isinstance(value, list) else str(value)
 
 
 def _others(part: Mapping[str, Any]) -> Any:
@@ -222,7 +224,7 @@ def _others(part: Mapping[str, Any]) -> Any:
         if not ends:
             continue
         yield {
-            "part": capital(str(part["name"] or "")),
+            "part": capitalize(str(part["name"] or "")),
             "why": str(other["why"]),
             "range": " to ".join(dict.fromkeys(ends)),
             "word": verdict_words.verdict(str(other["outcome"])),
@@ -248,7 +250,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
         told = sorted(on_shown(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
         rows = [
             {
-                "what": formatting.name_of_case(case) or "the whole",
+                "what": formatting.verdict_case_name(case) or "the whole",
                 "where": _where(case, machines, unit) if several_nodes else "",
                 "number": formatting.with_unit(case["estimate"], unit) + verdict_words.disturbed(case.get("disturbed")),
                 "around": verdict_words.between(case.get("low"), case.get("high"), unit) or verdict_words.NOTHING,
@@ -261,7 +263,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
             for case in told
         ]
         yield {
-            "title": capital(str(part["name"])) if len(parts) > 1 else "",
+            "title": capitalize(str(part["name"])) if len(parts) > 1 else "",
             "rows": rows,
             "more": len(cases) - len(told),
             "where": several_nodes,
@@ -274,8 +276,8 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 def _where(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """Name a case's machine; for several, their count and range."""
     spread = verdict_words.between(case.get("instance_low"), case.get("instance_high"), unit)
-    apart = "machine" if number_of_machines(nodes_of_case(case)) > 1 else "run"
-    return place_of(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
+    apart = "machine" if number_of_machines(case_nodes(case)) > 1 else "run"
+    return case_machine(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 
 def _behind(rows: str) -> str:

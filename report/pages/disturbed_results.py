@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from report.data.dataset import Dataset, Used
-from report.formatting import count, first
+from report.formatting import first_items, format_count
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
 
@@ -32,10 +32,10 @@ def sentence(data: Dataset, used: Used) -> str:
         return ""
     groups = Counter(zip(bad["experiment"], bad["threads"], bad["node"], strict=True))
     named = [
-        f"{experiment} with {count(threads, 'thread')} on {data.label(node)} ({number:,})"
+        f"{experiment} with {format_count(threads, 'thread')} on {data.label(node)} ({number:,})"
         for (experiment, threads, node), number in sorted(groups.items())
     ]
     return (
         f"Disturbed: {len(bad):,} of the {len(rows):,} results behind this page. In most of their rounds other "
-        f"processes had cores that the work's threads needed: {first(named, _NAMED, '; ')}."
+        f"processes had cores that the work's threads needed: {first_items(named, _NAMED, '; ')}."
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from report.formatting import capital
+from report.formatting import capitalize
 from report.pages import verdict_words
 from report.pages.editions.edition_comparison import compare, day, headline, machines, reasons
 from report.pages.editions.edition_record import before, edition, read_editions
@@ -44,5 +44,5 @@ def _row(one: Mapping[str, Any]) -> dict[str, Any]:
         "says": str(one["says"]),
         "before": before,
         "now": now,
-        "why": " ".join(capital(text).rstrip(".") + "." for text in reasons(one["why"])),
+        "why": " ".join(capitalize(text).rstrip(".") + "." for text in reasons(one["why"])),
     }

@@ -98,5 +98,5 @@ def stated(case: Mapping[str, Any], unit: str) -> str:
     if one_round(case):
         return f"{formatting.with_unit(case['estimate'], unit)} ({ONE_ROUND})"
     around = between(case.get("low"), case.get("high"), unit)
-    name = formatting.prefix(float(case["estimate"]), unit)[1]
+    name = formatting.si_prefix(float(case["estimate"]), unit)[1]
     return formatting.with_unit(case["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from contract.node import job_of, kind_of_node, number_of_machines
-from report.formatting import capital, exactly, machines_and_runs, node_label, several
+from report.formatting import capitalize, count_machines_and_runs, format_exact, join_words, node_label
 from report.pages.verdict_words import NOTHING
 
 _NAMES = {
@@ -33,7 +33,7 @@ def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[
     for kind in alike.values():
         ids = [str(node["id"]) for node in kind]
         runs = number_of_machines(ids) < len(ids)
-        together = machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
+        together = count_machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
         told = [{**describe(node), "number": next(number)} for node in kind if node["id"] in shown]
         if told:
             found.append({"name": node_label(kind[0]), "nodes": told, "several": together, "runs": runs})
@@ -89,7 +89,7 @@ def _missing(node: Mapping[str, Any]) -> str:
         rounds.setdefault(job, []).append(number)
     if not rounds:
         return ""
-    lost = [f"{' on '.join(job_of(name))} (round {several(numbers)})" for name, numbers in rounds.items()]
+    lost = [f"{' on '.join(job_of(name))} (round {join_words(numbers)})" for name, numbers in rounds.items()]
     return f"Measuring was cut off. Missing: {'; '.join(lost)}."
 
 
@@ -99,9 +99,9 @@ def _size(count: Any) -> str:
         return NOTHING
     for name in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
-            return f"{exactly(float(f'{count:.3g}'))} {name}"
+            return f"{format_exact(float(f'{count:.3g}'))} {name}"
         count /= 1024
-    return f"{exactly(float(f'{count:.3g}'))} TiB"
+    return f"{format_exact(float(f'{count:.3g}'))} TiB"
 
 
 def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
@@ -116,7 +116,7 @@ def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
             value = [f"{kind.get('cores', 'some')} {kind['name']}" for kind in value]
         name = _NAMES.get(key, _plain(key))
         if not before:
-            name = capital(name)
+            name = capitalize(name)
         if key == "packages":
             value = ", ".join(f"{package} {version}" for package, version in value.items())
         if isinstance(value, Mapping):
@@ -147,7 +147,7 @@ def _value(key: str, value: Any) -> str:
         if key.endswith("_bytes"):
             return _size(value)
         unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
-        return f"{exactly(float(value))} {unit}".rstrip()
+        return f"{format_exact(float(value))} {unit}".rstrip()
     if isinstance(value, Mapping):
         names = {name: _NAMES.get(str(name), _plain(str(name))) for name in value}
         return ", ".join(f"{names[name]} {_value(str(name), one)}" for name, one in value.items())

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.findings import number
-from report.formatting import count, two_digits
+from report.findings import sentence_number
+from report.formatting import format_count, two_digits
 from report.pages import verdict_words
 from report.pages.chart_rows import alt_text, row
 from report.pages.charts import Chart, estimates
@@ -41,13 +41,15 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     gain = tuned(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
-        found["tuned gain"] = Fact(number(gain["gain"].value, "1", "number"), "measured", "measurements/training")
+        found["tuned gain"] = Fact(
+            sentence_number(gain["gain"].value, "1", "number"), "measured", "measurements/training"
+        )
         found["tuned model"] = Fact(f"one network ({gain['model']})")
-        found["tuned cores"] = Fact(count(int(cores), "core") if cores else "cores")
+        found["tuned cores"] = Fact(format_count(int(cores), "core") if cores else "cores")
     found.update(_writing(evidence))
     found.update(_ladder(evidence))
     sources = document.get("published") or []
-    found["machines"] = Fact(formatting.named_machines(document["nodes"]) or "no machine")
+    found["machines"] = Fact(formatting.machine_names(document["nodes"]) or "no machine")
     found["sources"] = Fact(f"{len(sources):,}")
     found["records"] = Fact(f"{sum(source['records'] for source in sources):,}", "", "sources")
     varied = [
@@ -99,7 +101,7 @@ def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
             told = span([float(gain["estimate"]) for gain in gains], two_digits)
             yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
-    yield "ladder networks", Fact(count(len(cases), "network"))
+    yield "ladder networks", Fact(format_count(len(cases), "network"))
 
 
 def charts(evidence: Evidence) -> list[Chart]:
@@ -183,7 +185,9 @@ def _article(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mappin
         "key": identifier(str(one["key"])),
         "title": str(own[0]["article_title"]) if own else str(one["key"]),
         "says": says.all(one["says"]),
-        "fares": f"Of {count(len(own), 'claim')}, {verdict_words.fares(own)}." if verdict_words.fares(own) else "",
+        "fares": f"Of {format_count(len(own), 'claim')}, {verdict_words.fares(own)}."
+        if verdict_words.fares(own)
+        else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,
     }
@@ -196,7 +200,7 @@ def _is(says: Statements, name: str, *wanted: str) -> bool:
 def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
     """Summarize verdicts for reuse elsewhere: answer as plain text, tally and sources."""
     says = Statements(document, facts(Evidence(document, None)), marks=False)
-    machines = formatting.named_machines(document["nodes"])
+    machines = formatting.machine_names(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""
     return {
         "answer": " ".join(says.all(read_front()["answer"])),

@@ -17,7 +17,7 @@ from contract.errors import StudyError
 from contract.files import place, read_yaml
 from contract.schema import did_you_mean
 from report import findings
-from report.findings import PLACE
+from report.findings import PLACEHOLDER
 from report.outcomes import Verdict
 from report.pages import verdict_words
 from report.pages.markdown import Markdown, clean, escape, identifier
@@ -81,20 +81,20 @@ class Statements:
         if verdict is None:
             return False
         name = str(asked.get("part", ""))
-        part = findings.part_of(verdict, name) if name else None
+        part = findings.find_part(verdict, name) if name else None
         if name and part is None:
             return False
         outcome = part["outcome"] if part is not None else verdict["verdict"]
-        sides = {case.get("outcome") for case in findings.cases_of(verdict, name)}
+        sides = {case.get("outcome") for case in findings.cases_with_interval(verdict, name)}
         return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
 
     def told(self, says: str) -> Markdown | None:
         """Fill the placeholders in a sentence, with marks and links; None if any cannot be filled."""
         pieces = []
-        split = PLACE.split(says)
+        split = PLACEHOLDER.split(says)
         for at, text in enumerate(split):
             piece = (
-                self._fill(text, findings.beside(split, at))
+                self._fill(text, findings.surrounding_text(split, at))
                 if at % 2
                 else _escaped(text)
                 if self.marks
@@ -110,7 +110,7 @@ class Statements:
             return self._marked(self.facts[given])
         found = _OF_CLAIM.fullmatch(given)
         verdict = self.verdicts.get(found[1]) if found else None
-        text = findings.fill(found[2], verdict, around) if found and verdict else None
+        text = findings.fill_placeholder(found[2], verdict, around) if found and verdict else None
         if text is None or found is None or verdict is None:
             return None
         return self._marked(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))
@@ -154,7 +154,7 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
                 at = (*steps[:-1], "when", name)
                 _known(path, at, name, str(_asked(asked).get("part", "")), parts)
                 _outcomes(path, at, _asked(asked))
-        for given in PLACE.findall(says):
+        for given in PLACEHOLDER.findall(says):
             found = _OF_CLAIM.fullmatch(given)
             if given in FACTS:
                 continue
@@ -164,7 +164,7 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
                     f"one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
                 )
             _known(path, steps, found[1], "", parts)
-            if list(findings.unknown(f"{{{found[2]}}}", parts[found[1]])):
+            if list(findings.unknown_placeholders(f"{{{found[2]}}}", parts[found[1]])):
                 raise StudyError(f"{place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
     return raw
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from report import formatting
 from report.findings import WIDE
-from report.formatting import span_words, two_digits
+from report.formatting import range_words, two_digits
 
 # Intervals are dropped if their ends differ by this factor.
 TOO_WIDE = 10.0
@@ -122,7 +122,7 @@ class Place:
         first, last = self.words(low), self.words(high)
         if self.after:
             return _ratio(first, last, self.after, sure)
-        told = "all" if first == last == ALL else span_words(first, last)
+        told = "all" if first == last == ALL else range_words(first, last)
         return told if sure or told == "all" else f"about {told}"
 
     def _ends(self, group: Sequence[Number]) -> list[tuple[float, float]]:
@@ -173,7 +173,7 @@ class Sentence:
         filled = _PLACE.sub(
             lambda found: str(self.places[found[1]].text if found[1] in self.places else found[0]), self.text
         )
-        return formatting.capital(filled) if self.text.startswith("{") else filled
+        return formatting.capitalize(filled) if self.text.startswith("{") else filled
 
     @property
     def impossible(self) -> list[Number]:
@@ -224,8 +224,8 @@ def excess(numbers: Iterable[Number], machine: str) -> list[str]:
     if not found:
         return []
     return [
-        f"On {machine} something disturbed a measurement: {formatting.first(found, 3, '; ')}. No more than all of it "
-        "is possible: it was measured too low, and no share of it is told."
+        f"On {machine} something disturbed a measurement: {formatting.first_items(found, 3, '; ')}. No more than all "
+        "of it is possible: it was measured too low, and no share of it is told."
     ]
 
 
@@ -270,7 +270,8 @@ def percent(share: float) -> str:
     """Format a share to two digits: '4.1%'; ALL from 1 upwards."""
     if share >= 1:
         return ALL
-    return f"{formatting.number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0') if share >= 5e-5 else '0'}%"
+    digits = 2 if share < 0.995 else 3
+    return f"{formatting.format_number(100 * share, digits).removesuffix('.0') if share >= 5e-5 else '0'}%"
 
 
 def shares(cases: Iterable[Case | Number], **how: Any) -> Place:

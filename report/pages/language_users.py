@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.data.network_labels import title
-from report.formatting import count, exactly, several, two_digits, with_unit
+from report.formatting import format_count, format_exact, join_words, two_digits, with_unit
 from report.pages.chart_rows import dicts, library, points
 from report.pages.charts import Chart, lines
 from report.pages.estimate_list import on_gpu
@@ -43,7 +43,7 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
         "When the first token of an answer comes cannot be told from this run", first, "s",
     )  # fmt: skip
     table = [
-        [*_words(one), exactly(one["users"]),
+        [*_words(one), format_exact(one["users"]),
          *(stated(cases[name][key], unit) if key in cases[name] else NOTHING for name, unit in COLUMNS.values())]
         for key, one in cases["first_token_s"].items()
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def _server(case: Case) -> tuple[Any, ...]:
 def _words(case: Case) -> list[str]:
     """Name model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
     server = library(str(case["backend"]))
-    cores = "" if not case["cores"] or on_gpu(str(case["device"])) else f", {count(int(case['cores']), 'core')}"
+    cores = "" if not case["cores"] or on_gpu(str(case["device"])) else f", {format_count(int(case['cores']), 'core')}"
     return [f"{title(str(case['model']))}, {case['format']}", f"{server}{cores}{on_gpu(str(case['device']))}"]
 
 
@@ -89,7 +89,7 @@ def _ends(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
 def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
     """Build a heading that compares a single user with the highest user count."""
     alone, crowd = _ends(cases)
-    users = count(max(int(case["users"]) for case in cases), "user")
+    users = format_count(max(int(case["users"]) for case in cases), "user")
     many = many.replace("{users}", users)
     if alone and crowd:
         return sentence(f"{one}, {many}", otherwise, alone=amounts(alone, unit), crowd=amounts(crowd, unit))
@@ -117,7 +117,7 @@ def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit:
         [{**point, "server": server} for server, some in groups.items() for point in points(some, "users")]
     )
     alt = "; ".join(
-        f"{one['server']}, {count(int(one['x']), 'user')}: {with_unit(one['y'], unit)}" for one in dicts(table)
+        f"{one['server']}, {format_count(int(one['x']), 'user')}: {with_unit(one['y'], unit)}" for one in dicts(table)
     )
     return Chart(name, str(heading), lines(table, "x", "y", "server", axis=("users at a time", axis)), note, alt)
 
@@ -125,7 +125,7 @@ def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit:
 def _work(cases: Sequence[Case]) -> str:
     """Describe the workload."""
     asked = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
-    work = several([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
+    work = join_words([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
     return (
         f"Each user sends {work} as they stream, and asks again as soon as the answer is whole; no prompt comes twice. "
         "The model's weights are random, which changes nothing of the work."
@@ -136,8 +136,8 @@ def _faults(view: View) -> list[str]:
     """Report failed answers, a sentence per load."""
     failed = [record for record in records(view.quantity("language_serving.failed_share")) if record["estimate"] > 0]
     told = [
-        sentence(f"Of the answers to {count(int(one['users']), 'user')} of {', '.join(_words(one))}, {{share}} failed.",
-                 share=shares([one]))
+        sentence(f"Of the answers to {format_count(int(one['users']), 'user')} of {', '.join(_words(one))}, "
+                 "{share} failed.", share=shares([one]))
         for one in failed
     ]  # fmt: skip
     return [str(one) for one in told if one.able]
@@ -157,7 +157,7 @@ def _missing(view: View) -> list[str]:
     rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()
     told = [
-        f"{library(backend)}, {count(int(points), 'load')} {status}: {reason}"
+        f"{library(backend)}, {format_count(int(points), 'load')} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
     return [f"Not measured here: {'; '.join(told)}."] if told else []

@@ -11,7 +11,7 @@ import polars as pl
 from contract.errors import StudyError
 from report.data.gathered_files import read_summary
 from report.data.summary import POINT
-from report.formatting import count, few, several
+from report.formatting import format_count, join_words, shorten_names
 from report.outcomes import SENSITIVE
 
 # Sensors read with each sample, and the consequence if they are missing.
@@ -51,18 +51,18 @@ def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str
     )
     cpus = sorted({_processor(node) for node in nodes if node["hardware"].get("cpu")})
     waiting = sum(verdict["verdict"] == "awaiting hardware" for verdict in verdicts)
-    first = f"GPUs measured: {few(gpus, 'kind')}." if gpus else "No GPU has been measured."
+    first = f"GPUs measured: {shorten_names(gpus, 'kind')}." if gpus else "No GPU has been measured."
     if waiting:
-        first += (
-            f" {count(waiting, 'claim')} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
-        )
+        claims = format_count(waiting, "claim")
+        first += f" {claims} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
     if not gpus:
         first += " What is said of GPUs rests on published figures, and is marked so."
     if not cpus:
         return first
     return (
-        f"{first} Processors measured: {few(cpus, 'kind')}. What is said of larger servers is scaled up from these by "
-        "the core, which no shared memory, network or second socket slows down, so that it flatters the processors."
+        f"{first} Processors measured: {shorten_names(cpus, 'kind')}. What is said of larger servers is scaled up "
+        "from these by the core, which no shared memory, network or second socket slows down, so that it "
+        "flatters the processors."
     )
 
 
@@ -70,7 +70,7 @@ def _processor(node: Mapping[str, Any]) -> str:
     cpu = node["hardware"]["cpu"]
     cores = cpu.get("usable_cores") or cpu.get("cores")
     name = str(cpu.get("model") or node["id"])
-    return f"{name} ({count(int(cores), 'core')})" if cores else name
+    return f"{name} ({format_count(int(cores), 'core')})" if cores else name
 
 
 def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
@@ -80,8 +80,8 @@ def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
     if not virtual:
         return ""
     return (
-        f"{few(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}: "
-        "what its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the "
+        f"{shorten_names(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}"
+        ": what its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the "
         "cache and the memory that it is told to have may be shared."
     )
 
@@ -97,7 +97,7 @@ def _counters(data: Path) -> str:
     silent = [column for column in _SENSORS if 0 < table["len"][0] == table[column][0]]
     if not silent:
         return ""
-    names = several([_SENSORS[column][0] for column in silent])
+    names = join_words([_SENSORS[column][0] for column in silent])
     follows = "; ".join(_SENSORS[column][1] for column in silent)
     return f"No machine gave a reading of its {names} beside the samples: {follows}."
 
@@ -110,11 +110,11 @@ def _rounds(data: Path) -> str:
     told = []
     if few:
         told.append(
-            f"{few:,} of {count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts and readings "
-            "that do not vary, runs of many seeds, and what a budget or load cut short."
+            f"{few:,} of {format_count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts and "
+            "readings that do not vary, runs of many seeds, and what a budget or load cut short."
         )
     if lost:
-        told.append(f"{count(lost, 'point')} gave no result; why is listed under the measurements.")
+        told.append(f"{format_count(lost, 'point')} gave no result; why is listed under the measurements.")
     return " ".join(told)
 
 
@@ -128,10 +128,12 @@ def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
     if decided:
         told += (
             f" Another fair reading, another number format, baseline or case would turn {sensitive} of the "
-            f"{count(len(decided), 'decided claim')}."
+            f"{format_count(len(decided), 'decided claim')}."
         )
     if opinions:
-        told += f" {count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} nothing that a measurement decides."
+        told += (
+            f" {format_count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} nothing that a measurement decides."
+        )
     return told
 
 
@@ -145,7 +147,7 @@ def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
     if not counted:
         return ""
     return (
-        f"Where a claim says most, the cases of a list of ours are counted: {several(counted)}. The lists hold what "
+        f"Where a claim says most, the cases of a list of ours are counted: {join_words(counted)}. The lists hold what "
         "people run as far as we know it, and nobody has counted what all people run; another list may turn them."
     )
 
@@ -156,8 +158,8 @@ def _sources(document: Mapping[str, Any]) -> str:
     if not lost:
         return ""
     waiting = [str(verdict["id"]) for verdict in document["verdicts"] if verdict["verdict"] == "awaiting source"]
-    follows = f"; {several(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for one" if waiting else ""
+    follows = f"; {join_words(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for one" if waiting else ""
     return (
-        f"{lost} of {count(len(entries), 'published figure')} could not be read in their primary source and decide "
-        f"nothing{follows}."
+        f"{lost} of {format_count(len(entries), 'published figure')} could not be read in their primary source and "
+        f"decide nothing{follows}."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from report.formatting import several, within
+from report.formatting import join_words, uncapitalize
 from report.pages import disturbed_results
 from report.pages.charts import Chart, estimates
 from report.pages.estimate_drawing import Estimated
@@ -77,12 +77,12 @@ def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
         return text
     told = able or group
     called = "Your machines" if len(told) == len(group) > 1 and all(one.own for one in told) else ""
-    return _of(called or several([one.called for one in told]), text) if text else ""
+    return _of(called or join_words([one.called for one in told]), text) if text else ""
 
 
 def _of(machine: str, text: str) -> str:
     """Prefix a sentence with its machine."""
-    return text if not machine or machine in text else f"{machine}: {within(text)}"
+    return text if not machine or machine in text else f"{machine}: {uncapitalize(text)}"
 
 
 def _named(one: Exhibit) -> Exhibit:
@@ -116,7 +116,7 @@ def _one_text(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
     """Merge texts that differ only in machine name; else keep one per machine."""
     blank = {text(one).replace(one.machine, "\0") for one in group}
     if len(blank) == 1:
-        return blank.pop().replace("\0", several([one.machine for one in group]))
+        return blank.pop().replace("\0", join_words([one.machine for one in group]))
     return " ".join(text(one) if one.machine in text(one) else _of(one.called, text(one)) for one in group if text(one))
 
 

@@ -13,7 +13,7 @@ from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.provenance import short
 from report import formatting
-from report.formatting import capital, named_machines
+from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED
 from report.pages import front_page as front_page
 from report.pages import verdict_words
@@ -85,7 +85,7 @@ def _loaded_family(name: str) -> Family:
     try:
         family: Family = importlib.import_module(f"report.pages.families.{name}").FAMILY
     except Exception as fault:
-        return Family(name.replace("_", "-"), capital(name.replace("_", " ")), "", partial(_raise, fault))
+        return Family(name.replace("_", "-"), capitalize(name.replace("_", " ")), "", partial(_raise, fault))
     return family
 
 
@@ -240,7 +240,7 @@ def _article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
 def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], fronts: Sequence[Chart]) -> Page:
     rows = [
         {
-            "job": capital(str(row["job"])), "server": str(row["server"]),
+            "job": capitalize(str(row["job"])), "server": str(row["server"]),
             **{end: formatting.two_digits(row[end]["estimate"]) for end in ("least", "most")},
             **{f"{end}_gpu": str(row[end]["gpu"]) for end in ("least", "most")},
         }
@@ -373,7 +373,7 @@ def _objections(evidence: Evidence) -> Page:
     rows = [
         {
             "says": str(one["says"]),
-            "done": capital(str(one["done"])),
+            "done": capitalize(str(one["done"])),
             "answer": str(one["answer"]),
             "claims": [verdict_words.claim(known[name]) for name in one.get("claims", []) if name in known],
         }
@@ -389,7 +389,7 @@ def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None
     """Build the page on changes between editions. changes: from `since_last`."""
     day = str(document["generated_utc"])[:10]
     commit = short(document["commit"]) or "not recorded"
-    machines = named_machines(document["nodes"]) or "no machine"
+    machines = machine_names(document["nodes"]) or "no machine"
     told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",
                 {"edition": told, "changes": changes})  # fmt: skip

@@ -17,7 +17,7 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     for one in verdict.get("by_threshold") or []:
         unit = str(one["unit"] or "1")
         of_parts = len(verdict["parts"]) > 1 and len(one["parts"]) == 1
-        name = formatting.capital(str(one["parts"][0])) if of_parts else ""
+        name = formatting.capitalize(str(one["parts"][0])) if of_parts else ""
         shared: dict[str, Any] = {"name": clean(name), "label": clean(f"{name}: threshold" if name else "Threshold")}
         if "choices" in one:
             choices = [
@@ -27,7 +27,7 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
             declared = [limit for limit, _, _ in one["choices"]].index(one["declared"])
             found.append({**shared, "choices": choices, "declared": declared})
             continue
-        scale, unit_name = formatting.prefix(float(one["declared"]), unit)
+        scale, unit_name = formatting.si_prefix(float(one["declared"]), unit)
         found.append(
             {
                 **shared,

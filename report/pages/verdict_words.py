@@ -120,10 +120,10 @@ def between(low: float | None, high: float | None, unit: str, digits: int = 3) -
     """Format an interval: '27.1 to 28.7 GB/s'; '' if unknown, or if both ends read the same."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
-    scale, name = formatting.prefix(high, unit)
-    texts = [formatting.number(one / scale, digits) for one in (low, high)]
+    scale, name = formatting.si_prefix(high, unit)
+    texts = [formatting.format_number(one / scale, digits) for one in (low, high)]
     if texts[0] == texts[1]:
-        texts = [formatting.number(one / scale, digits + 1) for one in (low, high)]
+        texts = [formatting.format_number(one / scale, digits + 1) for one in (low, high)]
     return f"{' to '.join(texts)} {name}".strip() if texts[0] != texts[1] else ""
 
 
@@ -134,7 +134,7 @@ def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
         count = sum(one["verdict"] == name for one in verdicts)
         if count:
             told.append(f"{count} {VERDICTS[name].one if count == 1 else VERDICTS[name].many}")
-    return formatting.several(told)
+    return formatting.join_words(told)
 
 
 # Sentence per value for `robust` in verdicts.json.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from report.formatting import capital
+from report.formatting import capitalize
 from report.publish.study_metadata import study
 
 # Only decided verdicts get a number: undecided, open or untestable is no half-truth.
@@ -83,7 +83,7 @@ def _review(
 
 
 def _rating(verdict: str, meaning: Mapping[str, str]) -> dict[str, Any]:
-    rating: dict[str, Any] = {"@type": "Rating", "alternateName": capital(verdict)}
+    rating: dict[str, Any] = {"@type": "Rating", "alternateName": capitalize(verdict)}
     if verdict in RATINGS:
         rating |= {
             "ratingValue": RATINGS[verdict],

@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 from contract.files import atomic
 from contract.node import number_of_machines
 from report import statistics, verdict_sentences
-from report.formatting import name_of_case, nodes_of_case
+from report.formatting import case_nodes, verdict_case_name
 
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
 _TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
@@ -106,8 +106,8 @@ def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
         "cases": len(outcomes),
         "cases_supporting": outcomes.count("supports"),
         "cases_challenging": outcomes.count("challenges"),
-        "rule": verdict_sentences.rules(one["parts"]),
-        "turn": verdict_sentences.turn(one),
+        "rule": verdict_sentences.rules_text(one["parts"]),
+        "turn": verdict_sentences.turn_text(one),
         "sources": [source["url"] for source in one["sources"]],
     }
 
@@ -119,9 +119,9 @@ def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         part = parts[case["part"]]
         yield {
             **{name: case.get(name) for name in CASES},
-            "machines": number_of_machines(nodes_of_case(case)),
+            "machines": number_of_machines(case_nodes(case)),
             "claim": one["id"],
-            "label": name_of_case(case),
+            "label": verdict_case_name(case),
             "quantity": part["quantity"],
             "unit": part["unit"],
             "labels": encoder.encode(case["labels"]),

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.estimates import RUNTIMES, Estimates, concat
+from report.estimates import RUNTIMES, Estimates, concat_estimates
 from report.quantities import quantity
 from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.training import speedup
@@ -34,7 +34,7 @@ def counted_metric(data: Dataset, metric: str) -> Estimates:
 
 def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
     """Several counted properties under a label that says which."""
-    return concat([counted_metric(data, metric).label(**{label: name}) for name, metric in metrics.items()])
+    return concat_estimates([counted_metric(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
 @_counted_quantity("sequential.parallel_width", "1", ("model", "level"))

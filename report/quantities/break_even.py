@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from report.data.dataset import Dataset, MissingSourceError
-from report.derivations import Formula, assumed, documented
-from report.derived_estimates import DerivedEstimates, Work, derive
+from report.derivations import Formula, assumed_input, documented_input
+from report.derived_estimates import Derivation, DerivedEstimates, derive
 from report.quantities.derived import arithmetic_quantity
 from report.quantities.prices import hourly_price
 
@@ -48,18 +48,18 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
     for name, price, gpus, machine, power in BOUGHT:
         try:
             inputs = {
-                "P": documented(data, price),
-                "n": assumed(gpus, "1", f"what the price is of: {name}"),
+                "P": documented_input(data, price),
+                "n": assumed_input(gpus, "1", f"what the price is of: {name}"),
                 "q": hourly_price(data, machine),
-                "g": documented(data, f"{machine}.gpus"),
-                "W": documented(data, power),
-                "o": assumed(2.0, "1", "host, network and cooling take as much again as the GPU", 1.0, 3.0),
-                "e": documented(data, "electricity-virginia-commercial.usd_per_kwh", _ELECTRICITY),
+                "g": documented_input(data, f"{machine}.gpus"),
+                "W": documented_input(data, power),
+                "o": assumed_input(2.0, "1", "host, network and cooling take as much again as the GPU", 1.0, 3.0),
+                "e": documented_input(data, "electricity-virginia-commercial.usd_per_kwh", _ELECTRICITY),
             }
         except MissingSourceError as fault:
             missing.append(f"{price} ({fault.what})")
         else:
-            works.append(Work({"accelerator": name}, HOURS, inputs, f"{machine}: {inputs['q'].what}"))
+            works.append(Derivation({"accelerator": name}, HOURS, inputs, f"{machine}: {inputs['q'].what}"))
     if not works:
         raise MissingSourceError(f"a verified price of purchase: {'; '.join(missing)}")
     return derive(works)
@@ -95,12 +95,14 @@ def break_even_days(data: Dataset) -> DerivedEstimates:
     works = []
     for share in SHARES:
         inputs = {
-            "o": assumed(1.0, "1", "the documented run alone, without what was tried before it", 1.0, 10.0),
-            "G": documented(data, f"{_SERVED}.gpu_hours"),
-            "f": assumed(share, "1", "the documented day" if share == 1 else "as if GPUs were let go in proportion"),
-            "m": documented(data, f"{_SERVED}.serving_nodes", [f"{_SERVED}.serving_nodes_peak"]),
-            "g": documented(data, f"{_SERVED}.gpus_per_node"),
+            "o": assumed_input(1.0, "1", "the documented run alone, without what was tried before it", 1.0, 10.0),
+            "G": documented_input(data, f"{_SERVED}.gpu_hours"),
+            "f": assumed_input(
+                share, "1", "the documented day" if share == 1 else "as if GPUs were let go in proportion"
+            ),
+            "m": documented_input(data, f"{_SERVED}.serving_nodes", [f"{_SERVED}.serving_nodes_peak"]),
+            "g": documented_input(data, f"{_SERVED}.gpus_per_node"),
         }
         detail = "as documented" if share == 1 else f"{share:g} of what is documented"
-        works.append(Work({"model": "DeepSeek-V3", "traffic": share * tokens}, SERVE, inputs, detail))
+        works.append(Derivation({"model": "DeepSeek-V3", "traffic": share * tokens}, SERVE, inputs, detail))
     return derive(works)

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from report.data.dataset import Dataset
-from report.derivations import Formula, Input, assumed, computed, documented
-from report.derived_estimates import DerivedEstimates, Work, derive
+from report.derivations import Formula, Input, assumed_input, computed_input, documented_input
+from report.derived_estimates import Derivation, DerivedEstimates, derive
 from report.quantities import cpu_servers, quantity
 from report.quantities.cpu_servers import (
     BERT_SYMBOLS,
@@ -96,24 +96,24 @@ def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     bert = cpu_servers.bert_inputs(data)
     inputs = {
         **{symbol: bert[symbol] for symbol in BERT_SYMBOLS},
-        "o": assumed(2.0, "FLOP/MAC", "one multiplication and one addition"),
-        "f": computed(data, names, base, "cycle/s", what, low=base, high=2 * base, spans=True),
+        "o": assumed_input(2.0, "FLOP/MAC", "one multiplication and one addition"),
+        "f": computed_input(data, names, base, "cycle/s", what, low=base, high=2 * base, spans=True),
     }
     cores_of = f"two processors with {2 * cores:g} cores in all, as they trained BERT large in MLPerf Training 3.1"
-    return derive([Work({"server": "two Xeon Platinum 8480+ with AMX"}, MACS, inputs, cores_of)])
+    return derive([Derivation({"server": "two Xeon Platinum 8480+ with AMX"}, MACS, inputs, cores_of)])
 
 
 def run_flop(data: Dataset, prefix: str) -> Input:
     """Operations of a published run."""
     if prefix == LARGEST:
-        return documented(data, f"{prefix}.training_flop")
+        return documented_input(data, f"{prefix}.training_flop")
     run = next(run for run in RUNS if run.id == prefix)
     names = [f"{prefix}.parameters", f"{prefix}.tokens"]
-    return computed(data, names, total_flop(run, data), "FLOP", f"{run.name}: 6 x parameters x tokens")
+    return computed_input(data, names, total_flop(run, data), "FLOP", f"{run.name}: 6 x parameters x tokens")
 
 
 def _days_input(days: int) -> Input:
-    return assumed(float(days), "d", "the time that is asked for")
+    return assumed_input(float(days), "d", "the time that is asked for")
 
 
 def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
@@ -152,22 +152,22 @@ def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, 
     ]
 
 
-def _server_counts(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
+def _server_counts(data: Dataset, kinds: Sequence[Server], days: int) -> list[Derivation]:
     labels = {**_run_labels(data, LARGEST), "days": days}
     return [kind.work(SERVERS, labels, F=run_flop(data, LARGEST), d=_days_input(days)) for kind in kinds]
 
 
-def _run_power(data: Dataset, kinds: Sequence[Server], days: int) -> list[Work]:
-    labels, watts = {**_run_labels(data, LARGEST), "days": days}, assumed(1000.0, "W", _WATTS, 500.0, 2000.0)
+def _run_power(data: Dataset, kinds: Sequence[Server], days: int) -> list[Derivation]:
+    labels, watts = {**_run_labels(data, LARGEST), "days": days}, assumed_input(1000.0, "W", _WATTS, 500.0, 2000.0)
     return [kind.work(POWER, labels, F=run_flop(data, LARGEST), d=_days_input(days), e=watts) for kind in kinds]
 
 
-def _run_days(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
-    labels, gpus = _run_labels(data, LARGEST), documented(data, f"{LARGEST}.gpus")
+def _run_days(data: Dataset, kinds: Sequence[Server]) -> list[Derivation]:
+    labels, gpus = _run_labels(data, LARGEST), documented_input(data, f"{LARGEST}.gpus")
     return [kind.work(TIME, labels, F=run_flop(data, LARGEST), n=gpus) for kind in kinds]
 
 
-def _run_costs(data: Dataset, kinds: Sequence[Server]) -> list[Work]:
+def _run_costs(data: Dataset, kinds: Sequence[Server]) -> list[Derivation]:
     labels = _run_labels(data, LARGEST)
     return [kind.work(COST, labels, F=run_flop(data, LARGEST), p=kind.price) for kind in kinds if kind.price]
 
@@ -182,7 +182,11 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
     """
     price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
     gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")
-    cost = {"G": documented(data, f"{LARGEST}.gpu_hours"), "q": gpu, "g": documented(data, f"{GPU_MACHINE}.gpus")}
+    cost = {
+        "G": documented_input(data, f"{LARGEST}.gpu_hours"),
+        "q": gpu,
+        "g": documented_input(data, f"{GPU_MACHINE}.gpus"),
+    }
     flop, labels, kinds, works = run_flop(data, LARGEST), _run_labels(data, LARGEST), all_servers(data, priced=True), []
     for kind in kinds:
         if kind.price is None:
@@ -190,7 +194,7 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
         works.append(kind.work(RATIO, {**labels, "by": "operations"}, F=flop, p=kind.price, **cost))
         if kind.evidence == "documented":
             shared = {symbol: kind.inputs[symbol] for symbol in ("Q", "m", "c", "x", "v")}
-            inputs = {"H": documented(data, _EIGHT), **shared, "p": kind.price, "q": gpu}
+            inputs = {"H": documented_input(data, _EIGHT), **shared, "p": kind.price, "q": gpu}
             detail = f"{kind.detail}, held against a machine with GPUs"
-            works.append(Work({**kind.labels, **labels, "by": "relation to GPUs"}, RELATION, inputs, detail))
+            works.append(Derivation({**kind.labels, **labels, "by": "relation to GPUs"}, RELATION, inputs, detail))
     return derive(works).with_beside(*run_requirements(data, kinds))

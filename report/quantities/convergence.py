@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from report import statistics
 from report.data.dataset import Dataset, once
 from report.data.summary import POINT
-from report.estimates import Estimates, merged
-from report.formatting import exactly
+from report.estimates import Estimates, merge_source_rows
+from report.formatting import format_exact
 from report.quantities import quantity
 
 BASE_BATCH = 32
@@ -71,7 +71,9 @@ def chosen_points(data: Dataset) -> pd.DataFrame:
     rates = means.groupby(by)["rate"]
     best = means.index.isin(means.groupby(by)["value"].idxmax()) & (rates.transform("count") >= FEWEST_RATES)
     edge = best & ((means["rate"] == rates.transform("min")) | (means["rate"] == rates.transform("max")))
-    detail = pd.Series([f"{exactly(rate)} times the base rate" for rate in means["rate"]], means.index, dtype=object)
+    detail = pd.Series(
+        [f"{format_exact(rate)} times the base rate" for rate in means["rate"]], means.index, dtype=object
+    )
     rules = {
         "fixed": means[means["rate"] == 1].assign(detail=detail),
         "linear": means[means["rate"] == means["batch"] / BASE_BATCH].assign(detail=detail),
@@ -104,7 +106,7 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
 def accuracy(data: Dataset) -> Estimates:
     """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
     points = rule_points(data, "test_accuracy")
-    found = statistics.on_linear_scale(_arrays(points), counted=False, share=True)
+    found = statistics.estimate_on_linear_scale(_arrays(points), counted=False, share=True)
     return Estimates.from_points(points.drop(columns="values"), found)
 
 
@@ -163,7 +165,7 @@ def _trend_series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats
         if len(at) >= FEWEST_BATCHES:
             n, batches = int(counts[at].min()), batch[at].astype(float)
             detail = f"batches of {batches.min():,.0f} to {batches.max():,.0f}, {n} seeds"
-            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merged(source_rows[at])}
+            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merge_source_rows(source_rows[at])}
             found.append(({**dict(zip(names, key, strict=True)), **row}, batches, [values[one][:n] for one in at]))
     return found
 
@@ -171,7 +173,7 @@ def _trend_series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats
 def _slopes(data: Dataset, held: str) -> Estimates:
     series = _trend_series(data, held)
     slopes = [slope_weights(batches) @ np.array(values) for _, batches, values in series]
-    found = statistics.on_linear_scale(slopes, counted=False, share=False)
+    found = statistics.estimate_on_linear_scale(slopes, counted=False, share=False)
     return Estimates.from_points([row for row, *_ in series], found)
 
 
@@ -246,5 +248,5 @@ def time_to_target_s(data: Dataset) -> Estimates:
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
     # What one machine's times vary by says nothing of another's.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
-    found = statistics.on_log_scale(_arrays(times), machines)
+    found = statistics.estimate_on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), found, log=True)

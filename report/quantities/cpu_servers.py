@@ -16,8 +16,8 @@ from typing import Any
 
 from report.data.dataset import Dataset
 from report.data.machine_kinds import KINDS
-from report.derivations import Formula, Input, assumed, computed, documented, measured
-from report.derived_estimates import Work
+from report.derivations import Formula, Input, assumed_input, computed_input, documented_input, measured_input
+from report.derived_estimates import Derivation
 from report.quantities.derived import six_flop, utilisation
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import correct_estimates
@@ -83,22 +83,22 @@ class Server:
     price: Input | None
     detail: str
 
-    def work(self, formulas: Mapping[str, Formula], more: Mapping[str, Any], **inputs: Input) -> Work:
-        return Work({**self.labels, **more}, formulas[self.evidence], {**self.inputs, **inputs}, self.detail)
+    def work(self, formulas: Mapping[str, Formula], more: Mapping[str, Any], **inputs: Input) -> Derivation:
+        return Derivation({**self.labels, **more}, formulas[self.evidence], {**self.inputs, **inputs}, self.detail)
 
 
 def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: str = "") -> Input:
     """Hourly price of a machine, with place and date; beside: prices of machines that could stand in its place."""
     price = data.entry(entry)
     what = f"{price['subject']}, on demand, us-east-1, {price['date']}{note}"
-    return documented(data, entry, beside, what=what)
+    return documented_input(data, entry, beside, what=what)
 
 
 def machine_size(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
     """Virtual CPUs of a machine, and how many cores each is."""
     whole = vendor == "AuthenticAMD"
-    cores = assumed(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
-    return {"v": documented(data, f"aws-{machine}.vcpus"), "x": cores}
+    cores = assumed_input(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
+    return {"v": documented_input(data, f"aws-{machine}.vcpus"), "x": cores}
 
 
 def bert_inputs(data: Dataset) -> dict[str, Input]:
@@ -106,12 +106,12 @@ def bert_inputs(data: Dataset) -> dict[str, Input]:
     names = ["bert-large.layers", "bert-large.width"]
     layers, width = map(data.figure, names)
     return {
-        "Q": documented(data, "mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s"),
-        "m": assumed(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
+        "Q": documented_input(data, "mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s"),
+        "m": assumed_input(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
         "w": six_flop(),
-        "B": computed(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
+        "B": computed_input(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
         # Padding that is computed and counted as work would double it.
-        "L": documented(data, "bert-wikipedia.tokens", high=512.0),
+        "L": documented_input(data, "bert-wikipedia.tokens", high=512.0),
     }
 
 
@@ -135,17 +135,19 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     rates = best_rates(data).only(family="transformer", device="cpu")
     rates = correct_estimates(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}
-    kept = assumed(1.0, "1", "as if cores and servers did not slow each other: the most favourable to CPUs", 0.25, 1.0)
+    kept = assumed_input(
+        1.0, "1", "as if cores and servers did not slow each other: the most favourable to CPUs", 0.25, 1.0
+    )
     for row, (node, device, threads, detail) in enumerate(rates.rows("node", "device", "threads", "detail")):
         cpu = nodes[node].record["hardware"]["cpu"]
         inputs = {
-            "R": measured(rates, row, "FLOP/s", detail),
+            "R": measured_input(rates, row, "FLOP/s", detail),
             "t": Input(float(threads), "1", "measured", "of this measurement", each=True),
             "s": kept,
         }
         if not priced:
             why = "the server that the third article speaks of (W15)"
-            size, price = {"c": assumed(float(SERVER_CORES), "1", why, 64.0, 192.0)}, None
+            size, price = {"c": assumed_input(float(SERVER_CORES), "1", why, 64.0, 192.0)}, None
             name = f"{SERVER_CORES} cores {{}}"
         elif str(cpu.get("vendor")) in PRICED:
             size, price, name = _priced_machine(data, str(cpu["vendor"]))
@@ -165,9 +167,9 @@ def documented_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         size, price, name = _priced_machine(data, "GenuineIntel")
         server = name.format(f"as of {server}")
         cores = 2 * data.figure("xeon-8480plus.cores")
-        size["c"] = computed(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
+        size["c"] = computed_input(data, ["xeon-8480plus.cores"], cores, "1", "Two processors")
     trained = bert_inputs(data)
-    rated = {"P": documented(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
+    rated = {"P": documented_input(data, "xeon-8480plus-2s.bf16_flops"), "u": utilisation(data, spans=False)}
     for evidence, inputs, detail in (
         ("documented", trained, f"as {trained['m'].value:g} of them trained BERT large in MLPerf Training 3.1"),
         ("rated", rated, "if they kept the share of their rated peak that the GPUs kept"),

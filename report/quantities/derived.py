@@ -6,8 +6,8 @@ import math
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.derivations import Formula, Input, assumed, computed, documented
-from report.derived_estimates import DerivedEstimates, Work, derive
+from report.derivations import Formula, Input, assumed_input, computed_input, documented_input
+from report.derived_estimates import Derivation, DerivedEstimates, derive
 from report.outcomes import ARITHMETIC
 from report.quantities import quantity
 
@@ -21,7 +21,7 @@ arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 def six_flop() -> Input:
     """6 FLOP for each parameter and token: attention scores, which grow with the context, are left out."""
-    return assumed(6.0, "FLOP", SIX)
+    return assumed_input(6.0, "FLOP", SIX)
 
 
 def utilisation(data: Dataset, spans: bool = True) -> Input:
@@ -29,7 +29,7 @@ def utilisation(data: Dataset, spans: bool = True) -> Input:
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)
     what = "Lowest to highest reported configuration, and their geometric mean"
-    return computed(data, names, math.sqrt(low * high), "1", what, low=low, high=high, spans=spans)
+    return computed_input(data, names, math.sqrt(low * high), "1", what, low=low, high=high, spans=spans)
 
 
 GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": ("GPUs at work all the time", "1")})
@@ -41,10 +41,10 @@ def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
     # Part of the run used half of the GPUs, says the paper.
     gpus = data.figure(f"{_MODEL}.gpus")
     inputs = {
-        "G": documented(data, f"{_MODEL}.gpu_hours"),
-        "n": documented(data, f"{_MODEL}.gpus", low=gpus / 2),
+        "G": documented_input(data, f"{_MODEL}.gpu_hours"),
+        "n": documented_input(data, f"{_MODEL}.gpus", low=gpus / 2),
     }
-    return derive([Work({}, GPU_HOURS, inputs, "GPU hours / GPUs / 24")])
+    return derive([Derivation({}, GPU_HOURS, inputs, "GPU hours / GPUs / 24")])
 
 
 FLOP_DAYS = Formula(
@@ -70,13 +70,13 @@ def days_from_flop(data: Dataset) -> DerivedEstimates:
     """
     inputs = {
         "w": six_flop(),
-        "N": documented(data, f"{_MODEL}.parameters"),
-        "D": documented(data, f"{_MODEL}.tokens", beside=[f"{_MODEL}.tokens_card"]),
-        "n": documented(data, f"{_MODEL}.gpus", low=data.figure(f"{_MODEL}.gpus") / 2),
+        "N": documented_input(data, f"{_MODEL}.parameters"),
+        "D": documented_input(data, f"{_MODEL}.tokens", beside=[f"{_MODEL}.tokens_card"]),
+        "n": documented_input(data, f"{_MODEL}.gpus", low=data.figure(f"{_MODEL}.gpus") / 2),
         "u": utilisation(data),
-        "P": documented(data, "h100-sxm.bf16_flops"),
+        "P": documented_input(data, "h100-sxm.bf16_flops"),
     }
-    return derive([Work({}, FLOP_DAYS, inputs, "6ND / (GPUs x utilisation x rated peak)")])
+    return derive([Derivation({}, FLOP_DAYS, inputs, "6ND / (GPUs x utilisation x rated peak)")])
 
 
 LAYER = Formula(
@@ -99,8 +99,8 @@ def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     values (grouped). Attention scores, which grow with the context, are left out.
     """
     names = {"h": "hidden", "f": "ffn", "k": "kv_heads", "a": "heads"}
-    inputs = {symbol: documented(data, f"{_MODEL}.{name}") for symbol, name in names.items()}
-    return derive([Work({}, LAYER, inputs, "weights of one layer, each used once per token")])
+    inputs = {symbol: documented_input(data, f"{_MODEL}.{name}") for symbol, name in names.items()}
+    return derive([Derivation({}, LAYER, inputs, "weights of one layer, each used once per token")])
 
 
 PRODUCT = Formula(
@@ -117,5 +117,5 @@ PRODUCT = Formula(
 @arithmetic_quantity("product1000.mac", "MAC", formulas=(PRODUCT,))
 def product1000_mac(_: Dataset) -> DerivedEstimates:
     """m * n * k = 1000 * 1000 * 1000: each of a million entries is a sum of a thousand products."""
-    inputs = {symbol: assumed(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
-    return derive([Work({}, PRODUCT, inputs, "1000 x 1000 x 1000")])
+    inputs = {symbol: assumed_input(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
+    return derive([Derivation({}, PRODUCT, inputs, "1000 x 1000 x 1000")])

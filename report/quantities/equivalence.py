@@ -12,7 +12,7 @@ from report import statistics
 from report.data.dataset import Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, device_kind
-from report.formatting import count, several
+from report.formatting import format_count, join_words
 from report.quantities import quantity
 
 _LABELS = ("dtype", "backend")
@@ -56,16 +56,16 @@ def _agreement_shares(data: Dataset, kind: str) -> Estimates:
             counts = {"n_rounds": len(by_round), "n_samples": len(tried), "detail": _describe(tried)}
             rows.append({**labels, **counts, "source_rows": tuple(sorted(own[key]))})
             shares.append(by_round.to_numpy(float))
-    return Estimates.from_points(rows, statistics.on_linear_scale(shares, counted=True, share=True))
+    return Estimates.from_points(rows, statistics.estimate_on_linear_scale(shares, counted=True, share=True))
 
 
 def _describe(tried: pd.DataFrame) -> str:
     """How many models there are, and which of them do not agree, or do not run, in some round."""
-    text = [count(tried["model"].nunique(), "model")]
+    text = [format_count(tried["model"].nunique(), "model")]
     ran = tried["status"].isin(("ok", "wrong"))
     for verb, rows in (("differing", tried[ran & ~tried["agrees"]]), ("not running", tried[~ran])):
         if len(rows):
-            text.append(f"{verb}: {several(sorted(rows['model'].unique()))}")
+            text.append(f"{verb}: {join_words(sorted(rows['model'].unique()))}")
     return ", ".join(text)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from report.data.dataset import SETTLED, Dataset
 from report.data.summary import POINT
-from report.estimates import Estimates, concat, device_kind
+from report.estimates import Estimates, concat_estimates, device_kind
 from report.quantities import quantity
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
@@ -30,7 +30,7 @@ def with_best(rates: Estimates) -> Estimates:
     rates = with_shape(rates)
     per_library = rates.best([*_POINT, "backend"], of=["backend", "shape"]).label(shape="best")
     of_all = rates.best(_POINT, of=["backend", "shape"]).label(backend="best", shape="best")
-    return concat([rates, per_library, of_all])
+    return concat_estimates([rates, per_library, of_all])
 
 
 def point_rates(data: Dataset, experiment: str) -> Estimates:
@@ -41,7 +41,9 @@ def point_rates(data: Dataset, experiment: str) -> Estimates:
 def _join_metrics(found: Sequence[Estimates]) -> Estimates:
     """Rates by metric, in the order of METRICS, with the library's name as it is there."""
     named = zip(found, METRICS.values(), strict=True)
-    return concat([rates.label(backend=[name.format(one) for one in rates["backend"]]) for rates, name in named])
+    return concat_estimates(
+        [rates.label(backend=[name.format(one) for one in rates["backend"]]) for rates, name in named]
+    )
 
 
 def core_clock(data: Dataset) -> Estimates:
@@ -62,7 +64,7 @@ def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
 def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
     """Rates in FLOP/s over the measured peak: of multiply-adds on a CPU, of the best matrix product on a GPU."""
     products = product_rate(data).only(device="gpu", backend="best").by("node", "device", "dtype")
-    return concat([rates.only(device="cpu") / peak_rate(data, "fma"), rates.only(device="gpu") / products])
+    return concat_estimates([rates.only(device="cpu") / peak_rate(data, "fma"), rates.only(device="gpu") / products])
 
 
 @quantity("gemm.rate", "FLOP/s", _LABELS)
@@ -92,7 +94,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     """
     on_gpus = with_best(_join_metrics([_counter_rates(data, metric) for metric in METRICS]))
     clocks = data.summary("clock", metric="clock").best(["node", "device"])
-    return concat([on_gpus, product_rate(data).only(device="cpu") / 2 / clocks])
+    return concat_estimates([on_gpus, product_rate(data).only(device="cpu") / 2 / clocks])
 
 
 def _counter_rates(data: Dataset, metric: str) -> Estimates:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, quantity
 from report.quantities.memory import share_of_bandwidth
 from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host, without_error_where_equal
@@ -49,7 +49,7 @@ def latency(data: Dataset) -> Estimates:
     """
     times = request_times(data)
     best = times.inverse().best([*_REQUEST, "dtype"], of=["backend", "threads"]).inverse()
-    return concat([times, best.label(backend="best")])
+    return concat_estimates([times, best.label(backend="best")])
 
 
 @quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"), reads=("models",))
@@ -132,7 +132,7 @@ def runtime_ladder(data: Dataset) -> Estimates:
         best = times.only(**wanted).inverse().best([*_REQUEST, "threads"], of=by, keep=by).inverse()
         kept = [_has_rung(rung, added[request]) for request in best.rows(*_BASE)]
         found.append(best.at(np.array(kept, bool)).label(rung=rung, place=place))
-    rungs = concat(found)
+    rungs = concat_estimates(found)
     return rungs.label(runtime=rungs["backend"]).without("backend")
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
@@ -48,7 +48,9 @@ def ladder_rate(data: Dataset) -> Estimates:
     products = data.without_launches("gemm", "flop_per_s").only(**PRODUCT)
     products = products.at((products["m"] == ROWS) | products["backend"].isin(LOOPS))
     steps = data.summary("training", value="flop_per_s").only(**STEP)
-    return concat([_best_by_rung(products).label(work="product"), _best_by_rung(steps).label(work="training step")])
+    return concat_estimates(
+        [_best_by_rung(products).label(work="product"), _best_by_rung(steps).label(work="training step")]
+    )
 
 
 def _best_by_rung(rates: Estimates) -> Estimates:
@@ -63,4 +65,4 @@ def _best_by_rung(rates: Estimates) -> Estimates:
             most = threads.groupby(tried["node"]).transform("max")
             tried = tried.at((threads == most) & (threads > 1))
         found.append(tried.best(["node", "device"], of=["backend", "dtype"]).label(rung=rung, place=place))
-    return concat(found)
+    return concat_estimates(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity, summary_quantity
 from report.quantities.memory import share_of_bandwidth
 from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host
@@ -39,7 +39,7 @@ def fastest_tokens_per_s(data: Dataset) -> Estimates:
     by, of = ["node", "device", "model", "phase", "tokens"], ["threads"]
     each = rates.best([*by, "format"], of, ["backend", "threads"])
     best = rates.best(by, ["format", *of], ["backend", "threads"]).label(format="best")
-    found = concat([each, best])
+    found = concat_estimates([each, best])
     return found.label(runtime=found["backend"]).without("backend")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from contract.node import gpu_cache_bytes
 from report.data.dataset import Dataset
 from report.data.machine_kinds import of_kind
-from report.estimates import Estimates, concat, exact
+from report.estimates import Estimates, concat_estimates, exact_estimates
 from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.rate_arithmetic import BEST_LABELS, best_ratios, most_threads
@@ -55,7 +55,7 @@ def bandwidth_rate(data: Dataset) -> Estimates:
     rates = footprint_rates(data)
     least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
     rates = rates.at(rates["footprint"] >= least)
-    return concat([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
+    return concat_estimates([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
@@ -83,7 +83,7 @@ def gpu_over_desktop(data: Dataset) -> Estimates:
     desktops = most_threads(rates.only(device="cpu", node=of_kind(data, "desktop")))
     named = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
     cpu = named.without("node", "device")
-    return concat(best_ratios(rates.only(device="gpu"), cpu, ["op", "baseline"], ["named"]))
+    return concat_estimates(best_ratios(rates.only(device="gpu"), cpu, ["op", "baseline"], ["named"]))
 
 
 def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
@@ -136,4 +136,4 @@ def half_rate_size(data: Dataset) -> Estimates:
                     **rates.counts(),
                 }
             )
-    return exact(rows)
+    return exact_estimates(rows)

@@ -8,7 +8,7 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.data.summary import POINT
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 from report.quantities.gemm import with_shape
 
@@ -56,7 +56,9 @@ def determinism(data: Dataset) -> Estimates:
     rounds: among the processes that measured this point, counted, from two on.
     """
     calls = _method_estimates(data, "distinct_results", ("repeat",), least=1)
-    return concat([calls.without("method").label(over="calls"), _distinct_over_rounds(data).label(over="rounds")])
+    return concat_estimates(
+        [calls.without("method").label(over="calls"), _distinct_over_rounds(data).label(over="rounds")]
+    )
 
 
 def _distinct_over_rounds(data: Dataset) -> Estimates:

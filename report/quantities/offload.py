@@ -13,7 +13,7 @@ import numpy as np
 
 from report.compared_estimates import crossings
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 from report.quantities.rate_arithmetic import complement, ratio_with_detail, with_library
 
@@ -60,7 +60,7 @@ def gpu_part_times(data: Dataset, part: str) -> Estimates:
 
 def sum_times(*parts: Estimates) -> Estimates:
     """The sum of times that were measured in the same rounds, whose luck they share: their errors add up."""
-    together, rows = concat(parts), []
+    together, rows = concat_estimates(parts), []
     names = together.labels
     order = {labels: row for row, labels in enumerate(parts[0].rows(*names))}
     for labels, times in together.groups(*names):
@@ -85,10 +85,12 @@ def host_rates(data: Dataset) -> Estimates:
     products = _with_size(data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
     labels = ["node", *WORK]
     times = [part.by(*labels, "backend", "threads") for part in (request_estimates(data).only(device="cpu"), products)]
-    rates = with_library(concat(times).inverse())
+    rates = with_library(concat_estimates(times).inverse())
     most, tried = (rates["threads"].groupby([rates[name] for name in by]).transform("max") for by in (["node"], labels))
     baselines = {"core": rates.only(threads=1), "node": rates.at(tried == most)}
-    return concat([part.best(labels, of=["library"]).label(baseline=name) for name, part in baselines.items()])
+    return concat_estimates(
+        [part.best(labels, of=["library"]).label(baseline=name) for name, part in baselines.items()]
+    )
 
 
 @quantity("offload.request_time", "s", (*_LABELS, "backend", "threads"))
@@ -115,7 +117,7 @@ def phase_share(data: Dataset) -> Estimates:
     for name in HOST_PARTS:
         part = request_estimates(data, f"time.{name}").without("threads", "backend")
         shares.append((part / whole).label(phase=name, clock="host"))
-    return concat(shares)
+    return concat_estimates(shares)
 
 
 @_gpu_quantity("offload.transfer_share", "1", (*_BATCH, *WAY))
@@ -160,7 +162,7 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
     point = ["node", "device", *WORK]
     included = gpu_request_times(data).inverse().best(point, of=WAY).label(transfers="included")
     excluded = gpu_part_times(data, "compute").inverse().best(point, of=WAY[:1]).label(transfers="excluded")
-    return ratio_with_detail(concat([included, excluded]), core * CORES).without("op", "uses", "size")
+    return ratio_with_detail(concat_estimates([included, excluded]), core * CORES).without("op", "uses", "size")
 
 
 @_both_quantity("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
@@ -173,7 +175,7 @@ def crossover(data: Dataset) -> Estimates:
     """
     gains = speedup(data).without("m", "n", "k")
     even = gains.label(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf)
-    sides = concat([gains.label(side="the GPU"), even.label(side="the CPU")])
+    sides = concat_estimates([gains.label(side="the GPU"), even.label(side="the CPU")])
     found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
     series = [name for name in found.labels if name != "side"]
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))

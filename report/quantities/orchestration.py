@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
-from report.formatting import count
+from report.estimates import Estimates, concat_estimates
+from report.formatting import format_count
 from report.quantities import quantity
 from report.quantities.rate_arithmetic import complement
 
@@ -26,11 +26,11 @@ def time_lost(data: Dataset) -> Estimates:
     """1 - time of a turn with batches already on the device / time with the best number of loader workers."""
     # On a GPU as loops are written, with the host running ahead of the device.
     on_gpus = data.summary("orchestration", "loop_time").only(device="gpu")
-    turns = concat([on_gpus, data.summary("orchestration").only(device="cpu")]).inverse()
+    turns = concat_estimates([on_gpus, data.summary("orchestration").only(device="cpu")]).inverse()
     place = ["node", "device", *_LOOP]
     ready = turns.only(source=PRELOADED).by(*(name for name in place if name != "source"))
     loaded = turns.at(turns["source"] != PRELOADED)
-    workers = [count(int(number), "worker") for number in loaded["workers"]]
+    workers = [format_count(int(number), "worker") for number in loaded["workers"]]
     return complement(loaded.label(workers=workers).best(place, of=["workers"]) / ready)
 
 

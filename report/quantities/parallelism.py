@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat, exact
+from report.estimates import Estimates, concat_estimates, exact_estimates
 from report.quantities import quantity
 
 FULL_SHARE = 0.9
@@ -54,7 +54,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
                     **rates.counts(),
                 }
             )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @_gpu_quantity("parallelism.linearity", "1", ("in_flight",))
@@ -71,7 +71,7 @@ def linearity(data: Dataset) -> Estimates:
         enough = rates["estimate"].max() / each.value("estimate", 0)
         more = each.at((threads > threads[0]) & (threads <= enough / 2))
         parts.append(more / each.at([0]).by(*_PLACE))
-    return concat(parts)
+    return concat_estimates(parts)
 
 
 @quantity("parallelism.path_time", "s", ("paths",))

@@ -199,7 +199,7 @@ def prediction_error(data: Dataset) -> Estimates:
         for one in found
     ]
     errors = [np.median(one.errors, axis=1) for one in found]
-    made = Estimates.from_points(rows, statistics.on_linear_scale(errors, counted=False, share=False))
+    made = Estimates.from_points(rows, statistics.estimate_on_linear_scale(errors, counted=False, share=False))
     return made.label(low=made["low"].clip(lower=0.0))
 
 
@@ -239,7 +239,7 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
             rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
             values.append(ratios)
     # Each for itself: what one machine's ratios vary by says nothing of another's.
-    return Estimates.from_points(rows, statistics.on_log_scale(values, np.arange(len(values))), log=True)
+    return Estimates.from_points(rows, statistics.estimate_on_log_scale(values, np.arange(len(values))), log=True)
 
 
 def _computing_mask(kernels: Kernels) -> NDArray[np.bool_]:

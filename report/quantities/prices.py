@@ -15,9 +15,18 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset, MissingSourceError, once
-from report.derivations import Floats, Formula, Input, assumed, computed, documented, measured, verified
-from report.derived_estimates import DerivedEstimates, Work, derive, worked
-from report.formatting import count, exactly, several
+from report.derivations import (
+    Floats,
+    Formula,
+    Input,
+    assumed_input,
+    computed_input,
+    documented_input,
+    is_verified,
+    measured_input,
+)
+from report.derived_estimates import Derivation, DerivedEstimates, derive, with_derivations
+from report.formatting import format_count, format_exact, join_words
 from report.quantities import quantity
 from report.quantities.cpu_servers import PRICED, machine_size
 from report.quantities.derived import arithmetic_quantity
@@ -68,7 +77,7 @@ def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> I
     entry = data.entry(f"{machine}.usd_per_hour")
     region = "us-east-1, " if "us-east-1" in entry["source"]["where"] else ""
     what = f"{entry['subject']}, on demand, {region}{entry['date']}"
-    return documented(data, f"{machine}.usd_per_hour", [f"{other}.usd_per_hour" for other in beside], what=what)
+    return documented_input(data, f"{machine}.usd_per_hour", [f"{other}.usd_per_hour" for other in beside], what=what)
 
 
 def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
@@ -107,7 +116,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     at the least one machine, whatever it can do: it is taken as fast enough for every load, so that it need not have
     been measured. Loads: LOADS, and those that were offered.
     """
-    whole = assumed(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
+    whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
     servers = p99_latency(data).only(device="cpu")
     rates, cores, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "cores", "high", "estimate"))
@@ -127,15 +136,15 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
             n_cores, row = float(known[first]), at[first]
             backend, dtype, n_rounds, n_samples, source_rows = rows[row]
             held = "held" if sure else "too close to tell whether held"
-            what = f"{dtype}, {held} at {exactly(float(rates[row]))} requests/s"
+            what = f"{dtype}, {held} at {format_exact(float(rates[row]))} requests/s"
             error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
             counts = {"n_rounds": n_rounds, "n_samples": n_samples, "source_rows": source_rows}
             used = {"what": what, "each": True, **error, **counts}
             measured_cores = Input(n_cores, "1", "measured", "measured by this study", **used)
             inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
-            detail = f"{count(int(n_cores), 'core')} of {priced[1]} against {name}; {what}"
+            detail = f"{format_count(int(n_cores), 'core')} of {priced[1]} against {name}; {what}"
             labels = {"node": node, "device": "cpu", "service": service, "requests_per_s": load, "cpu_runtime": backend}
-            works.append(Work(labels, REQUEST, inputs, detail))
+            works.append(Derivation(labels, REQUEST, inputs, detail))
     return derive(works)
 
 
@@ -190,7 +199,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     }
     if wanted and not priced:
         names = sorted({one["name"] for _, one in devices})
-        raise MissingSourceError(f"the price per hour of a machine with {several(names, 'or')}")
+        raise MissingSourceError(f"the price per hour of a machine with {join_words(names, 'or')}")
     speedups = speedups.at([row for row, place in enumerate(speedups.rows("node", "device")) if place in priced])
     machines = [priced[place] for place in speedups.rows("node", "device")]
     detail = ["; ".join(filter(None, (own, of))) for own, (_, of) in zip(speedups["detail"], machines, strict=True)]
@@ -198,10 +207,12 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     values = values.reindex(columns=list("pvxcqg"))
     factors = values["p"] / (values["v"] * values["x"]) * values["c"] / (values["q"] / values["g"])
 
-    def make(row: int) -> Work:
-        return Work({}, SAVING, {"S": measured(speedups, row, "1", "measured speed-up"), **machines[row][0]})
+    def make(row: int) -> Derivation:
+        return Derivation(
+            {}, SAVING, {"S": measured_input(speedups, row, "1", "measured speed-up"), **machines[row][0]}
+        )
 
-    return worked(speedups.scaled_by(factors).label(detail=detail), make)
+    return with_derivations(speedups.scaled_by(factors).label(detail=detail), make)
 
 
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
@@ -214,9 +225,9 @@ def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced |
         **priced[0],
         "c": Input(float(cpu["usable_cores"]), "1", "measured", "of the host", each=True),
         "q": hourly_price(data, *machine),
-        "g": documented(data, f"{machine[0]}.gpus"),
+        "g": documented_input(data, f"{machine[0]}.gpus"),
     }
-    return inputs, f"{inputs['q'].what} against {count(int(cpu['usable_cores']), 'core')} of {priced[1]}"
+    return inputs, f"{inputs['q'].what} against {format_count(int(cpu['usable_cores']), 'core')} of {priced[1]}"
 
 
 RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more of it for a dollar", "1")})
@@ -231,7 +242,7 @@ def rank_per_dollar(data: Dataset) -> DerivedEstimates:
     """
     recommended = {card: price for card, (price, part) in CARDS.items() if part in RECOMMENDED}
     ratings = [f"{card}.{figure}" for card in recommended for figure in LIMITS.values()]
-    missing = [name for name in (*recommended.values(), *ratings) if not verified(data, name)]
+    missing = [name for name in (*recommended.values(), *ratings) if not is_verified(data, name)]
     if missing:
         raise MissingSourceError(f"verified prices and ratings of the cards: {', '.join(missing)}")
     works = []
@@ -239,12 +250,14 @@ def rank_per_dollar(data: Dataset) -> DerivedEstimates:
         per_dollar = {
             card: data.figure(f"{card}.{figure}") / data.figure(price)
             for card, (price, _) in CARDS.items()
-            if verified(data, price) and verified(data, f"{card}.{figure}")
+            if is_verified(data, price) and is_verified(data, f"{card}.{figure}")
         }
         names = [name for card in per_dollar for name in (f"{card}.{figure}", CARDS[card][0])]
         for card in filter(recommended.get, per_dollar):
             better = sorted(other for other, one in per_dollar.items() if one > per_dollar[card])
-            told = f"{exactly(float(f'{per_dollar[card]:.4g}'))} for a dollar; more by {several(better) or 'none'}"
-            inputs = {"b": computed(data, names, float(len(better)), "1", told)}
-            works.append(Work({"card": CARDS[card][1], "version": card, "limit": limit}, RANK, inputs, told))
+            told = (
+                f"{format_exact(float(f'{per_dollar[card]:.4g}'))} for a dollar; more by {join_words(better) or 'none'}"
+            )
+            inputs = {"b": computed_input(data, names, float(len(better)), "1", told)}
+            works.append(Derivation({"card": CARDS[card][1], "version": card, "limit": limit}, RANK, inputs, told))
     return derive(works)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from report.data.dataset import Dataset
 from report.data.published_records import LESS_IS_BETTER, UNITS
-from report.estimates import Estimates, exact
+from report.estimates import Estimates, exact_estimates
 from report.formatting import short_processor
 from report.quantities import Compute, quantity
 
@@ -159,7 +159,7 @@ def declared_comparisons(data: Dataset) -> Estimates:
                 "detail": comparison.why,
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def _side_name(record: Mapping[str, Any]) -> str:
@@ -178,7 +178,7 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
             rows.append(
                 {**record_labels(data, row, *_MORE), "gpus": gpus, **estimate_bounds(row), "detail": row["note"]}
             )
-        return exact(rows)
+        return exact_estimates(rows)
 
     values.__doc__ = f"Published figures that are a {measure}, as their sources tell them, each with its work."
     return values

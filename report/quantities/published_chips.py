@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, exact
-from report.formatting import exactly
+from report.estimates import Estimates, exact_estimates
+from report.formatting import format_exact
 from report.quantities.published import (
     LABELS,
     estimate_bounds,
@@ -55,7 +55,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
         rows.append(
             {**record_labels(data, best, "machine", "dtype"), "estimate": best["value"] / 2 / CLOCKS[str(kind)]}
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.threads_for_90_percent", "1", ("source", "family", "machine", "model", "records"))
@@ -72,8 +72,8 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
             continue
         before = threads[enough - 1] if enough else threads[enough]
         found = {"estimate": threads[enough], "low": before, "high": threads[enough]}
-        rows.append({**told, **found, "detail": f"tried: {exactly(threads[0])} to {exactly(threads[-1])}"})
-    return exact(rows)
+        rows.append({**told, **found, "detail": f"tried: {format_exact(threads[0])} to {format_exact(threads[-1])}"})
+    return exact_estimates(rows)
 
 
 @published_quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"))
@@ -93,10 +93,10 @@ def linearity(data: Dataset) -> Estimates:
             {
                 **told,
                 "estimate": (rates[at] / rates[0]) / (threads[at] / threads[0]),
-                "detail": f"{exactly(threads[0])} to {exactly(threads[at])} threads",
+                "detail": f"{format_exact(threads[0])} to {format_exact(threads[at])} threads",
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
@@ -139,7 +139,7 @@ def memory_bound_share(data: Dataset) -> Estimates:
             told = record_labels(data, row, "machine")
             known = low if phase == "decode" else high
             rows.append({**told, "phase": phase, "estimate": known, "low": low, "high": high, "detail": row["note"]})
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def _rated_bandwidths(data: Dataset) -> dict[str, float]:
@@ -197,7 +197,7 @@ def memory_over_copy(data: Dataset) -> Estimates:
                         "estimate": above["value"] / below["value"],
                     }
                 )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"))
@@ -213,7 +213,7 @@ def product_lead(data: Dataset) -> Estimates:
     products = products[(products["cores"] >= MANY_CORES) & products["model"].isin(("960x960x960", "1024x1024x1024"))]
     ways = [copies[copies["task"] == task] for task in ("copy-in", "copy-out")]
     if not len(products) or not all(map(len, ways)):
-        return exact([])
+        return exact_estimates([])
     fastest = [extreme_record(way, "value") for way in ways]
     rows = []
     for _, same in products[products["dtype"] == "float32"].groupby(["source", "cpu"], sort=False):
@@ -226,14 +226,14 @@ def product_lead(data: Dataset) -> Estimates:
             {
                 "source": " and ".join(dict.fromkeys(str(one["source"]) for one in (cpu, *fastest))),
                 "family": " and ".join(sorted(families)),
-                "cpu": f"{machine_name(cpu)}, {exactly(cpu['cores'])} cores",
+                "cpu": f"{machine_name(cpu)}, {format_exact(cpu['cores'])} cores",
                 "copied": f"{gpu_kind(str(fastest[0]['gpu']))}",
                 "records": " ".join(one["key"] for one in (cpu, *fastest)),
                 "estimate": 2 * n**3 / cpu["value"] / copied,
                 "low": 0.0,
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"))
@@ -267,7 +267,7 @@ def roofline_error(data: Dataset) -> Estimates:
                     "detail": f"{len(of)} kernels judged",
                 }
             )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
@@ -325,4 +325,4 @@ def gpu_busy_share(data: Dataset) -> Estimates:
             rows.append(
                 {**told, "batch": None, "requests_per_s": load, **estimate_bounds(row, load), "detail": row["note"]}
             )
-    return exact(rows)
+    return exact_estimates(rows)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, exact
-from report.formatting import count
+from report.estimates import Estimates, exact_estimates
+from report.formatting import format_count
 from report.quantities.published import gpu_kind, published_quantity, record_rows
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
@@ -34,7 +34,7 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
         ratio = hour / data.figure(f"{HIRED_CPU}.usd_per_hour")
         rows = known.only(gpu=kind)
         parts += record_rows((rows * (1 / ratio)).frame)
-    return exact(parts)
+    return exact_estimates(parts)
 
 
 @published_quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
@@ -72,10 +72,10 @@ def break_even_hours(data: Dataset) -> Estimates:
                         "estimate": float(prices["value"].median() / np.median(each)),
                         "low": float(prices["value"].min() / max(each)),
                         "high": float(prices["value"].max() / min(each)),
-                        "detail": f"{count(len(prices), 'price')} and {count(len(each), 'hourly price')}",
+                        "detail": f"{format_count(len(prices), 'price')} and {format_count(len(each), 'hourly price')}",
                     }
                 )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def _prices_by_kind(hired: pd.DataFrame) -> Iterator[tuple[str, Any, Any]]:

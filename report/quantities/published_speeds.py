@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, exact
-from report.formatting import count, exactly
+from report.estimates import Estimates, exact_estimates
+from report.formatting import format_count, format_exact
 from report.quantities.published import (
     LABELS,
     extreme_record,
@@ -83,7 +83,10 @@ def _speedup_row(
     entries = max(variants, key=_median_speed)
     formats = str(entries[0]["dtype"]), str(cpu["dtype"])
     many, machines = value_or_default(entries[0]["gpus"], 1.0), value_or_default(cpu["nodes"], 1.0)
-    scaled = [count(int(many), "GPU") if many > 1 else "", count(int(machines), "machine") if machines > 1 else ""]
+    scaled = [
+        format_count(int(many), "GPU") if many > 1 else "",
+        format_count(int(machines), "machine") if machines > 1 else "",
+    ]
     return {
         "source": cpu["source"],
         "family": data.published.family(str(cpu["source"])),
@@ -125,7 +128,7 @@ def speedup(data: Dataset) -> Estimates:
     where one is not told. Source of the rule for scores: MLCommons, training and inference policies (runs without the
     fastest and the slowest).
     """
-    return exact(list(speedup_rows(data)))
+    return exact_estimates(list(speedup_rows(data)))
 
 
 @published_quantity("published.energy_ratio", "1", SPEEDUP_LABELS)
@@ -134,7 +137,7 @@ def energy_ratio(data: Dataset) -> Estimates:
 
     What each meter covers, the source's note tells.
     """
-    return exact(list(speedup_rows(data, ("energy",))))
+    return exact_estimates(list(speedup_rows(data, ("energy",))))
 
 
 @published_quantity("published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"))
@@ -162,10 +165,10 @@ def growth_with_batch(data: Dataset) -> Estimates:
                 "estimate": math.log(last["estimate"] / first["estimate"]) / wide,
                 "low": math.log(last["low"] / first["high"]) / wide,
                 "high": math.log(last["high"] / first["low"]) / wide,
-                "detail": f"batch {exactly(first['batch'])} to {exactly(last['batch'])}",
+                "detail": f"batch {format_exact(first['batch'])} to {format_exact(last['batch'])}",
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"))
@@ -193,10 +196,10 @@ def batch_gain(data: Dataset) -> Estimates:
                 **record_labels(data, last, "device", "machine", "dtype", "software"),
                 "records": f"{last['key']} {first['key']}",
                 "estimate": last["throughput"] / first["throughput"],
-                "detail": f"batch {exactly(last['batch'])} over {exactly(first['batch'])}",
+                "detail": f"batch {format_exact(last['batch'])} over {format_exact(first['batch'])}",
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"))
@@ -221,7 +224,7 @@ def core_scaling(data: Dataset) -> Estimates:
                     "estimate": last["speed"] / first["speed"] / last["cores"],
                 }
             )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
@@ -242,7 +245,7 @@ def variant_gain(data: Dataset) -> Estimates:
                 to = _AGAINST.get(of, "float32")
                 if of != to and to in best:
                     rows.append(_gain_row(data, best[of], best[to]))
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def _gain_row(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,7 +281,7 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
                         "high": recurrent.value("high", above) / other.value("low", below),
                     }
                 )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @published_quantity("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
@@ -307,4 +310,4 @@ def crossover_parameters(data: Dataset) -> Estimates:
                 "detail": f"{len(sooner)} of {len(order)} models sooner on the CPU",
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from report.estimates import RUNTIMES, Estimates, concat
-from report.formatting import count
+from report.estimates import RUNTIMES, Estimates, concat_estimates
+from report.formatting import format_count
 
 # Labels beside a quantity's own that `best_ratios` gives.
 BEST_LABELS = ("precision", "dtype", *RUNTIMES)
@@ -21,7 +21,7 @@ def most_threads(rates: Estimates, *by: str) -> Estimates:
 def with_library(rates: Estimates) -> Estimates:
     """The same with a label `library`: its name, and on a CPU its number of threads."""
     pairs = rates.rows("backend", "threads")
-    return rates.label(library=[f"{name}, {count(int(n), 'thread')}" if n else str(name) for name, n in pairs])
+    return rates.label(library=[f"{name}, {format_count(int(n), 'thread')}" if n else str(name) for name, n in pairs])
 
 
 # Divides estimates; Any stands for Estimates or a subclass.
@@ -59,7 +59,7 @@ def best_ratios(
 
 def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
     """The best rate of each GPU over the best of its host's CPU, as `best_ratios` has them."""
-    return concat(best_ratios(rates.only(device="gpu"), rates.only(device="cpu").without("device"), by, of))
+    return concat_estimates(best_ratios(rates.only(device="gpu"), rates.only(device="cpu").without("device"), by, of))
 
 
 def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from report.data.dataset import Dataset
-from report.derivations import verified
-from report.estimates import Estimates, exact
-from report.formatting import count, within
+from report.derivations import is_verified
+from report.estimates import Estimates, exact_estimates
+from report.formatting import format_count, uncapitalize
 from report.quantities import quantity
 
 
 @quantity("reference.value", "", ("entry", "subject"), tier="documented")
 def reference_value(data: Dataset) -> Estimates:
     """One case per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
-    return exact(
+    return exact_estimates(
         [
             {
                 "entry": name,
@@ -20,10 +20,10 @@ def reference_value(data: Dataset) -> Estimates:
                 "estimate": float(entry["value"]),
                 "low": float(entry.get("low", entry["value"])),
                 "high": float(entry.get("high", entry["value"])),
-                "detail": f"{entry['subject']}, {within(entry['what'])}",
+                "detail": f"{entry['subject']}, {uncapitalize(entry['what'])}",
             }
             for name, entry in data.reference.items()
-            if verified(data, name)
+            if is_verified(data, name)
         ]
     )
 
@@ -36,13 +36,13 @@ def processors_cores(data: Dataset) -> Estimates:
     """Cores of each server processor that Intel and AMD listed as launched in July 2023, a case a processor."""
     entry = data.entry(_PROCESSORS)
     sizes = [float(cores) for cores, number in entry["distribution"].items() for _ in range(number)]
-    return exact(
+    return exact_estimates(
         [
             {
                 "entry": _PROCESSORS,
                 "processor": at,
                 "estimate": cores,
-                "detail": f"a server processor with {count(int(cores), 'core')}",
+                "detail": f"a server processor with {format_count(int(cores), 'core')}",
             }
             for at, cores in enumerate(sorted(sizes), start=1)
         ]

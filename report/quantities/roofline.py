@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from report.data.dataset import Dataset, once
-from report.estimates import VALUES, Estimates, concat, exact, merged
+from report.estimates import VALUES, Estimates, concat_estimates, exact_estimates, merge_source_rows
 from report.quantities import gemm, memory, quantity
 
 _LABELS = ("model", "batch", "phase", "dtype", "backend", "threads")
@@ -30,7 +30,7 @@ def peak_arithmetic(data: Dataset) -> Estimates:
     """
     products = gemm.product_rate(data).only(backend="best").by(*_PLACE)
     kernel = gemm.peak_rate(data, "fma").label(of="multiply-adds in registers")
-    return concat([kernel, products.label(of=products["detail"])]).best(_PLACE, of=["of"])
+    return concat_estimates([kernel, products.label(of=products["detail"])]).best(_PLACE, of=["of"])
 
 
 @once
@@ -69,8 +69,8 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
         for metric in metrics
         if (seen := _BELOW.fullmatch(metric)) and seen["measure"] == measure
     ]
-    labels = [name for name in concat(parts).labels if name != "limit"]
-    shares = concat(parts).ascending(*labels, "limit")
+    labels = [name for name in concat_estimates(parts).labels if name != "limit"]
+    shares = concat_estimates(parts).ascending(*labels, "limit")
     starts = np.flatnonzero(~shares.frame.duplicated(labels))
     columns = {name: np.split(shares[name].to_numpy(), starts[1:]) for name in ("limit", *VALUES)}
     return {
@@ -99,10 +99,10 @@ def memory_bound_share(data: Dataset) -> Estimates:
                 "n_rounds": part["n_rounds"].min(),
                 "n_samples": part["n_samples"].sum(),
                 "detail": f"balance {at['estimate']:.3g} FLOP/B",
-                "source_rows": merged([*part["source_rows"], at["source_rows"]]),
+                "source_rows": merge_source_rows([*part["source_rows"], at["source_rows"]]),
             }
             rows.append({**labels, **values})
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 def share_below(part: Mapping[str, NDArray[Any]], at: Mapping[Any, Any]) -> dict[str, float]:

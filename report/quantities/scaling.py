@@ -6,7 +6,7 @@ import json
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, memory, quantity, training
 
 # Of the highest rate, what counts as having reached it.
@@ -64,7 +64,7 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
             enough = batches[rates["estimate"] >= SATURATED * rates["estimate"].max()].min()
             said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
             found.append((above / below).label(batch=largest, detail=said))
-    return concat(found)
+    return concat_estimates(found)
 
 
 def _too_large_batches(data: Dataset) -> dict[tuple[str, ...], list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, exact
+from report.estimates import Estimates, exact_estimates
 from report.quantities import quantity
 
 # What is comfortable to wait for, at the 99th percentile.
@@ -58,7 +58,7 @@ def capacity(data: Dataset) -> Estimates:
                 **latencies.counts(),
             }
         )
-    return exact(rows)
+    return exact_estimates(rows)
 
 
 @quantity("serving.failed_share", "1", _LABELS)

@@ -9,10 +9,10 @@ import numpy as np
 
 from report.data.dataset import Dataset
 from report.data.network_labels import ADAPTED
-from report.derivations import Formula, Input, assumed, documented, verified
-from report.derived_estimates import DerivedEstimates, Work, derive
+from report.derivations import Formula, Input, assumed_input, documented_input, is_verified
+from report.derived_estimates import Derivation, DerivedEstimates, derive
 from report.estimates import Estimates
-from report.formatting import number
+from report.formatting import format_number
 from report.quantities import quantity
 from report.quantities.architecture import counted_metric
 from report.quantities.training import peak_memory
@@ -106,16 +106,16 @@ _LEAST_STATE, _MOST_STATE = 6.0, 20.0
 
 def state_bytes() -> Input:
     """Bytes for each parameter while it is trained."""
-    return assumed(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
+    return assumed_input(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
 
 
 def gpu_memories(data: Dataset) -> dict[str, Input]:
     """Memory of each GPU: as its maker states it, and as the measured nodes' GPUs tell it. No processor with cores."""
     stated = {
-        str(entry["subject"]): documented(data, name)
+        str(entry["subject"]): documented_input(data, name)
         for name, entry in data.reference.items()
         if name.endswith(_MEMORY)
-        and verified(data, name)
+        and is_verified(data, name)
         and f"{name.removesuffix(_MEMORY)}.cores" not in data.reference
     }
     measured = {
@@ -133,18 +133,18 @@ def training_jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], s
     """Models to train: name, size, what goes into their memory, and what it is for. Raises MissingSourceError."""
     none = {
         "a": Input(0.0, "B", "assumed", "left out", what="Kept of a sample for the backward pass"),
-        "b": assumed(0.0, "1", "the batch comes on top"),
+        "b": assumed_input(0.0, "1", "the batch comes on top"),
     }
     for size, models in PUBLISHED.items():
         for name, prefix in models.items():
-            parameters = documented(data, f"{prefix}.parameters")
+            parameters = documented_input(data, f"{prefix}.parameters")
             yield name, size, {"N": parameters, **none}, "weights, gradients and moments"
     counted, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
     for model, name in STUDY_MODELS.items():
         if model in counted and model in kept:
             batch = {
                 "a": Input(kept[model], "B", "measured", _COUNTED, what="Kept of a sample for the backward pass"),
-                "b": assumed(float(BATCH), "1", "samples of a batch"),
+                "b": assumed_input(float(BATCH), "1", "samples of a batch"),
             }
             inputs = {"N": parameters_input(name, counted[model]), **batch}
             yield name, "small", inputs, f"weights, gradients, moments and a batch of {BATCH}"
@@ -182,7 +182,7 @@ def gpus_needed(data: Dataset) -> DerivedEstimates:
             share = wanted / memory.value
             detail = f"{what} take {100 * share:.3g}% of one" if share <= 1 else f"{what} take {share:.3g} times one"
             labels = {"model": name, "size": size, "accelerator": part}
-            works.append(Work(labels, NEEDED, {"s": state_bytes(), **inputs, "M": memory}, detail))
+            works.append(Derivation(labels, NEEDED, {"s": state_bytes(), **inputs, "M": memory}, detail))
     return derive(works)
 
 
@@ -235,15 +235,15 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
             "s": state_bytes(),
             "N": parameters_input(model, parameters[model]),
             "a": Input(kept[model], "B", "measured", "counted by this study", what=f"Kept of a sample by {model}"),
-            "b": assumed(float(BATCH), "1", "a batch as in the study's smallest comparisons", 1.0, 256.0),
+            "b": assumed_input(float(BATCH), "1", "a batch as in the study's smallest comparisons", 1.0, 256.0),
             "e": ratio,
         }
-        detail = f"{number(parameters[model])} parameters"
-        works.append(Work({"model": model, "kind": "study", "batch": BATCH}, WITH_BATCH, inputs, detail))
+        detail = f"{format_number(parameters[model])} parameters"
+        works.append(Derivation({"model": model, "kind": "study", "batch": BATCH}, WITH_BATCH, inputs, detail))
     for models in PUBLISHED.values():
         for name, prefix in models.items():
-            inputs = {"s": state_bytes(), "N": documented(data, f"{prefix}.parameters")}
-            works.append(Work({"model": name, "kind": "published"}, LEAST, inputs, "its batch comes on top"))
+            inputs = {"s": state_bytes(), "N": documented_input(data, f"{prefix}.parameters")}
+            works.append(Derivation({"model": name, "kind": "published"}, LEAST, inputs, "its batch comes on top"))
     whole = derive(works)
     return whole.with_beside(
         *((f"models that {size / 1e9:g} GB hold", "1", _fitting_counts(whole, size)) for size in SIZES)
@@ -256,6 +256,6 @@ def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
     for kind in whole["kind"].unique():
         models = whole.only(kind=kind)
         fits = models.at(models["estimate"] <= size)["model"]
-        inputs = {"b": assumed(float(len(fits)), "1", f"of {len(models)}")}
-        counts.append(Work({"kind": kind}, _COUNT, inputs, f"of {len(models)}: {', '.join(fits) or 'none'}"))
+        inputs = {"b": assumed_input(float(len(fits)), "1", f"of {len(models)}")}
+        counts.append(Derivation({"kind": kind}, _COUNT, inputs, f"of {len(models)}: {', '.join(fits) or 'none'}"))
     return derive(counts)

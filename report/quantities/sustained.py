@@ -10,7 +10,7 @@ import pandas as pd
 from report import statistics
 from report.data.dataset import Dataset
 from report.data.summary import POINT
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, quantity
 
 # Heat takes its time: a run must last so long to say what it costs.
@@ -95,7 +95,7 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     known to half of the per cent that the driver counts in. `detail` holds the share.
     """
     used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
-    shares = rates / concat([rates, gemm.product_rate(data)]).best(["node", "device", "dtype"])
+    shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best(["node", "device", "dtype"])
     low_shares = shares.at(shares["estimate"] < LOW_SHARE)
     place = ["node", "device", *_LABELS]
     known = dict(zip(low_shares.rows(*place), low_shares.rows("estimate", "source_rows"), strict=True))

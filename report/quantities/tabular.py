@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from report.data.dataset import Dataset
-from report.estimates import RUNTIMES, Estimates, concat
+from report.estimates import RUNTIMES, Estimates, concat_estimates
 from report.quantities import quantity
 from report.quantities.rate_arithmetic import best_over_host, best_ratios, with_library
 
@@ -26,7 +26,7 @@ def table_rate(data: Dataset) -> Estimates:
     `backend: best` is the fastest library of each point, on as many threads as suit it.
     """
     found = row_rates(data)
-    return concat([found.without("library"), found.best(_POINT, of=["library"]).label(backend="best")])
+    return concat_estimates([found.without("library"), found.best(_POINT, of=["library"]).label(backend="best")])
 
 
 @quantity("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
@@ -37,7 +37,7 @@ def gpu_gain(data: Dataset) -> Estimates:
     the GPU and of the CPU.
     """
     gpu, cpu = row_rates(data).only(device="gpu"), row_rates(data).only(device="cpu").without("device", "transfers")
-    return concat(best_ratios(gpu, cpu, ["op", "rows", "transfers"], ["library"]))
+    return concat_estimates(best_ratios(gpu, cpu, ["op", "rows", "transfers"], ["library"]))
 
 
 _FIT = ["rows", "trees"]
@@ -52,7 +52,7 @@ def _seconds(data: Dataset, phase: str) -> Estimates:
     """Seconds of a call, also under `backend: best`: by the fastest library on as many threads as suit it."""
     found = boosting_rates(data).only(phase=phase).without("phase")
     best = found.best(["node", "device", *_FIT], of=["library"]).label(backend="best")
-    return concat([found.without("library").inverse(), best.inverse()])
+    return concat_estimates([found.without("library").inverse(), best.inverse()])
 
 
 @quantity("boosting.fit_s", "s", (*_FIT, "backend", "threads"))

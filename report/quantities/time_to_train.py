@@ -9,7 +9,7 @@ import numpy as np
 from report.data.dataset import Dataset
 from report.data.machine_kinds import of_kind
 from report.derivations import Formula
-from report.derived_estimates import join, quotient
+from report.derived_estimates import concat_derived, quotient
 from report.estimates import Estimates
 from report.outcomes import ARITHMETIC
 from report.quantities import quantity
@@ -92,6 +92,6 @@ def laptop_over_gpu(data: Dataset) -> Estimates:
     named = laptops.label(baseline="laptop", named=[data.label(node) for node in laptops["node"]])
     cpu = named.without("node", "device")
     of = ["named", "model", "batch"]
-    return join(
+    return concat_derived(
         best_ratios(rates.only(device="gpu").without("baseline"), cpu, ["baseline"], of, partial(quotient, RATIO))
     )

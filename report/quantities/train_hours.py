@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from report.data.dataset import Dataset
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import CHECK, correct_estimates
@@ -119,7 +119,7 @@ def hours_to_train(data: Dataset) -> Estimates:
         )
         for run in RUNS
     ]
-    return concat(found)
+    return concat_estimates(found)
 
 
 @_ladder_quantity("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
@@ -136,4 +136,4 @@ def nodes_for_90_days(data: Dataset) -> Estimates:
         for run in RUNS
         if run.id in LARGE
     ]
-    return concat(found) / (DAYS * 24 * _HOUR)
+    return concat_estimates(found) / (DAYS * 24 * _HOUR)

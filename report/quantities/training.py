@@ -10,8 +10,8 @@ from contract.node import kind_of_node
 from report.data.dataset import Dataset
 from report.data.machine_kinds import of_kind
 from report.derivations import Formula
-from report.derived_estimates import join, quotient
-from report.estimates import Estimates, concat
+from report.derived_estimates import concat_derived, quotient
+from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, quantity, summary_quantity
 from report.quantities.ladder import LOOPS
 from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host, best_ratios, most_threads
@@ -33,7 +33,9 @@ def baseline_rates(rates: Estimates) -> Estimates:
     """CPU rates by baseline: core (one thread) and node (the most threads measured there)."""
     cpu = rates.only(device="cpu")
     most = cpu["threads"].groupby(cpu["node"]).transform("max")
-    return concat([cpu.only(threads=1).label(baseline="core"), cpu.at(cpu["threads"] == most).label(baseline="node")])
+    return concat_estimates(
+        [cpu.only(threads=1).label(baseline="core"), cpu.at(cpu["threads"] == most).label(baseline="node")]
+    )
 
 
 def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
@@ -62,9 +64,11 @@ def family_rates(data: Dataset) -> Estimates:
     """FLOP/s of training steps, by the family of the model: of a CPU with all threads. Plain loops are left out."""
     rates = data.summary("training", value="flop_per_s")
     rates = rates.at(~rates["backend"].isin(LOOPS))
-    rates = concat([baseline_rates(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)])
+    rates = concat_estimates(
+        [baseline_rates(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)]
+    )
     rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
-    return concat([rates.only(model=models).label(family=family) for family, models in FAMILIES.items()])
+    return concat_estimates([rates.only(model=models).label(family=family) for family, models in FAMILIES.items()])
 
 
 def best_rates(data: Dataset) -> Estimates:
@@ -96,9 +100,9 @@ def speedup(data: Dataset) -> Estimates:
     rates = samples_per_second(data)
     gpu, cpu = rates.only(device="gpu"), baseline_rates(rates)
     servers = cpu.only(baseline="node", node=of_kind(data, "server"))
-    hosts = concat([cpu, servers.label(baseline="server")]).without("device")
+    hosts = concat_estimates([cpu, servers.label(baseline="server")]).without("device")
     by, divide = ["model", "batch", "baseline"], partial(quotient, SPEEDUP)
-    return join(
+    return concat_derived(
         [*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet_rates(data, cpu), by, ["of"], divide)]
     )
 
@@ -178,7 +182,7 @@ def ladder(data: Dataset) -> Estimates:
         .label(rung=rung, place=place)
         for place, (rung, wanted, whole) in enumerate(RUNGS, start=1)
     ]
-    return concat(steps)
+    return concat_estimates(steps)
 
 
 # Metric, and how the energy is known. Every timed point of at least half a second on a CPU, or 3 s on a GPU, has its
@@ -191,7 +195,7 @@ def joules(data: Dataset, experiment: str) -> Estimates:
     """Energy in J of one call of each point; power times time only for devices that have no counter."""
     counted, added = (data.summary(experiment, metric).label(detail=how) for metric, how in METHODS.items())
     devices = set(counted.rows("node", "device"))
-    return concat([counted, added.at([device not in devices for device in added.rows("node", "device")])])
+    return concat_estimates([counted, added.at([device not in devices for device in added.rows("node", "device")])])
 
 
 @_speedup_quantity("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))

@@ -21,7 +21,7 @@ import pandas as pd
 from report import statistics
 from report.data.dataset import Dataset, once
 from report.data.summary import POINT
-from report.estimates import Estimates, concat, device_kind, merged
+from report.estimates import Estimates, concat_estimates, device_kind, merge_source_rows
 from report.quantities import quantity
 from report.quantities.training import best_rates
 from report.statistics import Floats
@@ -81,7 +81,7 @@ def predicted_over_measured(data: Dataset) -> Estimates:
     achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
     rate = (achieved / best_rates(data).without("baseline")).without("family")
-    return concat([parts.label(method="parts"), rate.label(method="rate")])
+    return concat_estimates([parts.label(method="parts"), rate.label(method="rate")])
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def correction_lines(data: Dataset) -> dict[str, Line]:
         ratio, flop = (np.exp(jobs[name].agg(lambda values: np.log(values).mean()).to_numpy()) for name in
                        ("ratio", "flop"))  # fmt: skip
         if len(ratio) >= LEAST_JOBS:
-            rows = tuple(merged(own["rows"]) for _, own in jobs)
+            rows = tuple(merge_source_rows(own["rows"]) for _, own in jobs)
             found[str(kind)] = Line(tuple(jobs.groups), flop, ratio, rows)
     return found
 
@@ -152,7 +152,7 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
     factor, se, df = (np.array(values) for values in zip(*made, strict=True))
     both, freedom = statistics.combine(derived["se"], derived["df"], se, df)
     estimate = derived.numbers("estimate") * (1 / factor if inverse else factor)
-    behind = {kind: merged(line.rows) for kind, line in known.items()}
+    behind = {kind: merge_source_rows(line.rows) for kind, line in known.items()}
     rows = [own + behind.get(device_kind(device), ()) for own, device in derived.rows("source_rows", "device")]
     return Estimates.from_estimates(derived.label(estimate=estimate, se=both, df=freedom, source_rows=rows).frame)
 

@@ -139,7 +139,7 @@ def estimates(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Fl
     if method == STUDY:
         names = [raw["experiments"][label] for label in labels]
         rounds = [[each[label]["median"] for each in run[STUDY] if label in each] for label in labels]
-        told = statistics.on_log_scale(rounds, np.unique(names, return_inverse=True)[1])
+        told = statistics.estimate_on_log_scale(rounds, np.unique(names, return_inverse=True)[1])
         return np.log(told.estimate), told.se, told.df
     middle, iqr, n = (np.array([run[TORCH][label][key] for label in labels], float) for key in ("median", "iqr", "n"))
     se = np.where(n > 1, MEDIAN_PER_MEAN * iqr / IQR_PER_SIGMA / middle / np.sqrt(n), np.nan)

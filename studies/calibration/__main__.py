@@ -27,7 +27,7 @@ from report.data.node_reader import Nodes
 from report.data.summary import summarise
 from report.estimates import Estimates
 from report.judging.claim_files import Part
-from report.judging.rules import decide
+from report.judging.rules import apply_rule
 from report.outcomes import Threshold
 from report.statistics import DECIDING, LEVEL, Floats
 from studies.calibration.simulated_machines import (
@@ -226,7 +226,7 @@ def _ask(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
         for one in sets:
-            ruling = decide(part, one, "s")
+            ruling = apply_rule(part, one, "s")
             frame = ruling.estimates.frame
             low, high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
             widths.append(high - low if question.rule == "trend" else np.log(high / low))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from report import verdicts
 from report.data.dataset import Dataset
 from report.data.node_reader import Nodes
-from report.estimates import Estimates, exact
+from report.estimates import Estimates, exact_estimates
 from report.judging import rules
 from report.judging.claim_files import Part
 from report.judging.rules import RuleResult
@@ -24,7 +24,9 @@ NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric
 def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
     """Estimates in the middle of intervals that stand as given; labels: one value for each."""
     rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
-    return exact([{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)])
+    return exact_estimates(
+        [{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)]
+    )
 
 
 def log_cases(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
@@ -60,7 +62,7 @@ def decide(
     def named(nodes: Sequence[str]) -> str:
         return " and ".join(names.get(node, node) for node in nodes)
 
-    return rules.decide(part(rule, threshold, options), estimates, unit, named)
+    return rules.apply_rule(part(rule, threshold, options), estimates, unit, named)
 
 
 def part_record(**given: Any) -> verdicts.Part:

@@ -24,9 +24,9 @@ from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.node_reader import read_nodes
 from report.data.reference_figures import REFERENCE, read_reference
-from report.judging.judge import hangs_on, judge
+from report.judging.judge import judge, sole_contributed_node
 from report.pages.claim_page import claim_context
-from report.verdict_sentences import hanging
+from report.verdict_sentences import hanging_sentence
 from tests.report.conftest import Factory
 from tests.report.lying_nodes import EXPERIMENTS, FEW, PUBLISHED, copied, few_claims
 from tests.report.packs import files_of
@@ -287,7 +287,7 @@ def test_a_verdict_that_hangs_on_a_node_that_was_handed_in_says_so(
     assert verdict()[1]["verdict"] == "challenged" and verdict()[1]["hangs_on"] == ""
     handed_in(first)
     document, one = verdict()
-    sentence = hanging("Synthetic, 2 cores")
+    sentence = hanging_sentence("Synthetic, 2 cores")
     assert one["hangs_on"] == "node-a"
     assert sentence in " ".join(explain(document, "N03").split())
     assert sentence in claim_context(one, document, {"node-a": "Synthetic, 2 cores"})["sure"]
@@ -316,4 +316,7 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
     ],
 )  # fmt: skip
 def test_what_hangs_on_one_node(cases: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
-    assert hangs_on({"cases": cases, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"}) == hangs
+    assert (
+        sole_contributed_node({"cases": cases, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"})
+        == hangs
+    )

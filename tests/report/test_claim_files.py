@@ -14,7 +14,7 @@ import pytest
 
 from contract.files import read_yaml
 from report.data.reference_figures import REFERENCE, read_entries, read_reference
-from report.derivations import _factor
+from report.derivations import _conversion_factor
 from report.formatting import YES_NO
 from report.judging import judge
 from report.judging.claim_files import SCHEMA, read_claims
@@ -120,7 +120,7 @@ def test_a_copied_sentence_would_be_noticed() -> None:
 def test_every_entry_has_a_unit_that_pint_knows_a_source_and_a_word_on_how_it_was_read(path: Path) -> None:
     for entry in read_entries(path):
         name, source = entry["id"], entry["source"]
-        assert entry["unit"] == YES_NO or _factor(entry["unit"], entry["unit"]) == 1, name
+        assert entry["unit"] == YES_NO or _conversion_factor(entry["unit"], entry["unit"]) == 1, name
         assert entry["note"].strip(), name
         if entry["status"] == "verified":
             assert entry["value"] is not None and all(source[key].strip() for key in source), name

@@ -15,7 +15,14 @@ from contract.errors import StudyError
 from contract.files import read_yaml
 from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.claim_files import Claim, read_claims
-from report.judging.contradictions import conflicts, decide, opposed, outcome, read_contradictions, standing
+from report.judging.contradictions import (
+    contradiction_outcome,
+    decide_contradictions,
+    read_contradictions,
+    rule_conflicts,
+    settle_opposites,
+    side_standing,
+)
 from report.judging.judge import CLAIMS
 
 from .claim_mistakes import dump, pointed_at
@@ -54,7 +61,7 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
         ]
         for claim in claims
     }
-    apart = {frozenset(two) for two in combinations(rules, 2) if conflicts([rules[name] for name in two])}
+    apart = {frozenset(two) for two in combinations(rules, 2) if rule_conflicts([rules[name] for name in two])}
     assert noted and apart and noted | apart <= pairs
     assert copied(read_yaml(DECLARED)) == [], "no sentence is copied from the articles"
 
@@ -120,7 +127,7 @@ def test_a_mistake_is_reported_where_it_stands(
 def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
     for verdicts in sides:
         some = verdicts.split(", ")
-        assert standing(some) == standing(some[::-1]) == expected
+        assert side_standing(some) == side_standing(some[::-1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
 )  # fmt: skip
 def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
     for turn in (1, -1):
-        assert opposed(own.split(", ")[::turn]) == expected.split(", ")[::turn]
+        assert settle_opposites(own.split(", ")[::turn]) == expected.split(", ")[::turn]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +147,7 @@ def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
      ("undecided, holds", "undecided"), ("open, undecided, fails", "open"), ("opinion, opinion", "opinion")],
 )  # fmt: skip
 def test_what_becomes_of_a_contradiction(standings: str, expected: str) -> None:
-    assert outcome(standings.split(", ")) == expected
+    assert contradiction_outcome(standings.split(", ")) == expected
 
 
 def record(claim: str, verdict: str, parts: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
@@ -154,7 +161,7 @@ def decided(tmp_path: Path, claims: list[Claim], reference: dict[str, Any]) -> A
 
     def of(*records: dict[str, Any], **change: Any) -> dict[str, Any]:
         some = declared(tmp_path, claims, reference, {**ONE, **change})
-        (one,) = decide({one["id"]: one for one in records}, some)
+        (one,) = decide_contradictions({one["id"]: one for one in records}, some)
         json.dumps(one, allow_nan=False)
         return one
 
@@ -192,7 +199,7 @@ def test_published_figures_decide_whether_the_conflict_is_real(
 ) -> None:
     known = {name: entry(name, value, "B") for name, value in cards.items()}
     some = declared(tmp_path, claims, known, {**ONE, **by_figures(*cards, at_least=16e9)})
-    (one,) = decide({name: record(name, "supported") for name in ("N12", "N11")}, some)
+    (one,) = decide_contradictions({name: record(name, "supported") for name in ("N12", "N11")}, some)
     assert one["conflict"] == conflict
 
 
@@ -225,5 +232,5 @@ LEAST = rule("at_least", 0.5)
     ],
 )
 def test_rules_that_no_measurement_satisfies_together(a: dict[str, Any], b: dict[str, Any], apart: bool) -> None:
-    assert bool(conflicts([[("N01", a)], [("N02", b)]])) is apart
-    assert bool(conflicts([[("N02", b)], [("N01", a)]])) is apart
+    assert bool(rule_conflicts([[("N01", a)], [("N02", b)]])) is apart
+    assert bool(rule_conflicts([[("N02", b)], [("N01", a)]])) is apart

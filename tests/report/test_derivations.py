@@ -10,8 +10,8 @@ import pytest
 
 from contract.errors import StudyError
 from report.data.dataset import Dataset
-from report.derivations import Formula, assumed, documented, measured
-from report.derived_estimates import Work, derive
+from report.derivations import Formula, assumed_input, documented_input, measured_input
+from report.derived_estimates import Derivation, derive
 from report.estimates import Estimates
 from report.quantities import Quantity, quantities
 
@@ -48,7 +48,7 @@ def test_every_formula_gives_its_quantity_in_its_unit(quantity: Quantity) -> Non
 
 @pytest.mark.parametrize(("hours", "unit", "gpus"), [(240.0, "h", 5.0), (2880.0, "min", 1.0)])
 def test_units_are_converted(hours: float, unit: str, gpus: float) -> None:
-    made = derive([Work({}, DAYS, {"G": assumed(hours, unit, "w"), "n": assumed(gpus, "1", "w")})])
+    made = derive([Derivation({}, DAYS, {"G": assumed_input(hours, unit, "w"), "n": assumed_input(gpus, "1", "w")})])
     assert only(made)["estimate"] == pytest.approx(2.0)
 
 
@@ -70,14 +70,16 @@ def test_a_formula_whose_sides_differ_is_refused(text: str, unit: str, symbols: 
 @pytest.mark.parametrize(("unit", "said"), [("USD", "cannot be made of 'USD'"), ("hrs/wek", "no unit 'hrs/wek'")])
 def test_an_entry_in_a_wrong_unit_is_named(synthetic: Factory, unit: str, said: str) -> None:
     found = known(synthetic, entry("a.gpu_hours", 240.0, unit))
-    work = Work({}, DAYS, {"G": documented(found, "a.gpu_hours"), "n": assumed(5.0, "1", "w")})
+    work = Derivation({}, DAYS, {"G": documented_input(found, "a.gpu_hours"), "n": assumed_input(5.0, "1", "w")})
     with pytest.raises(StudyError, match=f"a.gpu_hours: its unit does not fit G .*{said}"):
         derive([work])
 
 
 def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not(synthetic: Factory) -> None:
     found = known(synthetic, entry("a.hours", 240.0, "h", low=120.0, high=480.0))
-    made = derive([Work({}, DAYS, {"G": documented(found, "a.hours"), "n": assumed(5.0, "1", "w", 1.0, 10.0)})])
+    made = derive(
+        [Derivation({}, DAYS, {"G": documented_input(found, "a.hours"), "n": assumed_input(5.0, "1", "w", 1.0, 10.0)})]
+    )
     assert [only(made)[end] for end in ("low", "estimate", "high")] == pytest.approx([1, 2, 4])
     moved = [only(made.moved(0, "n", end))["estimate"] for end in ("low", "high")]
     assert moved == pytest.approx([10, 1])
@@ -87,19 +89,21 @@ def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not
 
 def test_an_interval_is_that_of_a_quotient_of_cases() -> None:
     above, below = cases(8e9, unit="FLOP"), cases(2.0, se=0.03, df=5.0)
-    made = derive([Work({}, RATE, {"F": measured(above, 0, "FLOP", ""), "t": measured(below, 0, "s", "")})])
+    made = derive(
+        [Derivation({}, RATE, {"F": measured_input(above, 0, "FLOP", ""), "t": measured_input(below, 0, "s", "")})]
+    )
     wanted = only(above.without("unit") / below)
     for name in ("estimate", "low", "high", "se", "df"):
         assert only(made)[name] == pytest.approx(wanted[name], rel=1e-6), name
     assert made.log and only(made)["source_rows"] == (4, 7) and only(made)["n_samples"] == 30
-    unknown = measured(cases(2.0, math.nan, 0.0), 0, "s", "")
-    row = only(derive([Work({}, RATE, {"F": assumed(1.0, "FLOP", "w"), "t": unknown})]))
+    unknown = measured_input(cases(2.0, math.nan, 0.0), 0, "s", "")
+    row = only(derive([Derivation({}, RATE, {"F": assumed_input(1.0, "FLOP", "w"), "t": unknown})]))
     assert row["estimate"] == pytest.approx(0.5) and np.isnan(row["low"]) and np.isnan(row["high"])
 
 
 def test_what_cases_share_moves_in_all_of_them_and_what_is_their_own_does_not() -> None:
-    shared = assumed(10.0, "FLOP", "w", 5.0, 20.0)
-    made = derive([Work({"model": name}, RATE, {"F": shared, "t": measured(cases(seconds), 0, "s", "")})
+    shared = assumed_input(10.0, "FLOP", "w", 5.0, 20.0)
+    made = derive([Derivation({"model": name}, RATE, {"F": shared, "t": measured_input(cases(seconds), 0, "s", "")})
                    for name, seconds in (("a", 1.0), ("b", 2.0))])  # fmt: skip
     assert list(made.moved(1, "F", "high")["estimate"]) == pytest.approx([20, 10])
     own = list(made.moved(1, "t", "low")["estimate"])

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import linregress
 
 from report import statistics
-from report.estimates import Estimates, device_kind, exact
+from report.estimates import Estimates, device_kind, exact_estimates
 from report.judging import rules
 
 
@@ -34,7 +34,9 @@ def test_a_ratio_is_of_what_agrees_in_all_other_labels() -> None:
 
 
 def test_off_the_log_scale_the_ends_are_divided_crosswise() -> None:
-    above, below = (exact([{"estimate": sum(ends) / 2, "low": ends[0], "high": ends[1]}]) for ends in ((8, 12), (4, 6)))
+    above, below = (
+        exact_estimates([{"estimate": sum(ends) / 2, "low": ends[0], "high": ends[1]}]) for ends in ((8, 12), (4, 6))
+    )
     assert (above / below).rows("low", "estimate", "high") == [(pytest.approx(8 / 6), 2.0, 3.0)]
 
 
@@ -88,5 +90,5 @@ def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None
 
 @pytest.mark.parametrize("name", ["cuda:0", "cuda:1", "xpu:0", "mps"])
 def test_a_gpu_of_any_maker_is_a_gpu(name: str) -> None:
-    both = exact([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
+    both = exact_estimates([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
     assert device_kind(name) == "gpu" and list(both.only(device="gpu")["device"]) == [name]

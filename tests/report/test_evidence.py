@@ -9,7 +9,7 @@ import pytest
 
 from report.data.dataset import Dataset, MissingSourceError, Used, once
 from report.estimates import Estimates
-from report.judging.part_evaluation import missing
+from report.judging.part_evaluation import find_missing
 from report.quantities import quantities
 
 from .conftest import Factory
@@ -97,7 +97,7 @@ def test_without_its_experiments_a_quantity_says_nothing_and_asks_for_the_machin
         return
     assert not len(found) or known.tier == "derived"
     if "gpu" in known.kinds and not len(found):
-        need = missing(part("at_least", 1, quantity=name), known, found, bare)
+        need = find_missing(part("at_least", 1, quantity=name), known, found, bare)
         assert (need.verdict, need.device) == ("awaiting hardware", "gpu")
     if "cpu" in known.kinds and known.tier == "measured":
         assert not len(known.estimates(gpu_alone))

@@ -39,7 +39,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
         one["article_title"],
         one["says"],
         "measured claim; evidence: measured; rule: version 2",
-        verdict_sentences.rule(part),
+        verdict_sentences.rule_text(part),
         "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle",
         "made of 2 rows of the summary",
         "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512",
@@ -47,7 +47,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
         "round 3: 5, median",
         "With float64 in place of float32: challenged",
         f"What would turn it ({one['robust']})",
-        str(verdict_sentences.turn(one)),
+        str(verdict_sentences.turn_text(one)),
         f"see also: {', '.join(one['see_also'])}",
     ):
         assert " ".join(said.split()) in flat, said

@@ -50,9 +50,9 @@ def test_each_claim_has_a_plain_sentence_for_every_outcome(claim: Claim) -> None
     assert not missing, f"{claim.id} has no sentence for {missing}"
     for outcome, sentences in claim.findings.items():
         for sentence in sentences:
-            words = findings.PLACE.sub("12 x", sentence).split()
+            words = findings.PLACEHOLDER.sub("12 x", sentence).split()
             assert len(words) <= LONGEST + 6, f"{claim.id}, {outcome}: {len(words)} words"
-            assert not BANNED.search(findings.PLACE.sub("", sentence)), f"{claim.id}, {outcome}: {sentence}"
+            assert not BANNED.search(findings.PLACEHOLDER.sub("", sentence)), f"{claim.id}, {outcome}: {sentence}"
             assert sentence[-1] in ".", f"{claim.id}, {outcome}: no full stop"
 
 
@@ -62,7 +62,7 @@ def test_what_is_told_of_known_nodes_is_short_and_whole(which: str) -> None:
     for one in document["verdicts"]:
         said = one["finding"]
         assert "{" not in said and not BANNED.search(said), f"{one['id']}: {said}"
-        general = any(findings.PLACE.sub("", sentence) in said for sentence in findings.GENERAL.values())
+        general = any(findings.PLACEHOLDER.sub("", sentence) in said for sentence in findings.GENERAL.values())
         assert said and (one["verdict"] == "not testable" or not general), f"{one['id']} has no sentence of its own"
         assert len(said.split()) <= LONGEST, f"{one['id']}: {len(said.split())} words: {said}"
 
@@ -103,17 +103,17 @@ def verdict(**more: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_places_are_filled(place: str, told: str | None) -> None:
-    assert findings.fill(place, verdict()) == told
+    assert findings.fill_placeholder(place, verdict()) == told
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.0, "0%"), (1e-5, "less than 0.01%"), (0.0024, "0.24%"), (0.78, "78%")])
 def test_small_shares_are_not_rounded_away(share: float, told: str) -> None:
-    assert findings.number(share, "1", "percent") == told
+    assert findings.sentence_number(share, "1", "percent") == told
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.0, "none"), (0.002, "1%"), (0.998, "99%"), (1.0, "all")])
 def test_a_share_that_is_nearly_all_is_not_told_as_all(share: float, told: str) -> None:
-    assert findings.fill("share", verdict(parts=[{"share": {"estimate": share, "units": 9}}])) == told
+    assert findings.fill_placeholder("share", verdict(parts=[{"share": {"estimate": share, "units": 9}}])) == told
 
 
 def test_the_first_sentence_is_told_whose_numbers_are_there() -> None:
@@ -127,7 +127,7 @@ def test_the_first_sentence_is_told_whose_numbers_are_there() -> None:
 
 def test_places_that_mean_nothing_are_named() -> None:
     said = "{estimate} {[time] least} {[other] least} {estimate:loud} {threshold} {cow} {run of most}"
-    assert list(findings.unknown(said, ["time"])) == ["[other] least", "estimate:loud", "cow"]
+    assert list(findings.unknown_placeholders(said, ["time"])) == ["[other] least", "estimate:loud", "cow"]
 
 
 def machines(*cases: dict[str, Any], unit: str = "MAC/cycle") -> dict[str, Any]:
@@ -146,18 +146,21 @@ def case(value: float, spread: float = 1.1, **more: Any) -> dict[str, Any]:
 
 def test_a_number_is_the_range_over_the_machines_that_measured_the_same() -> None:
     two = machines(case(15.0), case(28.0), case(99.0, labels={"dtype": "float16"}))
-    assert findings.filled("A core finishes {estimate:number} multiply-adds.", two) == (
+    assert findings.fill_sentence("A core finishes {estimate:number} multiply-adds.", two) == (
         "A core finishes 15 to 28 multiply-adds."
     )
-    assert findings.fill("challenges:number", two) == "15 to 28"
-    assert findings.fill("least for dtype=float16", two) == "99 MAC/cycle"
+    assert findings.fill_placeholder("challenges:number", two) == "15 to 28"
+    assert findings.fill_placeholder("least for dtype=float16", two) == "99 MAC/cycle"
 
 
 @pytest.mark.parametrize(("spread", "told"), [(1.05, "97% to 100%"), (1.5, "68% to 100%")])
 def test_a_share_above_its_ceiling_is_told_as_far_as_is_possible(spread: float, told: str) -> None:
     beyond = machines(case(1.02, spread), unit="1")
     beyond["parts"][0]["quantity"] = "training.mfu"
-    assert findings.filled("It reaches {estimate:percent} of the peak.", beyond) == f"It reaches {told} of the peak."
+    assert (
+        findings.fill_sentence("It reaches {estimate:percent} of the peak.", beyond)
+        == f"It reaches {told} of the peak."
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,14 +169,14 @@ def test_a_share_above_its_ceiling_is_told_as_far_as_is_possible(spread: float, 
      ("It took {least:number} to {most:number} hours.", "It took 10 to 40 hours.")],
 )  # fmt: skip
 def test_a_number_whose_interval_spans_a_factor_of_three_is_a_range_or_a_bound(sentence: str, told: str) -> None:
-    assert findings.filled(sentence, machines(case(20.0, 2.0), unit="h")) == told
+    assert findings.fill_sentence(sentence, machines(case(20.0, 2.0), unit="h")) == told
 
 
 def test_a_ratio_of_about_one_is_not_told_as_one() -> None:
     nearly = machines(case(1.02, 1.001), unit="1")
-    assert findings.filled("At most {most:number} times as fast.", nearly) == "At most 1.02 times as fast."
+    assert findings.fill_sentence("At most {most:number} times as fast.", nearly) == "At most 1.02 times as fast."
 
 
 def test_a_share_that_may_be_anything_is_not_told() -> None:
     open_share = machines({"estimate": 0.66, "low": 0.0, "high": 1.0}, unit="1")
-    assert findings.filled("It takes {estimate:percent} of the time.", open_share) is None
+    assert findings.fill_sentence("It takes {estimate:percent} of the time.", open_share) is None

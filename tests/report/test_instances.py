@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from report.commands.explain import Sources, explain
 from report.commands.lint import Study, faults
-from report.compared_estimates import Pooled, by_kind, nodes_of, pooled, ranges_of
+from report.compared_estimates import PooledEstimates, instance_ranges, nodes_by_kind, pool_machines, row_nodes
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.reference_figures import REFERENCE, read_reference
-from report.estimates import Estimates, concat
+from report.estimates import Estimates, concat_estimates
 from report.judging import rules
 from report.judging.judge import judge
 from report.judging.part_evaluation import PartResult
-from report.judging.robustness import part_slider, robustness
+from report.judging.robustness import part_robustness, part_slider
 from report.judging.rules import clopper_pearson
 from report.pages.claim_page import _case_tables, _sure
 
@@ -55,8 +55,8 @@ def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
 def said(rule: str, some: Estimates, bound: float) -> tuple[Any, ...]:
     """All that a part's rule, its thresholds and what would turn it say of estimates."""
     one = part(rule, bound, RULES[rule], (bound / 4, bound / 2, bound * 2))
-    result = rules.decide(one, some)
-    tried = robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome) if len(result.estimates) else None
+    result = rules.apply_rule(one, some)
+    tried = part_robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome) if len(result.estimates) else None
     moved = part_slider(PartResult(one, result.outcome, result=result), lambda outcome: outcome)
     if tried:
         tried.trials = [trial for trial in tried.trials if trial.kind != "without"]
@@ -70,7 +70,7 @@ def test_copies_of_a_machine_say_what_it_says_alone(
     rule: str, estimates: list[float], se: list[float], bound: float, copies: int
 ) -> None:
     alone = machine("kind.000001", estimates, se)
-    twins = concat([machine(f"kind.{number:06}", estimates, se) for number in range(1, copies + 1)])
+    twins = concat_estimates([machine(f"kind.{number:06}", estimates, se) for number in range(1, copies + 1)])
     assert said(rule, twins, bound) == said(rule, alone, bound)
 
 
@@ -87,13 +87,13 @@ def test_a_machine_counts_once_however_often_it_was_measured(
         names = [f"kind.{number:06}" + (f".{run}" if run > 1 else "") for run in range(1, many + 1)]
         once.append(machine(names[0], *found))
         often += [machine(name, *found) for name in names]
-    assert said(rule, concat(often), bound) == said(rule, concat(once), bound)
+    assert said(rule, concat_estimates(often), bound) == said(rule, concat_estimates(once), bound)
 
 
 def test_many_runs_of_one_machine_are_no_surer_than_they_are_wide() -> None:
     ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
     nodes = ["kind.aaaaaa", *(f"kind.aaaaaa.{run}" for run in range(2, 31))]
-    found = rules.decide(part("at_least", 4), cases(*ends, node=nodes))
+    found = rules.apply_rule(part("at_least", 4), cases(*ends, node=nodes))
     assert found.sides == ["undecided"]
     assert tuple(found.estimates.numbers(name).item() for name in ("low", "high")) == (1.0, 6.0)
 
@@ -103,34 +103,34 @@ def test_many_runs_of_one_machine_are_no_surer_than_they_are_wide() -> None:
 def test_the_order_of_machines_changes_nothing(data: st.DataObject, rule: str, bound: float, order: list[int]) -> None:
     nodes = ("kind.aaaaaa", "kind.bbbbbb", "kind.cccccc.2", "kind")
     machines = [machine(node, data.draw(values), data.draw(errors)) for node in nodes]
-    other = concat([machines[place] for place in order])
-    assert said(rule, other, bound) == said(rule, concat(machines), bound)
+    other = concat_estimates([machines[place] for place in order])
+    assert said(rule, other, bound) == said(rule, concat_estimates(machines), bound)
 
 
 @given(st.lists(st.tuples(st.floats(0.5, 20), st.floats(0, 3)), min_size=2, max_size=7), st.floats(0.5, 20))
 def test_a_few_machines_decide_nothing_that_one_of_them_denies(some: list[tuple[float, float]], bound: float) -> None:
     ends = [(least, least + width) for least, width in some]
     nodes = [f"kind.{number:06}" for number in range(len(ends))]
-    (side,) = rules.decide(part("at_least", bound), cases(*ends, node=nodes)).sides
-    own = {rules.decide(part("at_least", bound), cases(end, node=["kind"])).sides[0] for end in ends}
+    (side,) = rules.apply_rule(part("at_least", bound), cases(*ends, node=nodes)).sides
+    own = {rules.apply_rule(part("at_least", bound), cases(end, node=["kind"])).sides[0] for end in ends}
     assert side == (own.pop() if len(own) == 1 else "undecided")
 
 
 def test_among_many_machines_a_stray_one_does_not_decide() -> None:
     ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
     nodes = [f"kind.{number:06}" for number in range(30)]
-    found = rules.decide(part("at_least", 4), cases(*ends, node=nodes))
+    found = rules.apply_rule(part("at_least", 4), cases(*ends, node=nodes))
     assert (found.outcome, found.sides) == ("supported", ["supports"])
-    assert ranges_of(found.estimates) == {0: (1.5, 5.5)}
+    assert instance_ranges(found.estimates) == {0: (1.5, 5.5)}
     half = [(5.0, 6.0)] * 15 + [(1.0, 2.0)] * 15
-    assert rules.decide(part("at_least", 4), cases(*half, node=nodes)).outcome == "undecided"
+    assert rules.apply_rule(part("at_least", 4), cases(*half, node=nodes)).outcome == "undecided"
 
 
 def test_a_model_on_which_machines_disagree_may_count_or_not() -> None:
     """One of the two is surely above the threshold, the other surely below; the second model is above on both."""
     nodes = ["kind.aaaaaa", "kind.bbbbbb"] * 2
     some = log_cases([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
-    share = rules.decide(part("for_share_of", 4, RULES["for_share_of"]), some).share
+    share = rules.apply_rule(part("for_share_of", 4, RULES["for_share_of"]), some).share
     assert share is not None
     both = [clopper_pearson(least, most, 2)[at] for at, (least, most) in enumerate([(1, 1), (2, 2)])]
     assert (share.units, share.estimate, share.low, share.high) == (2, pytest.approx(0.75), *map(pytest.approx, both))
@@ -148,7 +148,7 @@ def test_two_that_never_change_places_do_so_on_no_machine(others: list[float], o
         log_cases(one, node=node, device=device, batch=batch)
         for one, node in zip(speeds, ("kind.aaaaaa", "kind.bbbbbb"), strict=True)
     ]
-    assert rules.decide(part("crossover", 64, RULES["crossover"]), concat(some)).outcome == outcome
+    assert rules.apply_rule(part("crossover", 64, RULES["crossover"]), concat_estimates(some)).outcome == outcome
 
 
 @pytest.mark.parametrize("n", [3, 8, 30])
@@ -159,7 +159,7 @@ def test_the_interval_covers_the_median_machine(n: int) -> None:
     seen = differ * np.exp(0.01 * random.standard_t(10, (runs, n)))
     nodes = np.tile([f"kind.{number:06}" for number in range(n)], runs)
     run = np.repeat(np.arange(runs), n)
-    found = pooled(log_cases(seen.ravel(), 0.01, node=nodes, run=run))
+    found = pool_machines(log_cases(seen.ravel(), 0.01, node=nodes, run=run))
     held = (found.numbers("low") <= 1) & (found.numbers("high") >= 1)
     # Three machines of which all are above the median, one time in four, cannot tell it at 99%.
     nominal = min(0.99, 1 - 2 * 0.5**n)
@@ -170,20 +170,20 @@ def test_the_interval_covers_the_median_machine(n: int) -> None:
 def test_a_machine_without_an_interval_narrows_nothing() -> None:
     nan = float("nan")
     some = cases((4.0, 6.0), (nan, nan), node=["kind.aaaaaa", "kind.bbbbbb"]).label(estimate=[5.0, 5.2])
-    found = pooled(some)
+    found = pool_machines(some)
     assert np.isnan(found.numbers("low")).all() and np.isnan(found.numbers("high")).all()
     many = cases(*[(4.0, 6.0)] * 29, (nan, nan), node=[f"kind.{number:06}" for number in range(30)])
-    assert pooled(many).rows("estimate", "low", "high") == [(5.0, 4.0, 6.0)]
+    assert pool_machines(many).rows("estimate", "low", "high") == [(5.0, 4.0, 6.0)]
 
 
 def test_the_median_is_that_of_logarithms_and_of_an_even_number_the_middle() -> None:
     nodes = ["kind.aaaaaa", "kind.bbbbbb"]
-    assert pooled(log_cases([1.0, 4.0], node=nodes)).rows("estimate") == [(pytest.approx(2.0),)]
-    assert pooled(cases((0.2, 0.2), (0.6, 0.6), node=nodes)).rows("estimate") == [(pytest.approx(0.4),)]
+    assert pool_machines(log_cases([1.0, 4.0], node=nodes)).rows("estimate") == [(pytest.approx(2.0),)]
+    assert pool_machines(cases((0.2, 0.2), (0.6, 0.6), node=nodes)).rows("estimate") == [(pytest.approx(0.4),)]
 
 
 def test_the_interval_at_another_level_comes_from_the_machines_own() -> None:
-    found = pooled(log_cases([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
+    found = pool_machines(log_cases([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
     single = [log_cases([value], [se]).ends(0.999) for value, se in ((1.0, 0.01), (1.1, 0.02))]
     low, high = found.ends(0.999)
     assert (low[0], high[0]) == (min(one[0][0] for one in single), max(one[1][0] for one in single))
@@ -192,17 +192,17 @@ def test_the_interval_at_another_level_comes_from_the_machines_own() -> None:
 
 def test_one_machine_of_each_kind_is_left_as_it_is() -> None:
     some = log_cases([1.0, 2.0, 3.0], node=["one.aaaaaa", "two.aaaaaa", None])
-    assert pooled(some) is some
+    assert pool_machines(some) is some
     apart = log_cases([1.0, 2.0], node=["one.aaaaaa", "one.bbbbbb"], model=["a", "b"])
-    assert pooled(apart) is apart
+    assert pool_machines(apart) is apart
 
 
 def test_published_figures_among_machines_stay_apart() -> None:
     some = log_cases([1.0, 2.0, 3.0, 4.0], node=["one.aaaaaa", "one.bbbbbb", None, None])
-    found = pooled(some)
-    assert isinstance(found, Pooled)
-    assert nodes_of(found) == [["one.aaaaaa", "one.bbbbbb"], [], []]
-    assert by_kind(found) == {"one": ["one.aaaaaa", "one.bbbbbb"]}
+    found = pool_machines(some)
+    assert isinstance(found, PooledEstimates)
+    assert row_nodes(found) == [["one.aaaaaa", "one.bbbbbb"], [], []]
+    assert nodes_by_kind(found) == {"one": ["one.aaaaaa", "one.bbbbbb"]}
 
 
 # From nodes to what is told

@@ -90,7 +90,7 @@ def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Co
     )
     assert case["n_rounds"] == 3 and case["estimate"] == one["estimate"]
     rule = "supported if at most 1,000 MAC/cycle in every case, after multiplying by 128 (the server)"
-    assert verdict_sentences.rules(one["parts"]) == rule
+    assert verdict_sentences.rules_text(one["parts"]) == rule
     swept = {trial["threshold"]: trial["verdict"] for trial in one["parts"][0]["robustness"]["trials"][:4]}
     assert swept == {200: "challenged", 500: "challenged", 2000: "challenged", 5000: "supported"}
 
@@ -193,7 +193,7 @@ def test_what_is_missing_is_named(
     one = court.verdict(node(synthetic))
     assert one["verdict"] == f"awaiting {verdict}"
     missing = one["parts"][0]["missing"]
-    assert verdict_sentences.missing(missing) == says
+    assert verdict_sentences.missing_text(missing) == says
     assert missing | {"verdict": one["verdict"], **fields} == missing
     assert one["cases"] == [] and one["estimate"] is None and one["evidence_tier"] == "none"
 

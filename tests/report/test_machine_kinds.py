@@ -16,10 +16,10 @@ from report.data.machine_kinds import DESKTOP, LAPTOP, SERVER_CORES
 from report.data.node_reader import read_nodes
 from report.data.reference_figures import REFERENCE as ENTRIES
 from report.data.reference_figures import read_reference
-from report.formatting import name_of_case, node_label
+from report.formatting import node_label, verdict_case_name
 from report.judging.claim_files import read_claims
 from report.judging.judge import CLAIMS, judge
-from report.judging.part_evaluation import QuantityCache, evaluate
+from report.judging.part_evaluation import QuantityCache, evaluate_part
 
 from .conftest import Factory, SyntheticNode
 from .figure_evidence import data
@@ -44,7 +44,7 @@ def weighed(name: str, found: Dataset) -> list[str]:
         next(read_claim for read_claim in read_claims(CLAIMS, REFERENCE) if read_claim.id == name),
         QuantityCache(found),
     )
-    return [str(evaluate(part, claim, cache).outcome) for part in claim.parts]
+    return [str(evaluate_part(part, claim, cache).outcome) for part in claim.parts]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away
 
     def cases(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
         every = [(verdict["id"], case) for verdict in document["verdicts"] for case in verdict["cases"]]
-        return {(claim, case["part"], name_of_case(case)): case for claim, case in every if case["node"]}
+        return {(claim, case["part"], verdict_case_name(case)): case for claim, case in every if case["node"]}
 
     marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
     told = [(node["id"], node["label"]) for node in after["nodes"]]

@@ -118,7 +118,7 @@ def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_pat
     told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
     for name in ("verdict", "finding", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
         assert row[name] == told[name], name
-    assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == verdict_sentences.turn(told)
+    assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == verdict_sentences.turn_text(told)
     counts = {one["id"]: len(one["cases"]) for one in document["verdicts"] if one["cases"]}
     assert cases.groupby("claim").size().to_dict() == counts
     (one,) = cases[cases["claim"] == "N03"].to_dict("records")

@@ -21,10 +21,10 @@ from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
 from report.data.published_records import COLUMNS, PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
-from report.estimates import exact
+from report.estimates import exact_estimates
 from report.judging.claim_files import read_claims
 from report.judging.judge import CLAIMS, judge
-from report.judging.rules import CLEAR, OthersEnds
+from report.judging.rules import CLEAR, PublishedEnds
 from report.outcomes import HERE, OTHERS, Side, Threshold, Verdict
 from report.quantities import quantities
 from report.quantities.published import cpu_kind, gpu_kind
@@ -261,12 +261,12 @@ def test_declared_ratios_and_speed_ups_recompute_from_the_records_that_they_name
 
 
 def published_estimates(*rows: tuple[float, str]) -> Any:
-    return exact([{"estimate": value, "family": family} for value, family in rows])
+    return exact_estimates([{"estimate": value, "family": family} for value, family in rows])
 
 
 def sides(at: float, *rows: tuple[float, str]) -> list[Side]:
     """On which side of "at least" a threshold the figures lie."""
-    return OthersEnds(published_estimates(*rows)).sides(Threshold(at), "at_least")
+    return PublishedEnds(published_estimates(*rows)).sides(Threshold(at), "at_least")
 
 
 def test_one_figure_decides_alone_only_well_clear_of_the_threshold() -> None:

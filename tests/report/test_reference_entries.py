@@ -16,7 +16,7 @@ from report.data.reference_figures import REFERENCE, read_reference, stated
 from report.judging.claim_files import Claim
 from report.judging.contradictions import Contradiction
 from report.judging.part_evaluation import QuantityCache
-from report.judging.reference_use import uses
+from report.judging.reference_use import reference_users
 from report.quantities import quantities, several_devices
 
 from .made_estimates import NO_DATA, part
@@ -34,7 +34,7 @@ def users(*entries: dict[str, Any], claims: tuple[Claim, ...] = (), against: tup
     cache = QuantityCache(Dataset(Nodes([], []), {one["id"]: one for one in entries}, NO_DATA.table))
     with suppress(MissingSourceError):
         cache.estimates(quantities()[DAYS])
-    return uses(cache, claims, against, None)
+    return reference_users(cache, claims, against, None)
 
 
 def test_a_claim_uses_what_it_names_and_what_its_rule_compares() -> None:

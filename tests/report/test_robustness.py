@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec import structs, to_builtins
 
 from report import verdict_sentences
-from report.estimates import Estimates, exact
-from report.judging.robustness import changed_together, claim_robustness, margin, robustness
+from report.estimates import Estimates, exact_estimates
+from report.judging.robustness import claim_robustness, joint_turns, margin, part_robustness
 from report.outcomes import Threshold
 from report.verdicts import Part, Robustness, Trial
 
@@ -44,7 +44,7 @@ def tried(
     """A claim's only part as `verdicts.json` has it."""
     one = part(rule, bound, options or {}, sensitivity, scope=scope or {})
     result = decide(rule, some.only(**one.scope), bound, options=options or {})
-    record = robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome)
+    record = part_robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome)
     return part_record(
         outcome=result.outcome, threshold=one.threshold.json, n_cases=len(result.sides), robustness=record
     )
@@ -72,7 +72,7 @@ def anew(some: Estimates, rule: str, bound: Any) -> str:
 def told(*parts: Part, verdict: str = "") -> tuple[str | None, str | None]:
     """How robust the claim is that has these parts, and the sentence on what turns it."""
     robust, turn = claim_robustness(parts, verdict or parts[0].outcome)
-    return robust, verdict_sentences.turn(to_builtins({"parts": parts, "robust": robust, "turn": turn}))
+    return robust, verdict_sentences.turn_text(to_builtins({"parts": parts, "robust": robust, "turn": turn}))
 
 
 @given(some_cases, st.floats(0.5, 20), st.sampled_from(RULES))
@@ -264,9 +264,9 @@ def test_parts_that_cannot_turn_a_claim_do_not_make_it_sensitive_but_together_th
         (machine, "Without the machine A machine in every part that has it"),
     ):
         changed = [part_with("one", trial), part_with("other", trial)]
-        assert [one.verdict for one in changed_together(changed, "depends")] == ["challenged"]
+        assert [one.verdict for one in joint_turns(changed, "depends")] == ["challenged"]
         assert told(*changed) == ("sensitive", f"{begins}, the verdict would be challenged.")
-        assert changed_together([changed[0], alone[1]], "depends") == [], "one part's change is told of that part"
+        assert joint_turns([changed[0], alone[1]], "depends") == [], "one part's change is told of that part"
 
 
 def test_another_format_that_turns_it_is_found_and_a_plain_loop_does_not_count() -> None:
@@ -278,7 +278,7 @@ def test_another_format_that_turns_it_is_found_and_a_plain_loop_does_not_count()
                 ("float64", "best", float64), ("float64", "torch", 0.2),
             )
         ]  # fmt: skip
-        return tried(exact(rows), "at_least", 4.0, [3.0, 5.0], {"dtype": "float32", "backend": "best"})
+        return tried(exact_estimates(rows), "at_least", 4.0, [3.0, 5.0], {"dtype": "float32", "backend": "best"})
 
     one = trial(39.0)
     found = {swap.value: swap.outcome for swap in trials(one, "scope")}

@@ -20,7 +20,7 @@ from report.estimates import Estimates
 from report.judging import rules
 from report.judging.part_evaluation import select
 from report.judging.verdict_records import boundary_record
-from report.outcomes import Threshold, combined
+from report.outcomes import Threshold, combine_verdicts
 
 from .made_estimates import cases, decide, log_cases
 
@@ -47,7 +47,7 @@ threshold = st.floats(0.1, 100)
 )  # fmt: skip
 def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
     # Beside others, each is decided by itself.
-    others = rules.sides_of(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
+    others = rules.interval_sides(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
     assert others[1] == side and len(others) == 3
 
 
@@ -138,7 +138,7 @@ def test_an_estimate_without_an_interval_stands_for_none_that_has_one(rule: str,
     ],
 )  # fmt: skip
 def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
-    assert {combined(order) for order in permutations(outcomes.split(", "))} == {verdict}
+    assert {combine_verdicts(order) for order in permutations(outcomes.split(", "))} == {verdict}
 
 
 def one(log: bool = True, **values: float) -> Estimates:
@@ -161,13 +161,13 @@ def test_the_ends_at_another_level_are_students() -> None:
 
 
 def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
-    assert rules.level("at_least", 10) == rules.level("exists", 1) == statistics.DECIDING
-    assert 1 - rules.level("exists", 10) == pytest.approx((1 - statistics.DECIDING) / 10)
-    assert rules.level("for_share_of", 4) == rules.level("at_least", 1)
+    assert rules.deciding_level("at_least", 10) == rules.deciding_level("exists", 1) == statistics.DECIDING
+    assert 1 - rules.deciding_level("exists", 10) == pytest.approx((1 - statistics.DECIDING) / 10)
+    assert rules.deciding_level("for_share_of", 4) == rules.deciding_level("at_least", 1)
     single = Estimates.from_estimates(one().frame)
     two = Estimates(pd.concat([single.frame, single.frame], ignore_index=True))
     low = float(single.frame["low"].iloc[0])
-    wide = float(two.ends(rules.level("exists", 2))[0][0])
+    wide = float(two.ends(rules.deciding_level("exists", 2))[0][0])
     assert wide < low
     assert decide("at_least", single, low * 0.999).outcome == decide("at_least", two, low * 0.999).outcome
     assert decide("exists", two, (low + wide) / 2).outcome == "undecided"
@@ -219,7 +219,7 @@ def where_it_holds(found: rules.RuleResult) -> str:
     """The boundary in words."""
     record = boundary_record(found)
     assert record is not None
-    return verdict_sentences.boundary(record)
+    return verdict_sentences.boundary_text(record)
 
 
 @pytest.mark.parametrize(

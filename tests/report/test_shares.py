@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from report import statistics
-from report.estimates import Estimates, exact
+from report.estimates import Estimates, exact_estimates
 from report.judging.rules import Population, clopper_pearson
 
 
@@ -20,7 +20,7 @@ def population(values: dict[str, list[float]], compare: str = "at_least", se: fl
     """Cases of models, exact or with a standard error of the logarithm."""
     rows = [{"model": name, "estimate": one, "detail": ""} for name, some in values.items() for one in some]
     if not se:
-        return Population(exact(rows), "model", compare)
+        return Population(exact_estimates(rows), "model", compare)
     frame = pd.DataFrame(rows).assign(se=se, df=4.0, n_rounds=3, n_samples=9)
     return Population(Estimates.from_estimates(frame), "model", compare)
 
@@ -60,7 +60,7 @@ def test_a_model_counts_with_the_chance_that_it_reaches_the_threshold() -> None:
 def test_an_unknown_interval_may_lie_on_either_side() -> None:
     rows = [{"model": name, "estimate": 9.0, "low": low, "high": low, "detail": ""}
             for name, low in (("a", 9.0), ("b", np.nan))]  # fmt: skip
-    share = Population(exact(rows), "model", "at_least").at(5)
+    share = Population(exact_estimates(rows), "model", "at_least").at(5)
     assert share.estimate == pytest.approx(0.75)
     assert (share.low, share.high) == pytest.approx(clopper_pearson(1, 2, 2))
 
@@ -86,7 +86,7 @@ def test_a_share_decides_by_its_interval(above: int, of: int, wanted: float, out
 def sampled(share: float, draw: np.random.Generator) -> Population:
     """Forty models of which such a share lies above the threshold 1, by 10% or so; in three rounds that vary by 5%."""
     distance = np.where(draw.random(40) < share, 1, -1) * draw.exponential(0.1, 40)
-    points = statistics.on_log_scale(list(np.exp(distance[:, None] + draw.normal(0, 0.05, (40, 3)))))
+    points = statistics.estimate_on_log_scale(list(np.exp(distance[:, None] + draw.normal(0, 0.05, (40, 3)))))
     rows = pd.DataFrame({"model": range(40), "detail": "", "n_rounds": 3, "n_samples": 3})
     return Population(Estimates.from_points(rows, points, log=True), "model", "at_least")
 

@@ -49,7 +49,7 @@ def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
     groups, points, _ = y.shape
     centre, se, df = np.empty(y.shape[:2]), np.empty(y.shape[:2]), np.empty(y.shape[:2])
     for group in range(groups):
-        found = statistics.on_log_scale(list(np.exp(y[group])))
+        found = statistics.estimate_on_log_scale(list(np.exp(y[group])))
         centre[group], se[group], df[group] = np.log(found.estimate), found.se, found.df
     times = np.abs(centre) <= statistics.half_width(se, df, level)
 
@@ -104,31 +104,31 @@ def test_few_points_of_unequal_variances_pool_less_than_the_fit_says() -> None:
 def test_a_single_point_gets_the_plain_t_interval_and_none_is_without_width() -> None:
     y = np.log([1.0, 1.1, 1.05])
     half = student.ppf((1 + statistics.LEVEL) / 2, 2) * y.std(ddof=1) / np.sqrt(3)
-    found = statistics.on_log_scale([np.exp(y)])
+    found = statistics.estimate_on_log_scale([np.exp(y)])
     assert (found.high[0], found.df[0]) == (pytest.approx(np.exp(y.mean() + half)), 2)
-    still = statistics.on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
+    still = statistics.estimate_on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
     assert still.low[0] < 1 < still.high[0]
 
 
 def test_equal_variances_pool_up_to_what_the_group_knows() -> None:
     # Every order of the same rounds: equal variances, and no correlation between points.
-    found = statistics.on_log_scale(list(permutations([1.0, 1.01, 1.02])))
+    found = statistics.estimate_on_log_scale(list(permutations([1.0, 1.01, 1.02])))
     assert (found.df <= 12).all() and (found.df > 6).all()
 
 
 def test_one_round_has_no_interval_and_takes_none_from_others() -> None:
-    found = statistics.on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
+    found = statistics.estimate_on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
     assert np.isnan(found.low[0]) and np.isnan(found.se[0]) and found.estimate[0] == 1.0
     assert np.isfinite(found.low[1:]).all()
 
 
 def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
-    counted = statistics.on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
+    counted = statistics.estimate_on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
     assert counted.low[0] == counted.high[0] == 1.0 and counted.exact.tolist() == [True, False]
     assert counted.low[1] < counted.estimate[1] < counted.high[1] == 1.0
-    timed = statistics.on_linear_scale([[0.5, 0.5, 0.5]], counted=False, share=True)
+    timed = statistics.estimate_on_linear_scale([[0.5, 0.5, 0.5]], counted=False, share=True)
     assert np.isnan(timed.low[0]) and not timed.exact[0]
-    once = statistics.on_linear_scale([[1.0]], counted=True, share=True)
+    once = statistics.estimate_on_linear_scale([[1.0]], counted=True, share=True)
     assert np.isnan(once.low[0])
 
 
@@ -138,15 +138,15 @@ group = st.lists(st.lists(positive, min_size=2, max_size=8), min_size=1, max_siz
 
 @given(group)
 def test_an_interval_holds_its_estimate(rounds: list[list[float]]) -> None:
-    found = statistics.on_log_scale(rounds)
+    found = statistics.estimate_on_log_scale(rounds)
     assert (found.low <= found.estimate).all() and (found.estimate <= found.high).all()
     assert (found.low < found.high).all()
 
 
 @given(group, st.floats(1e-3, 1e3))
 def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: float) -> None:
-    found = statistics.on_log_scale(rounds)
-    scaled = statistics.on_log_scale([[value * unit for value in point] for point in rounds])
+    found = statistics.estimate_on_log_scale(rounds)
+    scaled = statistics.estimate_on_log_scale([[value * unit for value in point] for point in rounds])
     assert scaled.estimate == pytest.approx(found.estimate * unit)
     # Rounding noise of the logarithms grows where rounds agree to the last digit.
     assert scaled.high / scaled.low == pytest.approx(found.high / found.low, rel=1e-4)
@@ -156,8 +156,8 @@ def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: 
 def test_the_order_of_rounds_does_not_matter(rounds: list[list[float]], random: object) -> None:
     # A round is the same process for all points: it keeps its place among those that have as many.
     orders = {n: random.sample(range(n), n) for n in set(map(len, rounds))}  # type: ignore[attr-defined]
-    found = statistics.on_log_scale(rounds)
-    mixed = statistics.on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])
+    found = statistics.estimate_on_log_scale(rounds)
+    mixed = statistics.estimate_on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])
     assert mixed.low == pytest.approx(found.low, rel=1e-6)
 
 
@@ -177,12 +177,12 @@ def _alike(y: np.ndarray) -> float:
 def test_points_that_vary_as_one_tell_no_more_than_one() -> None:
     y = np.arange(5)[:, None] + np.array([0.01, -0.02, 0.03]) * np.linspace(1, 2, 5)[:, None]
     assert _alike(y) == pytest.approx(1)
-    assert statistics.on_log_scale(list(np.exp(y))).df == pytest.approx(2)
+    assert statistics.estimate_on_log_scale(list(np.exp(y))).df == pytest.approx(2)
 
 
 def test_independent_points_keep_what_they_tell() -> None:
     y = np.random.default_rng(1).normal(0, 0.02, (200, 5))
     assert _alike(y) < 0.02
-    assert (statistics.on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
+    assert (statistics.estimate_on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
     for against in ([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], [[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]], [[1.0, 2.0, 3.0]]):
         assert _alike(np.array(against)) == 0

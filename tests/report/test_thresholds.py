@@ -21,10 +21,10 @@ from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import Estimates
 from report.judging import robustness, rules
 from report.judging.claim_files import Claim, Part, read_claims
-from report.judging.judge import CLAIMS, whole_verdict
-from report.judging.part_evaluation import PartResult, QuantityCache, evaluate, stand_in
-from report.judging.robustness import part_slider, sliders
-from report.outcomes import Threshold, Verdict, combined
+from report.judging.judge import CLAIMS, claim_verdict
+from report.judging.part_evaluation import PartResult, QuantityCache, add_published_results, evaluate_part
+from report.judging.robustness import claim_sliders, part_slider
+from report.outcomes import Threshold, Verdict, combine_verdicts
 from report.verdicts import Missing
 from tests.golden.__main__ import every_figure
 
@@ -69,9 +69,9 @@ class Court:
         """The outcomes of a claim's parts, and its verdict, with the thresholds of some parts replaced."""
         claim = self.claims[name]
         parts = [replace(one, threshold=moved.get(one.name, one.threshold)) for one in claim.parts]
-        found = [stand_in(evaluate(one, claim, self.cache), claim, self.cache) for one in parts]
-        then = [evaluate(one, claim, self.cache) for one in claim.when_written]
-        return {one.part.name: str(one.outcome) for one in found}, str(whole_verdict(found, then))
+        found = [add_published_results(evaluate_part(one, claim, self.cache), claim, self.cache) for one in parts]
+        then = [evaluate_part(one, claim, self.cache) for one in claim.when_written]
+        return {one.part.name: str(one.outcome) for one in found}, str(claim_verdict(found, then))
 
     def agrees(self, verdict: Mapping[str, Any], slider: Slider, threshold: Any, told: Sequence[str]) -> None:
         """Check what a slider tells at a threshold against judging."""
@@ -132,18 +132,18 @@ RULES = st.sampled_from(["at_least", "at_most", "exists"])
 
 
 def result(one: Part, estimates: Estimates, **more: Any) -> PartResult:
-    decided = rules.decide(one, estimates)
+    decided = rules.apply_rule(one, estimates)
     return PartResult(one, decided.outcome, unit="1", estimates=estimates, result=decided, **more)
 
 
 def at(one: Part, estimates: Estimates, threshold: float) -> Verdict:
     """What the rule says with another threshold."""
-    return rules.decide(replace(one, threshold=Threshold(threshold)), estimates).outcome
+    return rules.apply_rule(replace(one, threshold=Threshold(threshold)), estimates).outcome
 
 
 def with_another(other: Verdict) -> Callable[[Verdict], Verdict]:
     """The verdict on a claim of two parts, of which the other came out so."""
-    return lambda outcome: combined([outcome, other])
+    return lambda outcome: combine_verdicts([outcome, other])
 
 
 @st.composite
@@ -204,7 +204,7 @@ def test_a_share_turns_where_the_rule_turns_it(
 def test_ranges_are_choices_among_those_that_are_declared(estimates: Estimates, ends: list[list[float]]) -> None:
     one = part("within", ends[0], sensitivity=ends[1:])
     slider = part_slider(result(one, estimates), lambda outcome: outcome)
-    tried = {tuple(end): rules.decide(replace(one, threshold=Threshold.of(end)), estimates).outcome for end in ends}
+    tried = {tuple(end): rules.apply_rule(replace(one, threshold=Threshold.of(end)), estimates).outcome for end in ends}
     if slider is None:
         assert len(set(tried.values())) == 1
         return
@@ -261,9 +261,9 @@ def test_parts_held_against_the_same_threshold_move_at_once(
     found = [result(*pair) for pair in zip(parts, estimates, strict=False)]
 
     def whole(other: Mapping[int, Verdict]) -> Verdict:
-        return combined([other.get(place, one.outcome) for place, one in enumerate(found)])
+        return combine_verdicts([other.get(place, one.outcome) for place, one in enumerate(found)])
 
-    made = sliders(found, whole)
+    made = claim_sliders(found, whole)
     names = [name for slider in made for name in slider["parts"]]
     assert len(names) == len(set(names))
     for slider in made:

@@ -12,7 +12,14 @@ from contract.errors import StudyError
 from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
 from report.data.reference_figures import REFERENCE, read_reference
-from report.judging.reference_comparison import AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED, compare, sentence
+from report.judging.reference_comparison import (
+    AGREES,
+    EXPLAINED,
+    TO_EXPLAIN,
+    UNVERIFIED,
+    compare_pairs,
+    comparison_sentence,
+)
 from report.judging.reference_pairs import DECLARED, read_triangulation
 
 from .claim_mistakes import dump, pointed_at
@@ -72,7 +79,7 @@ class Bench:
     ) -> list[dict[str, Any]]:
         """The only pair's figures beside what was measured."""
         found = Dataset(read_nodes([node.write() for node in nodes], True), REFERENCES)
-        return compare(found, self.declared({**PAIR, **(pair or {})}, **devices))
+        return compare_pairs(found, self.declared({**PAIR, **(pair or {})}, **devices))
 
 
 @pytest.fixture
@@ -101,7 +108,7 @@ def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Be
     assert (case["outcome"], case["explained"], by["big"]["waits"]) == (AGREES, "", "")
     assert by["big"]["sources"][0]["title"] == "A datasheet"
     assert (by["small"]["cases"], by["small"]["waits"]) == ([], "Small GPU")
-    assert sentence(found) == (
+    assert comparison_sentence(found) == (
         "1 measured value beside a published one: 1 within a tenth of it. 3 figures wait for a machine to be measured."
     )
 
@@ -246,7 +253,7 @@ def test_a_driver_s_name_finds_the_figures_of_just_that_build(
     bench: Bench, reference: dict[str, Any], name: str, known: str
 ) -> None:
     node = bench.node("node-a", name, memory=1.3e10 if "3060" in name else 1.7e10).clock()
-    found = compare(Dataset(read_nodes([node.write()], True), reference))
+    found = compare_pairs(Dataset(read_nodes([node.write()], True), reference))
     waiting = {figure["device"] for pair in found for figure in pair["figures"] if " on " in figure["waits"]}
     assert waiting - {"any"} == set(known.split())
 

@@ -8,31 +8,31 @@ import pytest
 
 from report.formatting import (
     case_name,
-    interval,
+    format_interval,
+    format_number,
     label_value,
-    number,
     threshold_text,
     thresholds_text,
+    uncapitalize,
     with_unit,
-    within,
 )
 
 
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        (number(3571.2), "3,571"),
-        (number(3.187e9), "3.19 billion"),
-        (number(2.4e-9), "2.40e-09"),
-        (number(float("nan")), "unknown"),
+        (format_number(3571.2), "3,571"),
+        (format_number(3.187e9), "3.19 billion"),
+        (format_number(2.4e-9), "2.40e-09"),
+        (format_number(float("nan")), "unknown"),
         (with_unit(4.12e11, "FLOP/s"), "412 GFLOP/s"),
         (with_unit(1.0, "h"), "1.00 hours"),
         (with_unit(math.inf, "1"), "without end"),
-        (interval(27.9, 27.1, 28.7, "MAC/cycle"), "27.9 [27.1, 28.7] MAC/cycle"),
-        (interval(27, 26.91, 27.02, "1"), "27.0 [26.9, 27.0]"),
-        (interval(1.0, 0.99996, 1.00004, "1"), "1.00000 [0.99996, 1.00004]"),
-        (interval(16896, 16896, 16896, "1"), "16,896"),
-        (interval(2e10, None, None, "B/s"), "20.0 GB/s (no interval)"),
+        (format_interval(27.9, 27.1, 28.7, "MAC/cycle"), "27.9 [27.1, 28.7] MAC/cycle"),
+        (format_interval(27, 26.91, 27.02, "1"), "27.0 [26.9, 27.0]"),
+        (format_interval(1.0, 0.99996, 1.00004, "1"), "1.00000 [0.99996, 1.00004]"),
+        (format_interval(16896, 16896, 16896, "1"), "16,896"),
+        (format_interval(2e10, None, None, "B/s"), "20.0 GB/s (no interval)"),
         (thresholds_text([1, 2, 4], "MAC/cycle", "or"), "1, 2 or 4 MAC/cycle"),
         (thresholds_text([1e6, 1e9], "B/s"), "1 MB/s and 1 GB/s"),
         (label_value("traffic", 776e9), "776 billion tokens a day"),
@@ -61,7 +61,7 @@ def test_a_published_figure_is_named_by_its_work_hardware_formats_and_source() -
      (1, "requests/s", "1 request/s"), (1, "1", "1"), (1, "MAC/cycle", "1 MAC/cycle"), (1, "s", "1 s")],
 )  # fmt: skip
 def test_one_is_singular(value: float, unit: str, told: str) -> None:
-    assert threshold_text(value, unit) == interval(value, value, value, unit) == told
+    assert threshold_text(value, unit) == format_interval(value, value, value, unit) == told
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_one_is_singular(value: float, unit: str, told: str) -> None:
      *((name, name) for name in ("CUDA cores", "TPU v4 chips", "H100 GPUs", "int8", "Llama 2", "oneDNN", ""))],
 )  # fmt: skip
 def test_an_ordinary_word_is_small_within_a_sentence_and_a_name_keeps_its_letters(text: str, told: str) -> None:
-    assert within(text) == told
+    assert uncapitalize(text) == told

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract.provenance import short
-from report.formatting import first, interval, threshold_text
+from report.formatting import first_items, format_interval, threshold_text
 
 Record = Mapping[str, Any]
 # In display order: human decisions before measurements.
@@ -84,7 +84,9 @@ def _part(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]
         ]
         yield from (Cause("data", text, name, stays=False) for text in _changed("machines", *machines))
     told = [
-        one["outcome"] if one["estimate"] is None else interval(one["estimate"], one["low"], one["high"], one["unit"])
+        one["outcome"]
+        if one["estimate"] is None
+        else format_interval(one["estimate"], one["low"], one["high"], one["unit"])
         for one in (now, was)
     ]
     apart = was["unit"] == now["unit"] and _apart(was, now)
@@ -113,4 +115,4 @@ def _changed(kind: str, was: Mapping[str, str], now: Mapping[str, str]) -> Itera
         ],
         "gone": [f"{name} ({value})" for name, value in was.items() if name not in now],
     }
-    return (f"{kind} {said}: {first(items, _MOST, '; ')}" for said, items in told.items() if items)
+    return (f"{kind} {said}: {first_items(items, _MOST, '; ')}" for said, items in told.items() if items)

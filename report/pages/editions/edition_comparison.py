@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from contract.provenance import short
-from report.formatting import capital, count, several
+from report.formatting import capitalize, format_count, join_words
 from report.pages.editions.difference_causes import causes, unknown
 
 Record = Mapping[str, Any]
@@ -76,19 +76,19 @@ def day(about: Record) -> str:
 def headline(found: Record) -> str:
     """Count changed verdicts, new and withdrawn claims in a sentence."""
     changed, of = len(found["changed"]), len(found["changed"]) + len(found["stayed"])
-    told = [f"{changed or 'none'} of {count(of, 'verdict')} changed" if of else "no claim is in both"]
+    told = [f"{changed or 'none'} of {format_count(of, 'verdict')} changed" if of else "no claim is in both"]
     words = {"added": ("claim is new", "claims are new"), "withdrawn": ("was withdrawn", "were withdrawn")}
     for key, (one, many) in words.items():
         if found[key]:
             told.append(f"{len(found[key])} {one if len(found[key]) == 1 else many}")
-    sentence = f"{several(told)}."
-    return capital(sentence)
+    sentence = f"{join_words(told)}."
+    return capitalize(sentence)
 
 
 def machines(found: Record) -> list[str]:
     """List added, remeasured and gone machines, a sentence each."""
     said = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
-    return [f"{word}: {several(found['nodes'][key])}." for key, word in said if found["nodes"][key]]
+    return [f"{word}: {join_words(found['nodes'][key])}." for key, word in said if found["nodes"][key]]
 
 
 def reasons(why: Sequence[Record]) -> list[str]:

@@ -17,8 +17,8 @@ from contract.files import read_json, write_json
 from contract.schema import check
 from report import verdict_sentences
 from report.data.reference_figures import stated
-from report.formatting import nodes_of_case
-from report.verdicts import with_cases
+from report.formatting import case_nodes
+from report.verdicts import upgrade_cells
 
 Record = Mapping[str, Any]
 SCHEMA: dict[str, Any] = read_json(Path(__file__).parents[2] / "schemas" / "editions.schema.json")
@@ -32,7 +32,7 @@ def edition(document: Record, path: Path | str) -> dict[str, Any]:
 
     Raises StudyError if a field needed to compare editions is missing.
     """
-    document = with_cases(document)
+    document = upgrade_cells(document)
     _check(document, "verdicts", path)
     claims = [_claim(verdict) for verdict in document["verdicts"]]
     if len({claim["id"] for claim in claims}) != len(claims):
@@ -73,7 +73,7 @@ def _claim(verdict: Record) -> dict[str, Any]:
 
 def _rule(part: Record) -> str:
     """Return the rule in words; older verdicts store it as finished text."""
-    return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule(part)
+    return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule_text(part)
 
 
 def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
         **{name: part[name] for name in _PART},
         "rule": _rule(part),
         "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
-        "nodes": sorted({node for cell in cells for node in nodes_of_case(cell)}),
+        "nodes": sorted({node for cell in cells for node in case_nodes(cell)}),
         "figures": sorted(part["entries"]),
     }
 

@@ -21,12 +21,12 @@ from contract.provenance import git, short
 from contract.schema import check
 from report.commands.lint import Study, faults
 from report.data.reference_figures import REFERENCE
-from report.formatting import capital
+from report.formatting import capitalize
 from report.pages import site_paths
 from report.pages.downloads import RECORD as SITE
 from report.pages.downloads import rendered
 from report.pages.front_page import in_short
-from report.verdicts import read_verdicts, with_cases
+from report.verdicts import read_verdicts, upgrade_cells
 
 ROOT = Path(__file__).parents[3]
 EDITIONS = ROOT / "data" / "editions"
@@ -156,7 +156,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 def said_now(folder: Path) -> dict[str, Any]:
     """Return the record, its answer in current wording: archived text is never edited. Raises like `read_record`."""
     record = read_record(folder)
-    return {**record, "answer": in_short(with_cases(read_json(folder / site_paths.VERDICTS)))["answer"]}
+    return {**record, "answer": in_short(upgrade_cells(read_json(folder / site_paths.VERDICTS)))["answer"]}
 
 
 def in_words(record: Mapping[str, Any]) -> str:
@@ -168,7 +168,7 @@ def in_words(record: Mapping[str, Any]) -> str:
             BEGIN,
             f"**The answer of edition {record['number']}.** {record['answer']}",
             "",
-            "| " + " | ".join(map(capital, names)) + " |",
+            "| " + " | ".join(map(capitalize, names)) + " |",
             "|" + "---:|" * len(names),
             "| " + " | ".join(map(str, counts)) + " |",
             "",

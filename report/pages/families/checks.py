@@ -13,7 +13,15 @@ from contract.files import read_table
 from report import PACKAGE, ROOT, statistics
 from report.data import disturbances
 from report.data.summary import POINT
-from report.formatting import capital, count, number, several, span_words, threshold_text, two_digits
+from report.formatting import (
+    capitalize,
+    format_count,
+    format_number,
+    join_words,
+    range_words,
+    threshold_text,
+    two_digits,
+)
 from report.pages.chart_rows import alt_text, as_percent
 from report.pages.charts import Chart, bars, estimates
 from report.pages.exhibit_types import Exhibit, Family, Table, records, stated
@@ -49,7 +57,7 @@ def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
     rows = [{"label": one["experiment"].replace("-", " "), "estimate": 100 * one["median_apart"], "low": None,
              "high": None, "text": f"{100 * one['median_apart']:.1f}%"} for one in found]  # fmt: skip
     every = table["all"]
-    days = several([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]], "and on")
+    days = join_words([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]], "and on")
     yield Exhibit(
         Chart(
             "checks-repeated",
@@ -79,10 +87,10 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
         ratio = second["median"] / first["estimate"]
         what = one["part"] or str(one["labels"]).rpartition("batch 1, ")[2]
         rows.append({"label": f"{one['claim']}: {what}", "estimate": ratio, "low": ends[0], "high": ends[1],
-                     "text": f"×{number(ratio, 2)}"})  # fmt: skip
+                     "text": f"×{format_number(ratio, 2)}"})  # fmt: skip
         unit = str(one["unit"])
         told.append([one["claim"], stated(first, unit), stated({**second, "estimate": second["median"]}, unit),
-                     threshold_text(one["threshold"], unit), capital(str(one["means"]))])  # fmt: skip
+                     threshold_text(one["threshold"], unit), capitalize(str(one["means"]))])  # fmt: skip
     agree = sum(bool(row["agrees"]) for row in table["rows"])
     yield Exhibit(
         Chart(
@@ -107,21 +115,22 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
         return
     kinds = len({case["device"] for case in cases}) > 1
     rows = [{"label": f"{case['job']}{', ' + case['device'].upper() if kinds else ''}", "tier": "derived",
-             **{end: case[end] for end in ("estimate", "low", "high")}, "text": f"×{number(case['estimate'], 2)}"}
+             **{end: case[end] for end in ("estimate", "low", "high")},
+             "text": f"×{format_number(case['estimate'], 2)}"}
             for case in cases]  # fmt: skip
     least, most = (f"×{two_digits(cases[at]['estimate'])}" for at in (0, -1))
     sure = [case for case in cases if not pd.isna(case["low"])]
     inside = sum(case["low"] <= 1 <= case["high"] for case in sure)
-    of = f"{inside or 'none'} of {count(len(sure), 'whole job')}"
+    of = f"{inside or 'none'} of {format_count(len(sure), 'whole job')}"
     title = [f"{of} took what is derived from the others, within the interval"] if sure else []
-    title += [f"measured over derived, whole jobs are {several(list(dict.fromkeys([least, most])), 'to')}"]
+    title += [f"measured over derived, whole jobs are {join_words(list(dict.fromkeys([least, most])), 'to')}"]
     parts = np.array(
         [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).only(method="parts"))]
     )
     yield Exhibit(
         Chart(
             "checks-derived",
-            capital("; ".join(title)),
+            capitalize("; ".join(title)),
             estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
             f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
             alt_text(rows),
@@ -191,7 +200,7 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
         quiet = sum(not one for one in seen)
         lacked = sum(row in view.data.disturbed for row in view.rows.index)
         ranges = [
-            span_words(*(f"{end:,.0f}" for end in (view.rows[column].min(), view.rows[column].max())))
+            range_words(*(f"{end:,.0f}" for end in (view.rows[column].min(), view.rows[column].max())))
             for column in ("n_rounds", "n_samples")
         ]
         if len(seen):

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.estimates import device_kind
-from report.formatting import capital, count, number, several, two_digits, with_unit
+from report.formatting import capitalize, format_count, format_number, join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, dicts, name_of, percent
 from report.pages.charts import Chart, estimates, lines
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -85,7 +85,7 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     first, last = ends[told]
     held = sum(case["high"] < 0 for case in updates)
     worse_in = (
-        f"{capital(_of(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when trained in "
+        f"{capitalize(_of(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when trained in "
         "larger batches, even with the learning rate tuned"
         if worse
         else "With the learning rate tuned, larger batches do not surely bring more errors"
@@ -128,7 +128,7 @@ def _of(many: int, total: int) -> str:
 
 def _alt(table: pd.DataFrame, unit: str) -> str:
     return "; ".join(
-        f"{net}: " + several([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in dicts(mine)])
+        f"{net}: " + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in dicts(mine)])
         for net, mine in table.groupby("net", sort=False)
     )
 
@@ -151,8 +151,8 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "Whether larger batches make accuracy more or less steady cannot be told",
             lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
-            f"{count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate tuned. "
-            f"{BARS}.",
+            f"{format_count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate "
+            f"tuned. {BARS}.",
             _alt(points, " points"),
         ),
         ["Counted is where the interval of what a doubling of the batch changes lies on one side of nothing."],
@@ -170,7 +170,7 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
     best = table.loc[table.groupby("net")["estimate"].idxmin()]
     told = [f"{row['batch']:,} ({row['net']})" for row in dicts(best)]
     told = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else told
-    title = sentence(f"The target accuracy is reached soonest with batches of {several(told)}")
+    title = sentence(f"The target accuracy is reached soonest with batches of {join_words(told)}")
     yield Exhibit(
         Chart(
             f"convergence-time-{name}",
@@ -201,7 +201,7 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     both = both.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
     beyond = int((both["share"] > 100).sum())
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
-             "low": None, "high": None, "text": f"{number(row['share'], 2)}%"}
+             "low": None, "high": None, "text": f"{format_number(row['share'], 2)}%"}
             for row in dicts(both)]  # fmt: skip
     gpu, exact = device_kind(device) == "gpu", float(both["share"].max()) / 100
     where = "The GPU" if gpu else "Other libraries and number formats"

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.data.network_labels import group, title
-from report.formatting import capital, count, number, several, two_digits
+from report.formatting import capitalize, format_count, format_number, join_words, two_digits
 from report.pages.charts import Chart, bars
 from report.pages.estimate_list import Listed, has_gpu, listed, most_threads, on_gpu
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -38,7 +38,7 @@ def _model(case: Mapping[str, Any]) -> str:
 
 def _weights(case: Mapping[str, Any]) -> str:
     counted = weights(case)
-    return NOTHING if counted is None else number(counted)
+    return NOTHING if counted is None else format_number(counted)
 
 
 def _surely_within(cases: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -49,7 +49,7 @@ def _surely_within(cases: Iterable[Mapping[str, Any]]) -> list[str]:
         budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
         if budget:
             names.setdefault(budget, []).append(title(str(case["model"])))
-    told = [f"within {at} ms {several(names[at])}" for at in BUDGETS if at in names]
+    told = [f"within {at} ms {join_words(names[at])}" for at in BUDGETS if at in names]
     return [f"Surely answer {'; '.join(told)}."] if told else []
 
 
@@ -82,20 +82,22 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     surely = [f"{sum(1e3 * high < at for high in highs)} within {at} ms" for at in BUDGETS]
     says = []
     if highs:
-        models = count(len(highs), "model")
-        says.append(f"Of {models} whose interval is known, so many surely answer in time: {several(surely)}.")
+        models = format_count(len(highs), "model")
+        says.append(f"Of {models} whose interval is known, so many surely answer in time: {join_words(surely)}.")
         says += _surely_within(best)
     if untold:
         says.append(
             f"No round made the {LEAST_SAMPLES} requests that a 99th percentile needs with "
-            f"{several([title(str(model)) for model in untold])}: slow models make few in the same seconds."
+            f"{join_words([title(str(model)) for model in untold])}: slow models make few in the same seconds."
         )
     if has_gpu(cases):
         cpu = {str(case["model"]): float(case["estimate"]) for case in cases if case["device"] == "cpu"}
         pairs = [case for case in cases if case["device"] != "cpu" and case["model"] in cpu]
         sooner = sum(cpu[str(pair["model"])] < float(pair["estimate"]) for pair in pairs)
         if pairs:
-            says.append(f"Of {count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner.")
+            says.append(
+                f"Of {format_count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner."
+            )
     yield listed(
         name,
         headline,
@@ -118,7 +120,11 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     eight = {(one["model"], one["device"]): one for one in small}
     lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
-    says = [f"For {surely or 'none'} of {count(len(lows), 'model')} the whole interval lies above 1."] if lows else []
+    says = (
+        [f"For {surely or 'none'} of {format_count(len(lows), 'model')} the whole interval lies above 1."]
+        if lows
+        else []
+    )
     if eight:
         gained = ratios(eight.values(), "as fast")
         says += texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
@@ -170,7 +176,9 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
         if any(at == phase and one.whole in PEAK for at, one in peaks)
     }
     title = sentence(
-        capital(f"{several([f'{VERBS[phase]} uses up to {{{phase}}}' for phase in places])} of the arithmetic peak"),
+        capitalize(
+            f"{join_words([f'{VERBS[phase]} uses up to {{{phase}}}' for phase in places])} of the arithmetic peak"
+        ),
         "What reading a prompt and writing text use of the machine",
         **places,
     )
@@ -222,7 +230,7 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
         dtype = f", {one['dtype']}" if len(formats) > 1 else ""
         shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
         entries.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
-    layers = several([LAYERS[layer] for layer in LAYERS if any(case["layer"] == layer for case in cases)])
+    layers = join_words([LAYERS[layer] for layer in LAYERS if any(case["layer"] == layer for case in cases)])
     instead = ", and for products the fastest kernel of this study" if "products" in layers else ""
     whose = "the maker's library" if has_gpu(cases) else "oneDNN"
     yield listed(
@@ -233,7 +241,7 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
             gain=ratios(cases, "as long"),
         ),
         entries, "1", "time without the library over time with it",
-        f"● measured on {view.name} in {several(sorted(formats))}.",
+        f"● measured on {view.name} in {join_words(sorted(formats))}.",
         ["Layer", "Time without over time with"], 1.0, [1.0], "1: no gain", None,
         [f"Without the library, PyTorch's own kernels compute{instead}."],
         ["G07"],

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from report.data.network_labels import title
-from report.formatting import capital, count, number, several, two_digits
+from report.formatting import capitalize, format_count, format_number, join_words, two_digits
 from report.pages.chart_rows import library, name_of, one_round
 from report.pages.charts import Chart, bars
 from report.pages.estimate_list import listed, most_threads
@@ -47,7 +47,7 @@ def _case(case: Mapping[str, Any]) -> str:
 
 def _point_label(case: Mapping[str, Any]) -> str:
     """A file with its runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
-    threads = f", {count(int(case['threads']), 'thread')}" if case["threads"] else ""
+    threads = f", {format_count(int(case['threads']), 'thread')}" if case["threads"] else ""
     return f"{_case(case)}, {library(str(case['backend']))}{threads}"
 
 
@@ -110,7 +110,7 @@ def _error(view: View, device: str, case: Mapping[str, Any]) -> str:
     for column in (*_POINT, "phase"):
         points = points[points[column] == case[column]]
     worst = points["error"].max()
-    return NOTHING if pd.isna(worst) else number(float(worst), 2)
+    return NOTHING if pd.isna(worst) else format_number(float(worst), 2)
 
 
 def _formats(cases: Sequence[Case]) -> list[Any]:
@@ -129,8 +129,8 @@ def _formats(cases: Sequence[Case]) -> list[Any]:
 def _runtimes(cases: Sequence[Case]) -> list[str]:
     """How often each runtime is the fastest."""
     most = Counter(library(str(case["runtime"])) for case in cases).most_common()
-    told = [f"{name} for {count(files, 'file')}" for name, files in most]
-    return [f"Fastest: {several(told)}."]
+    told = [f"{name} for {format_count(files, 'file')}" for name, files in most]
+    return [f"Fastest: {join_words(told)}."]
 
 
 def _cores(points: Sequence[Case]) -> list[Any]:
@@ -161,7 +161,7 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield listed(
         name,
         sentence(
-            f"Prompts of {several([f'{length:,}' for length in lengths], 'or')} tokens are read at {{rate}} tokens "
+            f"Prompts of {join_words([f'{length:,}' for length in lengths], 'or')} tokens are read at {{rate}} tokens "
             "a second",
             "How fast language models read a prompt cannot be told from this run",
             rate=amounts(cases),
@@ -193,8 +193,8 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
     yield listed(
         name,
         sentence(
-            capital(f"a GPU {several([f'{VERBS[phase]} {{{phase}}}' for phase in phases])} as its host's CPU, each in "
-                    "its fastest format and runtime"),
+            capitalize(f"a GPU {join_words([f'{VERBS[phase]} {{{phase}}}' for phase in phases])} as its host's CPU, "
+                    "each in its fastest format and runtime"),
             "What a GPU gains with language models cannot be told from this run",
             **gains,
         ),

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from report.estimates import Estimates, device_kind
-from report.formatting import count, several, two_digits, with_unit
+from report.formatting import format_count, join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.charts import Chart, estimates, lines
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -177,7 +177,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         sizes = sorted({one["x"] for one in rows if one["dtype"] == case["dtype"]})
         rows += [{**level, "x": size, "low": None, "high": None} for size in sizes]
     wide = max(one["y"] for one in rows) > 20 * min(one["y"] for one in rows)
-    on = f"{count(most, 'thread')} of {view.name}" if most else view.device_name(device)
+    on = f"{format_count(most, 'thread')} of {view.name}" if most else view.device_name(device)
     bests = {
         str(case["dtype"]): case
         for case in records(cases.only(backend="best", threads=most))
@@ -247,7 +247,7 @@ def _single_shapes(shapes: Estimates) -> Iterable[str]:
         if sizes.nunique() == 1:
             single.setdefault(str(sizes.iloc[0]).replace("x", " × "), []).append(str(dtype))
     for shape, dtypes in single.items():
-        yield f"In {several(dtypes)} one shape was measured, {shape}: another may be faster."
+        yield f"In {join_words(dtypes)} one shape was measured, {shape}: another may be faster."
 
 
 def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:

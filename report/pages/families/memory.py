@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from report.estimates import device_kind
-from report.formatting import count, several, two_digits, with_unit
+from report.formatting import format_count, join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, dicts, library, of_device, points, rough, row
 from report.pages.charts import Chart, estimates, lines
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -51,7 +51,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     many = sorted(set(map(int, table["threads"])))
     shown = [many[0], many[-1]] if len(many) > 1 else many
     rows = [
-        {"threads": count(one, "thread"), **point}
+        {"threads": format_count(one, "thread"), **point}
         for one in shown
         for point in points(dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
     ]
@@ -73,12 +73,12 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
             lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
                   axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
-            "; ".join(f"{count(int(record['threads']), 'thread')}, {_size(record['footprint'])}: "
+            "; ".join(f"{format_count(int(record['threads']), 'thread')}, {_size(record['footprint'])}: "
                       f"{with_unit(record['estimate'], 'B/s')}" for record in records(cases)),
         ),
         [*_caches(view, device)],
         Table(
-            ["Size of all arrays", *(count(one, "thread") for one in shown)],
+            ["Size of all arrays", *(format_count(one, "thread") for one in shown)],
             [
                 [_size(size), *(next((stated(case, "B/s") for case in records(cases.only(footprint=size, threads=one))),
                                      NOTHING) for one in shown)]
@@ -101,7 +101,7 @@ def _caches(view: View, device: str) -> Iterable[str]:
         if level != "L1i"
     ]
     if named:
-        yield f"The caches, by what the system tells: {several(named)}."
+        yield f"The caches, by what the system tells: {join_words(named)}."
 
 
 def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
@@ -118,7 +118,7 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
              for at, top in enumerate(tops)]  # fmt: skip
     memory = "Main memory" if len(tops) == 1 else "Memory"
     title = sentence(
-        f"{memory} moves {several(moved)}",
+        f"{memory} moves {join_words(moved)}",
         "How many bytes a second memory moves cannot be told from this run",
         **{f"d{at}": amounts([top], "B/s") for at, top in enumerate(tops)},
     )
@@ -164,7 +164,7 @@ def _tops(best: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _way(view: View, case: Mapping[str, Any]) -> str:
     """'2 threads, float64, stores past the caches'."""
-    threads = count(int(case["threads"]), "thread") if case["threads"] else ""
+    threads = format_count(int(case["threads"]), "thread") if case["threads"] else ""
     own = _OWN.get(str(case["backend"]), library(str(case["backend"])))
     return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + of_device(view, str(case["device"]))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import label_value, number
+from report.formatting import format_number, label_value
 from report.pages.chart_rows import alt_text, job, name_of, percent, row
 from report.pages.charts import Chart, bars, estimates
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -54,7 +54,7 @@ def _usual(cases: list[Case]) -> list[Case]:
 
 
 def _percent(share: float) -> str:
-    return f"{number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0')}%"
+    return f"{format_number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0')}%"
 
 
 def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -130,7 +130,7 @@ def _widths(widths: list[Case], levels: list[Case]) -> Exhibit:
     widths.sort(key=lambda case: -float(case["estimate"]))
     deep = {str(case["model"]): float(case["estimate"]) for case in levels}
     rows = [{"label": case["model"], "estimate": float(case["estimate"]), "low": None, "high": None,
-             "text": number(case["estimate"]) if case["estimate"] >= 1e6 else f"{case['estimate']:,.0f}"}
+             "text": format_number(case["estimate"]) if case["estimate"] >= 1e6 else f"{case['estimate']:,.0f}"}
             for case in widths]  # fmt: skip
     many = sum(case["estimate"] >= MANY for case in widths)
     return Exhibit(

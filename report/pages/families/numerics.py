@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from report.estimates import Estimates, concat
-from report.formatting import capital, number
+from report.estimates import Estimates, concat_estimates
+from report.formatting import capitalize, format_number
 from report.pages.chart_rows import alt_text, dicts, library, of_device, rough
 from report.pages.charts import Chart, estimates
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
@@ -46,7 +46,7 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
     parts = [
         view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
     ]
-    cells = concat([part for part in parts if len(part)]) if any(map(len, parts)) else Estimates.empty()
+    cells = concat_estimates([part for part in parts if len(part)]) if any(map(len, parts)) else Estimates.empty()
     if not len(cells):
         return
     table = cells.frame.assign(detail="")
@@ -99,7 +99,7 @@ def _title(most: Any) -> Sentence:
         units["sum"] = most["summation"]
     if not said:
         said, units = ["What is changed moves an entry by up to {any} units in the last place"], {"any": most.max()}
-    return sentence(capital("; ".join(said)), **{name: _counted(value, _ulp) for name, value in units.items()})
+    return sentence(capitalize("; ".join(said)), **{name: _counted(value, _ulp) for name, value in units.items()})
 
 
 def _counted(value: float, words: Callable[[float], str]) -> Place:
@@ -163,7 +163,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [
             "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step "
-            f"and added in other orders lie up to {number(100 * float(apart['estimate'].max()), 2)}% apart."
+            f"and added in other orders lie up to {format_number(100 * float(apart['estimate'].max()), 2)}% apart."
         ]
         if len(apart)
         else [],

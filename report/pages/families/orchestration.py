@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import count, several, two_digits
+from report.formatting import format_count, join_words, two_digits
 from report.pages.chart_rows import alt_text, job, percent
 from report.pages.charts import Chart, bars, estimates
 from report.pages.estimate_list import Listed, listed, on_gpu, span
@@ -78,7 +78,7 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
     table = []
     for one in mine:
         turn, wait = 1e3 * float(turns[_turn(one)]["estimate"]), float(one["estimate"])
-        workers = "" if one["source"] == PRELOADED else f", {count(int(one['workers']), 'worker')}"
+        workers = "" if one["source"] == PRELOADED else f", {format_count(int(one['workers']), 'worker')}"
         case = f"{SOURCES[str(one['source'])]}{workers}"
         drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
         table.append([case, stated(turns[_turn(one)], "s"), stated(one, "1")])
@@ -108,7 +108,7 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
         ["A turn of the loop prepares one batch and trains on it.",
          *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
         Table(["Data", "A turn", "Share that is waiting"], table, "lrr",
-              f"{job(longest)} on {view.name}, one of {count(len(loops), 'loop')}"),
+              f"{job(longest)} on {view.name}, one of {format_count(len(loops), 'loop')}"),
         heading=title,
     )  # fmt: skip
 
@@ -149,13 +149,13 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     entries: list[Listed] = []
     for one in cases:
         talk = next((other for other in talks if all(other[key] == one[key] for key in same)), None)
-        label = f"{job(one)}, {count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
+        label = f"{job(one)}, {format_count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
         entries.append((label, percent(one), [stated(talk, "1") if talk else ""]))
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
     if talks:
         says += texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
-    ranks = several(sorted({str(int(case["ranks"])) for case in cases}), "or")
+    ranks = join_words(sorted({str(int(case["ranks"])) for case in cases}), "or")
     lost = [one for one in map(as_share, cases) if one.high is not None and one.high < 1]
     each = f"each of {ranks} ranks loses of the rate of one alone"
     title = sentence(

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.estimates import device_kind
-from report.formatting import count, several, two_digits
+from report.formatting import format_count, join_words, two_digits
 from report.pages.chart_rows import alt_text, of_device, percent, points, rough, row
 from report.pages.charts import Chart, estimates, lines
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -68,18 +68,18 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimates(rows, f"rate of {count(most, 'core')} over that of one", [1.0, float(most)],
+            estimates(rows, f"rate of {format_count(most, 'core')} over that of one", [1.0, float(most)],
                       "from no gain to as many times as cores", log=most > 8),
             f"● measured on {view.name}. {BARS}.",
             alt_text(rows),
         ),
         ["Triad reads two arrays and writes a third; training is that of PyTorch in float32.",
-         *([f"In {unsure} of {count(len(cases), 'kind')} of work no gain is certain."] if unsure else [])],
+         *([f"In {unsure} of {format_count(len(cases), 'kind')} of work no gain is certain."] if unsure else [])],
         Table(
             ["Work", "Gain"],
             [[str(case["label"]), stated(case, "")] for case in cases],
             "lr",
-            f"The rate of {count(most, 'core')} over that of one on {view.name}",
+            f"The rate of {format_count(most, 'core')} over that of one on {view.name}",
         ),
         heading=title,
     )  # fmt: skip
@@ -89,12 +89,12 @@ def _gained(cases: list[dict[str, Any]], most: int) -> Sentence:
     """Largest and smallest gain of the works whose gain is certain."""
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
     ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
-    gains = several([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
+    gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
     return sentence(
-        f"{count(most, 'core')} run {gains} as one core"
+        f"{format_count(most, 'core')} run {gains} as one core"
         if ends
-        else f"What {count(most, 'core')} gain over one cannot be told from this run",
-        f"What {count(most, 'core')} gain over one cannot be told from this run",
+        else f"What {format_count(most, 'core')} gain over one cannot be told from this run",
+        f"What {format_count(most, 'core')} gain over one cannot be told from this run",
         **{f"gain{at}": ratios([as_number(case)], "as fast", words=rough) for at, (_, case) in enumerate(ends)},
     )
 
@@ -147,8 +147,8 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     ends = [case for case in cases if int(case["paths"]) == most]
     where = ["one core" if case["device"] == "cpu" else view.device_name(str(case["device"])) for case in ends]
     title = sentence(
-        f"Work takes {several([f'{{cost{at}}} on {one}' for at, one in enumerate(where)])} if {most} neighbours take "
-        f"{most} paths through it, not one",
+        f"Work takes {join_words([f'{{cost{at}}} on {one}' for at, one in enumerate(where)])} if {most} neighbours "
+        f"take {most} paths through it, not one",
         "What it costs if neighbours take different paths cannot be told from this run",
         **{f"cost{at}": ratios([case], "as long") for at, case in enumerate(ends)},
     )

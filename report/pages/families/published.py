@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.formatting import capital, count, several, threshold_text, two_digits, with_unit
+from report.formatting import capitalize, format_count, join_words, threshold_text, two_digits, with_unit
 from report.pages.chart_rows import alt_text
 from report.pages.charts import Chart, estimates
 from report.pages.estimate_list import span
@@ -67,11 +67,11 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     best = {one: [job["most"]["estimate"] for job in jobs if job["training"] is one] for one in (True, False)}
     kinds = [f"{span(best[True], two_digits)} server processors in training"] if best[True] else []
     kinds += [f"{span(best[False], two_digits)} in answering"] if best[False] else []
-    slow, fast = (several(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
-    rounds = several(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
-    rows = [{"label": capital(str(job["job"])), **_ends(job["least"], job["most"])} for job in jobs]
+    slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
+    rounds = join_words(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
+    rows = [{"label": capitalize(str(job["job"])), **_ends(job["least"], job["most"])} for job in jobs]
     return Chart(
-        name, f"The fastest GPU of a round replaces {several(kinds)}",
+        name, f"The fastest GPU of a round replaces {join_words(kinds)}",
         estimates(rows, "server processors that one GPU replaces", *_band(document), log=True),
         f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
         f"the fastest ({fast}).",
@@ -89,7 +89,7 @@ def _replaced(evidence: Evidence) -> Iterable[Exhibit]:
         least, most = (sum(job[end]["estimate"] >= limits[0] for job in jobs) for end in ("least", "most"))
         says.append(f"The fastest GPU replaces {two_digits(limits[0])} processors or more in {most} of {len(jobs)} "
                     f"jobs, the slowest in {least or 'none'}.")  # fmt: skip
-    table = [[capital(str(job["job"])), str(job["setting"]), str(job["server"]), str(job["least"]["gpu"]),
+    table = [[capitalize(str(job["job"])), str(job["setting"]), str(job["server"]), str(job["least"]["gpu"]),
               _ranged(job["least"]), str(job["most"]["gpu"]), _ranged(job["most"])] for job in jobs]  # fmt: skip
     yield Exhibit(
         replaced_chart(evidence.document, "published-replaced"), says,
@@ -192,7 +192,7 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
         return
     slow = [row for row in speeds if row["high"] is not None and row["high"] < 1]
     fast = [row for row in speeds if row["low"] is not None and row["low"] > 1]
-    figures = count(len(speeds), "figure")
+    figures = format_count(len(speeds), "figure")
     how = (
         f"faster in {len(fast) or 'none'} of {figures} and slower in {len(slow) or 'none'}"
         if slow or fast

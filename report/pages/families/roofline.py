@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from report.formatting import several, two_digits, with_unit
+from report.formatting import join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, as_percent, dicts, name_of, percent, row
 from report.pages.charts import INK, Chart, estimates, heat, lines
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -96,7 +96,7 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
             "hold may lie above the slope.",
             "; ".join(f"{row[0]}: {row[2]} at {row[1]}, {row[3]} of the limit" for row in rows),
         ),
-        [f"Slope and level meet at {several(balances)}. Work that does fewer operations for each byte is limited by "
+        [f"Slope and level meet at {join_words(balances)}. Work that does fewer operations for each byte is limited by "
          "memory, other work by arithmetic.",
          *([f"{cached} of {len(reached)} steps run faster than main memory allows: caches hold a part of their data."]
            if cached else [])],
@@ -165,7 +165,7 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
             text.append(f"{{{phase}}} of the time of {words}")
             places[phase] = shares(mine)
     title = sentence(
-        f"Memory limits {several(text or ['{time} of the time'])}",
+        f"Memory limits {join_words(text or ['{time} of the time'])}",
         "How much of the time memory limits cannot be told from this run",
         **(places or {"time": shares(shown[:1])}),
     )
@@ -225,8 +225,8 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
             heat(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
             f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below "
             "its median error; the numbers were fitted on other kernels.",
-            "; ".join(f"{kind}: {several(list(map(str, text.loc[kind])))} with "
-                      f"{several([_NUMBERS[n] for n in models])} numbers" for kind in order),
+            "; ".join(f"{kind}: {join_words(list(map(str, text.loc[kind])))} with "
+                      f"{join_words([_NUMBERS[n] for n in models])} numbers" for kind in order),
         ),
         ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
          "costs, the fourth the bandwidth of the last cache.",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from report.data.network_labels import GROUPS, group, is_known, title
 from report.estimates import device_kind
-from report.formatting import count, first, number, several, span_words, with_unit
+from report.formatting import first_items, format_count, format_number, join_words, range_words, with_unit
 from report.pages.chart_rows import library, name_of, one_round, scaled
 from report.pages.charts import Chart
 from report.pages.estimate_list import most_threads
@@ -70,7 +70,7 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     rows = [_row(wanted["ladder"][request], gains) for request, gains in every.items() if request in shown]
     if not rows:
         return None
-    chosen = f" {len(rows)} of {count(len(every), 'network')}: of each kind those that gain least and most."
+    chosen = f" {len(rows)} of {format_count(len(every), 'network')}: of each kind those that gain least and most."
     if len({row["group"] for row in rows}) == 1:
         rows = [{**row, "group": ""} for row in rows]
     steps = [step for step in DRAWN if any(mark["step"] == step for row in rows for mark in row["marks"])]
@@ -106,7 +106,7 @@ def _row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]
     drawn = by_step or {BEST: gains[BEST]}
     marks = [{"step": step, "one_round": one_round(case), **scaled(case, 1.0)} for step, case in drawn.items()]
     first, last = times[DEFAULT], times[BEST]
-    short = span_words(_time(first), _time(last)).replace(" to ", " → ")
+    short = range_words(_time(first), _time(last)).replace(" to ", " → ")
     return {
         "label": title(str(first["model"])),
         "group": group(str(first["model"])),
@@ -181,7 +181,7 @@ def _line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], float]
     return [
         title(str(case["model"])), f"{int(case['batch']):,}", str(threads) if threads else NOTHING, str(case["rung"]),
         by(case), stated(case, "s"), stated(gain, "1") if gain else NOTHING,
-        NOTHING if error is None else number(error, 2),
+        NOTHING if error is None else format_number(error, 2),
     ]  # fmt: skip
 
 
@@ -226,8 +226,8 @@ def _fastest(view: View, device: str) -> list[str]:
             for single_request in single_requests(cases)
         )
         if most:
-            parts = [f"{name} for {count(times, 'network')}" for name, times in most.most_common()]
-            told.append(f"Fastest {which}: {several(parts)}.")
+            parts = [f"{name} for {format_count(times, 'network')}" for name, times in most.most_common()]
+            told.append(f"Fastest {which}: {join_words(parts)}.")
     return told
 
 
@@ -237,14 +237,14 @@ def _accuracy(view: View, device: str) -> list[str]:
     if not len(points):
         return []
     formats = {
-        library(str(backend)): several(sorted(map(str, some["dtype"].unique())))
+        library(str(backend)): join_words(sorted(map(str, some["dtype"].unique())))
         for backend, some in points.groupby("backend", observed=True)
     }
     worst = points.groupby("dtype", observed=True)["error"].max().dropna().sort_values()
-    errors = [f"{number(float(error), 2)} in {dtype}" for dtype, error in worst.items()]
+    errors = [f"{format_number(float(error), 2)} in {dtype}" for dtype, error in worst.items()]
     return [
         f"Tried: {'; '.join(f'{name} in {some}' for name, some in formats.items())}.",
-        *([f"Largest relative error of an answer against float64: {several(errors)}."] if errors else []),
+        *([f"Largest relative error of an answer against float64: {join_words(errors)}."] if errors else []),
     ]
 
 
@@ -259,10 +259,10 @@ def unmeasured(view: View, device: str, experiment: str, noun: str) -> list[str]
         return []
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size().sort_values(ascending=False)
     told = [
-        f"{library(backend)}, {count(int(points), noun)} {status}: {reason}"
+        f"{library(backend)}, {format_count(int(points), noun)} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
-    return [f"Not measured here: {first(told, _MOST_REASONS, '; ')}."]
+    return [f"Not measured here: {first_items(told, _MOST_REASONS, '; ')}."]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import count, exactly, number, several, two_digits, with_unit
+from report.formatting import format_count, format_exact, format_number, join_words, two_digits, with_unit
 from report.pages.chart_rows import dicts, library, points
 from report.pages.charts import Chart, lines
 from report.pages.estimate_list import listed, on_gpu
@@ -44,8 +44,8 @@ def _name(case: Mapping[str, Any]) -> str:
 
 def _held(cases: Iterable[Mapping[str, Any]]) -> str:
     """On how many cores the servers run."""
-    return several(
-        [count(int(cores), "core") if cores else "all cores" for cores in sorted({c["cores"] for c in cases})]
+    return join_words(
+        [format_count(int(cores), "core") if cores else "all cores" for cores in sorted({c["cores"] for c in cases})]
     )
 
 
@@ -63,7 +63,7 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     most, least = borne[0], borne[-1]
     title = f"{_rate(most['estimate'])} of the {_name(most)} are answered within 0.1 s"
     if not least["estimate"]:
-        title += f", but not even {exactly(_lowest(cases, least))} of the {_name(least)}"
+        title += f", but not even {format_exact(_lowest(cases, least))} of the {_name(least)}"
     failed = [record for record in records(view.quantity("serving.failed_share")) if record["estimate"] > 0]
     served = {str(case["service"]) for case in cases}
     what = [told for service, told in WHAT.items() if service in served]
@@ -91,19 +91,19 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
             lines(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
                   levels={"0.1 s": 1e3 * LIMIT_S}),
             f"● measured on {view.name}, a server on {_held(cases)}. {BARS}.",
-            "; ".join(f"{one['service']}, {exactly(one['x'])} requests/s: {two_digits(one['y'])} ms"
+            "; ".join(f"{one['service']}, {format_exact(one['x'])} requests/s: {two_digits(one['y'])} ms"
                       for one in dicts(table)),
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],
-              [[_name(case), exactly(case["requests_per_s"]), stated(case, "s")] for case in cases], "lrr",
+              [[_name(case), format_exact(case["requests_per_s"]), stated(case, "s")] for case in cases], "lrr",
               f"Loads on {view.name}"),
         ["W29"],
     )  # fmt: skip
 
 
 def _rate(rate: float) -> str:
-    return f"{exactly(float(rate))} requests a second"
+    return f"{format_exact(float(rate))} requests a second"
 
 
 def _lowest(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
@@ -138,7 +138,7 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
             time=amounts(cases, "s"),
         ),
         [
-            (_name(case), case, [_bears(borne, case), exactly(case["requests_per_s"]),
+            (_name(case), case, [_bears(borne, case), format_exact(case["requests_per_s"]),
                                  stated(share, "1") if share else NOTHING])
             for case, share in zip(cases, known, strict=True)
         ],
@@ -161,7 +161,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
     if not cases:
         return
     first = min(cases, key=lambda one: float(one["estimate"]))
-    models = several(sorted({str(case["model"]) for case in cases}))
+    models = join_words(sorted({str(case["model"]) for case in cases}))
     yield listed(
         "serving-outgrows",
         sentence(
@@ -170,7 +170,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
             f"After how long serving {first['model']} takes as many GPU hours as training it cannot be told",
             days=amounts([first], "d", limit=math.inf),
         ),
-        [(f"{number(float(case['traffic']), 3)} tokens a day", case, [str(case["detail"])]) for case in cases],
+        [(f"{format_number(float(case['traffic']), 3)} tokens a day", case, [str(case["detail"])]) for case in cases],
         "d", "days of serving that take as many GPU hours as training",
         f"◑ derived from what the maker of {models} documents: GPU hours of training, GPUs at work and tokens a day.",
         ["Traffic", "What", "Days"], log=True, claims=["W26"], tier="derived",

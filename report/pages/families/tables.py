@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from report.formatting import capital, count, exactly, number, two_digits
+from report.formatting import capitalize, format_count, format_exact, format_number, two_digits
 from report.pages.chart_rows import dicts, library, of_device, points
 from report.pages.charts import Chart, lines
 from report.pages.estimate_list import Listed, listed, on_gpu
@@ -51,11 +51,11 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
     several_devices = len({case["device"] for case in cases}) > 1
     ends = {"fast": fast, "slow": slow}
     title = sentence(
-        capital(f"{_op(fast)} goes through {{fast}} rows a second, {_op(slow)} through {{slow}}")
+        capitalize(f"{_op(fast)} goes through {{fast}} rows a second, {_op(slow)} through {{slow}}")
         if fast is not slow
-        else capital(f"{_op(fast)} goes through {{fast}} rows a second"),
+        else capitalize(f"{_op(fast)} goes through {{fast}} rows a second"),
         "How many rows a second are worked through cannot be told from this run",
-        **{name: amounts([case], lambda rate: number(rate, 2)) for name, case in ends.items()},
+        **{name: amounts([case], lambda rate: format_number(rate, 2)) for name, case in ends.items()},
     )
     yield Exhibit(
         Chart(
@@ -63,7 +63,7 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
             str(title),
             lines(table, "x", "y", "op", "on" if several_devices else None, ("rows of the table", "million rows/s")),
             f"● measured on {view.name}, by the fastest library at each size. {BARS}.",
-            "; ".join(f"{one['op']}, {one['on']}, {exactly(one['x'])} rows: {two_digits(one['y'])} million rows/s"
+            "; ".join(f"{one['op']}, {one['on']}, {format_exact(one['x'])} rows: {two_digits(one['y'])} million rows/s"
                       for one in dicts(table)),
         ),
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
@@ -141,7 +141,10 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     named = [one for one in named if one["device"] == "cpu"] or named
     best, slowest = (end(named, key=lambda one: float(one["estimate"])) for end in (min, max))
     ends = {"best": amounts([best], "s")} | ({"slowest": amounts([slowest], "s")} if best is not slowest else {})
-    what, does = f"{trees:,} boosted trees", f"{'learn from' if phase == 'fit' else 'predict'} {count(rows, 'row')}"
+    what, does = (
+        f"{trees:,} boosted trees",
+        f"{'learn from' if phase == 'fit' else 'predict'} {format_count(rows, 'row')}",
+    )
     cases.sort(key=lambda one: (int(one["trees"]) != trees, int(one["rows"]) != rows, int(one["rows"]),
                                 float(one["estimate"])))  # fmt: skip
     yield listed(
@@ -152,8 +155,8 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
             f"How long {what} take to {does} cannot be told from this run",
             **ends,
         ),
-        [(f"{library(str(case['backend']))}, {_resources(view, case)}, {count(int(case['rows']), 'row')}"
-          + (f", {count(int(case['trees']), 'tree')}" if int(case["trees"]) != trees else ""), case, [])
+        [(f"{library(str(case['backend']))}, {_resources(view, case)}, {format_count(int(case['rows']), 'row')}"
+          + (f", {format_count(int(case['trees']), 'tree')}" if int(case["trees"]) != trees else ""), case, [])
          for case in cases],
         "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
         ["Library and table", "Time"], log=True,
@@ -165,7 +168,7 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
 def _resources(view: View, case: Mapping[str, Any]) -> str:
     """'2 threads', or 'GPU'."""
     threads = int(case["threads"])
-    return count(threads, "thread") if threads else of_device(view, str(case["device"])).removeprefix(", ")
+    return format_count(threads, "thread") if threads else of_device(view, str(case["device"])).removeprefix(", ")
 
 
 def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
@@ -184,8 +187,8 @@ def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             "What a GPU gains with boosted trees cannot be told from this run",
             gain=ratios(fits or cases, "as fast"),
         ),
-        [(f"{'fitting' if case['phase'] == 'fit' else 'predicting'}, {count(int(case['rows']), 'row')}, "
-          f"{count(int(case['trees']), 'tree')}", case, [str(case["detail"])]) for case in cases],
+        [(f"{'fitting' if case['phase'] == 'fit' else 'predicting'}, {format_count(int(case['rows']), 'row')}, "
+          f"{format_count(int(case['trees']), 'tree')}", case, [str(case["detail"])]) for case in cases],
         "1", "speed of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
         ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip

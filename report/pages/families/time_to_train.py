@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from report.estimates import device_kind
-from report.formatting import several
+from report.formatting import join_words
 from report.pages.chart_rows import alt_text, name_of, rough, row
 from report.pages.charts import Chart, estimates
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
@@ -68,7 +68,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
         f"How long published trainings would take{_on(view, device)} cannot be told from this run",
         time=amounts([cases[-1]], spoken, limit=math.inf),
     )
-    each = several(
+    each = join_words(
         [f"{text} ({node['run']})" for node in nodes if (text := amounts([node], rough, limit=math.inf).text)]
     )
     known = coverage(view.data, device_kind(device))
@@ -140,7 +140,7 @@ def _each_job(jobs: list[Case], on: str) -> Sentence:
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
     parts = [f"{one['job']} takes {{{name}}}" for name, one in ends.items()]
     return sentence(
-        f"Run whole{on}, {several(parts)}",
+        f"Run whole{on}, {join_words(parts)}",
         f"How long whole jobs take{on} cannot be told from this run",
         **{name: amounts([one], lambda seconds: spoken(seconds / 3600)) for name, one in ends.items()},
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.data.network_labels import GROUPS, NETWORKS, group, title
-from report.formatting import number, two_digits
+from report.formatting import format_number, two_digits
 from report.pages.chart_rows import library, name_of
 from report.pages.charts import Chart, bars
 from report.pages.estimate_list import listed, on_gpu
@@ -90,7 +90,10 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
             [] if top else ["The rungs of a GPU follow once one is measured."],
             Table(
                 ["Step", "Rung", "By", "Rate", "Gain"],
-                [[row["model"], row["rung"], row["by"], row["rate"], f"×{number(row['gain'], 2)}"] for row in rows],
+                [
+                    [row["model"], row["rung"], row["by"], row["rate"], f"×{format_number(row['gain'], 2)}"]
+                    for row in rows
+                ],
                 "lllrr",
                 f"Training steps on {view.name}",
             ),

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.estimates import device_kind
-from report.formatting import several, two_digits, with_unit
+from report.formatting import join_words, two_digits, with_unit
 from report.pages.chart_rows import dicts, points
 from report.pages.charts import Chart, bars, lines
 from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
@@ -162,7 +162,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
     if known:
         from_on = [f"{OPS[op]} from {{{op}}}" for op in known]
         title = sentence(
-            f"A GPU answers before all cores of the CPU: {several(from_on)} on",
+            f"A GPU answers before all cores of the CPU: {join_words(from_on)} on",
             "From which size on a GPU answers before all cores of the CPU cannot be told from this run",
             **{op: amounts([one], "B") for op, one in known.items()},
         )

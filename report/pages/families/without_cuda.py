@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.formatting import count, exactly, number, several, with_unit
+from report.formatting import format_count, format_exact, format_number, join_words, with_unit
 from report.pages.chart_rows import percent
 from report.pages.estimate_list import Listed, has_gpu, listed, on_gpu
 from report.pages.exhibit_types import Exhibit, Family, on_each, records
@@ -25,9 +25,9 @@ _POINT = ("device", "kernel", "n", "backend")
 def _kernel(case: Mapping[str, Any]) -> str:
     n = int(case["n"])
     return (
-        f"triad, {number(n, 2)} elements"
+        f"triad, {format_number(n, 2)} elements"
         if case["kernel"] == "triad"
-        else f"{case['kernel']} product, n = {exactly(n)}"
+        else f"{case['kernel']} product, n = {format_exact(n)}"
     )
 
 
@@ -63,7 +63,7 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
         if any(case["backend"] == backend for case in cases)
     }
     title = sentence(
-        several([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in mine]),
+        join_words([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in mine]),
         "What other interfaces keep of CUDA's rate cannot be told from this run",
         **mine,
     )
@@ -95,7 +95,7 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
                 rate=amounts([best], unit),
             ),
             [(_case(case), case, []) for case in cases],
-            unit, f"rate, G{unit}", f"● measured on {view.name}: {count(len(cases), 'kernel')}, float32.",
+            unit, f"rate, G{unit}", f"● measured on {view.name}: {format_count(len(cases), 'kernel')}, float32.",
             ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
         )  # fmt: skip
 

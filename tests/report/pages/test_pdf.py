@@ -34,8 +34,8 @@ def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -
     flat = re.sub(r"[\s\u00ad\ufffe-]", "", text_of(site / "appendix.pdf"))
     for verdict in verdicts:
         for part in verdict["parts"]:
-            first = re.sub(r"[\s-]", "", verdict_sentences.rule(part))[:18]
-            assert first in flat, (verdict["id"], verdict_sentences.rule(part))
+            first = re.sub(r"[\s-]", "", verdict_sentences.rule_text(part))[:18]
+            assert first in flat, (verdict["id"], verdict_sentences.rule_text(part))
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])

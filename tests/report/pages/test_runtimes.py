@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.models.catalogue import NETWORKS as CATALOGUE
 from report.data.network_labels import GROUPS, INPUTS, NETWORKS, group
-from report.estimates import Estimates, exact
+from report.estimates import Estimates, exact_estimates
 from report.pages import front_page
 from report.pages.families import runtimes
 from report.pages.figure_data import Evidence, View
@@ -100,7 +100,7 @@ def test_no_rung_is_slower_than_one_that_it_contains(
 ) -> None:
     node = {"node": "a", "device": "cpu", "model": "m", "parameters": 1.0, "batch": 1, "threads": 2}
     rows = [{**node, "backend": backend, "dtype": dtype, "estimate": t} for (backend, dtype), t in times.items()]
-    points = Estimates.from_estimates(exact(rows).label(se=0.0).frame)
+    points = Estimates.from_estimates(exact_estimates(rows).label(se=0.0).frame)
     monkeypatch.setattr(ladder, "request_times", lambda _: points)
     found = rungs_of(ladder.runtime_ladder.__wrapped__(cast(Any, None)))
     if ("torch", "float32") not in times or len(times) == 1:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from report.compared_estimates import pooled
-from report.estimates import Estimates, concat
+from report.compared_estimates import pool_machines
+from report.estimates import Estimates, concat_estimates
 from report.judging.rules import find_boundary, slopes
 from report.outcomes import Side
 from report.quantities import quantities
@@ -84,13 +84,13 @@ def test_without_formats_there_is_one_comparison_and_nothing_to_compare_gives_no
     assert one.rows("rows", "estimate", "runtime", "cpu_runtime") == [(10, pytest.approx(3.0), "cupy", "polars")]
     assert "precision" not in one.labels
     for sides in ((gpu, Estimates.empty()), (Estimates.empty(), cpu), (Estimates.empty(), Estimates.empty())):
-        assert not len(concat(best_ratios(*sides, ["rows"])))
+        assert not len(concat_estimates(best_ratios(*sides, ["rows"])))
 
 
 def test_machines_of_a_kind_are_one_case_whichever_runtime_is_fastest() -> None:
     gains = log_cases([2.0, 3.0, 4.0], 0.01, node=["k.000001", "k.000002", "k.000003"], model="bert-base",
                       runtime=["onnx", "openvino", "inductor"])  # fmt: skip
-    (case,) = pooled(gains).rows("estimate", "runtime")
+    (case,) = pool_machines(gains).rows("estimate", "runtime")
     assert case == (3.0, "openvino")
 
 
