@@ -1,0 +1,63 @@
+"""Smoke alarm for the rules under "Plain words" in CONTRIBUTING.md: it counts, and a reader decides."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("contract", "experiments", "report", "studies", "workflow", "tests")
+RELATIVE = re.compile(r"(What|Whether|Who|Which|Whom|Whose|Whoever|Whatever)\b")
+# A lone preposition, pronoun or participle as a name tells neither an action nor a result.
+VAGUE = re.compile(r"""(of|by|on)_.*|[a-z]*[a-df-z]ed|[a-z]+ing|
+    above|after|against|all|any|around|as|at|before|behind|below|beside|besides|between|beyond|both|by|each|either|every|for|
+    from|her|here|him|his|if|in|inside|into|it|its|like|mine|neither|no|none|of|off|on|one|other|others|our|out|over|own|same|
+    so|some|such|that|their|them|there|these|they|this|those|through|to|together|under|upon|via|what|which|who|whole|whose|
+    with|within|without|
+    begun|bound|broken|brought|built|chosen|done|drawn|driven|felt|found|given|gone|grown|had|heard|held|hidden|kept|known|
+    laid|led|left|lent|lost|made|meant|met|paid|said|seen|sent|shown|sold|spent|spoken|stood|taken|taught|thought|told|
+    understood|won|worn|written""", re.VERBOSE)  # fmt: skip
+NOUNS = {
+    "bed", "embed", "shed", "boosting", "crossing", "finding", "heading", "meaning", "rating", "reading", "scaling",
+    "serving", "setting", "staging", "throttling", "training", "warning",
+}  # fmt: skip
+
+
+def programs(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Comments and docstrings of a program."""
+    with tokenize.open(path) as file:
+        lexemes = list(tokenize.generate_tokens(file.readline))
+    yield from (lexeme.string.lstrip("# ") for lexeme in lexemes if lexeme.type == tokenize.COMMENT)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, documented))
+    yield from filter(None, map(ast.get_docstring, nodes))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_prose_is_in_plain_word_order(package: str) -> None:
+    texts = [text for path in programs(package) for text in prose(path)]
+    words = re.findall(r"[a-z]+", " ".join(texts).lower())
+    assert len(texts) > 50
+    assert words.count("of") <= 1.5 * words.count("to")
+    assert sum(bool(RELATIVE.match(text)) for text in texts) <= 0.01 * len(texts)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_names_tell_an_action_or_a_result(package: str) -> None:
+    vague = []
+    for path in programs(package):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                word = node.name.strip("_")
+                if VAGUE.fullmatch(word) and word not in NOUNS:
+                    vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert vague == []
