@@ -439,4 +439,4 @@ def row_name(estimates: Estimates, row: int) -> str:
 def row_machine(estimates: Estimates, row: int, data: Dataset) -> str:
     """The node of one row in words, or the machines of its kind together; '' for a row without a node."""
     nodes = row_nodes(estimates)[row]
-    return data.name(nodes) if nodes else ""
+    return data.group_label(nodes) if nodes else ""

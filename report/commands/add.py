@@ -14,7 +14,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.node_pack import ROUND, Pack, check_round, read_pack
 from contract.schema import one_line
-from report.data.contributed_nodes import lay_out, place
+from report.data.contributed_nodes import add_node_folder, write_node_folder
 from report.data.dataset import Dataset
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
@@ -46,7 +46,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     if pack.record["origin"] == "synthetic":
         raise StudyError(f"{where}: its data are synthetic, which are for tests only: measure the node")
     with TemporaryDirectory(prefix="add-") as scratch:
-        staged = lay_out(pack, Path(scratch) / "pack" / str(pack.record["id"]))
+        staged = write_node_folder(pack, Path(scratch) / "pack" / str(pack.record["id"]))
         folders, _ = find_nodes([nodes, staged])
         found = next((folder for folder in folders if any(file.parent == staged for file in folder.files)), None)
         if found is None:
@@ -65,7 +65,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     if dry_run:
         yield f"Nothing was added. Without --dry-run it goes into {nodes}."
         return
-    target = place(pack, nodes, _like(found, folders, staged))
+    target = add_node_folder(pack, nodes, _like(found, folders, staged))
     try:
         listed = write_published(nodes.parent)
     except StudyError as fault:
@@ -97,7 +97,7 @@ def _checked(found: Folder, staged: Path, where: str) -> Node:
 
 def _like(found: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
     """Names of the folders that are there and hold rounds under the id that the pack bears."""
-    places = {place for folder in folders if folder.written == found.written for place in _places(folder)}
+    places = {place for folder in folders if folder.file_id == found.file_id for place in _places(folder)}
     return {place.name for place in places - {staged}}
 
 
@@ -150,7 +150,7 @@ def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Itera
 
 def _machine(node: Node, pack: Pack) -> str:
     told = [node.label, *(f"{name} {pack.manifest[name]}" for name in ("preset", "commit") if pack.manifest[name])]
-    missing = node.missing()
+    missing = node.missing_rounds()
     told.append(format_count(sum(map(bool, map(ROUND.fullmatch, pack.files))), "round"))
     return (
         f"{node.id}: {', '.join(told)}; {f'missing are {first_items(missing, 3)}' if missing else 'none is missing'}."

@@ -15,7 +15,7 @@ from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report import verdict_sentences
 from report.data.row_ranges import parse_ranges
-from report.data.summary_rows import read_rows, rounds_of, row_lines
+from report.data.summary_rows import read_rounds, read_rows, row_lines
 from report.formatting import (
     case_machine,
     case_nodes,
@@ -217,7 +217,7 @@ def _cases(
 
 def _samples(data: Path | None, row: Mapping[str, Any]) -> list[str]:
     """The samples of a row, round by round, and the file of the node that holds them."""
-    rounds = rounds_of(data, row) if data else []
+    rounds = read_rounds(data, row) if data else []
     texts = [f"round {number}: {n}, median {with_unit(median, row['unit'])}" for number, n, median in rounds]
     files = f"{row['experiment']}.{row['device'].replace(':', '-')}.<round>.parquet of {row['node']}"
     return _wrap(" " * 15, f"samples ({files}): {'; '.join(texts)}", hang=15) if texts else []

@@ -11,7 +11,7 @@ from report.data.dataset import Dataset, MissingSourceError
 from report.data.gathered_files import read_dataset
 from report.data.node_reader import read_nodes
 from report.data.published_records import read_published
-from report.data.reference_figures import read_reference, stated
+from report.data.reference_figures import format_figure, read_reference
 from report.formatting import first_items, format_count
 from report.judging.claim_files import Claim, read_claims
 from report.judging.contradictions import read_contradictions
@@ -49,7 +49,7 @@ def references(
         names = [name for name, entry in entries.items() if entry["status"] == status and users[name]]
         lines += [f"{format_count(len(names), 'figure')} {status}:"]
         lines += [
-            *(f"  {name}: {stated(entries[name])}: {first_items(users[name], _MOST_NAMED)}" for name in names),
+            *(f"  {name}: {format_figure(entries[name])}: {first_items(users[name], _MOST_NAMED)}" for name in names),
             "",
         ]
     unused = [name for name, by in users.items() if not by]
@@ -57,7 +57,9 @@ def references(
     lines += told
     unused += unnamed
     lines.append(f"{len(unused)} used by nobody{':' if unused else ''}")
-    lines += [f"  {name}: {stated(entries[name])}, {entries[name]['status']}" for name in unused if name in entries]
+    lines += [
+        f"  {name}: {format_figure(entries[name])}, {entries[name]['status']}" for name in unused if name in entries
+    ]
     lines += [f"  {name}: no record of it" for name in unused if name not in entries]
     return "\n".join(lines), unused
 

@@ -1,5 +1,4 @@
-"""Nodes that were handed in: how they are put beside the others, and how they are told from those that the project
-measured itself."""
+"""Contributed nodes: add them to the published ones, and mark them as not measured by the project."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from contract.node_pack import Pack
 from contract.schema import check
 
 SIDECAR = "contributed.json"
-# Where a node lies until it is whole: one folder deeper than nodes are looked for.
+# Staging folder for incomplete nodes: one level deeper than the search for nodes goes.
 _ADDING = ".adding-"
 _MOST_BYTES = 10_000
 _SCHEMA = fields(
@@ -27,40 +26,43 @@ _SCHEMA = fields(
 )
 
 
-def pack_of(folder: Path) -> str:
-    """SHA-256 of the pack that the node in a folder was handed in as; '' if it was not. Raises StudyError if the file
-    that says so cannot be read."""
+def read_pack_digest(folder: Path) -> str:
+    """Return the SHA-256 of the pack that a node came in, '' if it was not contributed.
+
+    Raises StudyError if SIDECAR cannot be read.
+    """
     path = folder / SIDECAR
     if not path.exists() and not path.is_symlink():
         return ""
-    told = parse_json(read_regular(path, _MOST_BYTES), path)
-    check(told, _SCHEMA, path)
-    return str(told["pack_sha256"])
+    content = parse_json(read_regular(path, _MOST_BYTES), path)
+    check(content, _SCHEMA, path)
+    return str(content["pack_sha256"])
 
 
-def lay_out(pack: Pack, folder: Path) -> Path:
-    """Write the node of a pack into a folder, which is made; give the folder. Raises OSError."""
+def write_node_folder(pack: Pack, folder: Path) -> Path:
+    """Write a pack's node into a new folder and return it. Raises OSError."""
     pack.write(folder)
     write_json(folder / SIDECAR, {"schema": 1, "pack_sha256": pack.digest, "added_utc": utc()})
     return folder
 
 
-def place(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
-    """Put the node of a pack beside the others, whole or not at all; give its folder. Nothing there is written over.
+def add_node_folder(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
+    """Add a pack's node to `nodes` atomically, without overwriting anything, and return its folder.
 
-    like: names of the folders that hold rounds under the same id. It comes after them, as they keep the id. What a
-    run that was killed left is removed. Raises OSError.
+    like: folder names with rounds under the same id; the new name sorts after them, so that they keep the id.
+    Removes staging folders left by killed runs. Raises OSError.
     """
     nodes.mkdir(parents=True, exist_ok=True)
-    for left in nodes.glob(f"{_ADDING}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for stale in nodes.glob(f"{_ADDING}*"):
+        shutil.rmtree(stale, ignore_errors=True)
     target = nodes / _free_name(str(pack.record["id"]), nodes, max(like, default=""))
     with TemporaryDirectory(prefix=_ADDING, dir=nodes) as scratch:
-        lay_out(pack, Path(scratch) / target.name).rename(target)
+        write_node_folder(pack, Path(scratch) / target.name).rename(target)
     return target
 
 
-def _free_name(written: str, nodes: Path, last: str) -> str:
-    numbered = (f"{written}.{number}" for number in range(2, 10))
-    names = chain([written], numbered, (f"{last or written}.{number}" for number in count(2)))
+def _free_name(node_id: str, nodes: Path, last: str) -> str:
+    """Return the first unused folder name for a node that sorts after `last`."""
+    numbered = (f"{node_id}.{number}" for number in range(2, 10))
+    names = chain([node_id], numbered, (f"{last or node_id}.{number}" for number in count(2)))
     return next(name for name in names if name > last and not os.path.lexists(nodes / name))

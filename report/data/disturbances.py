@@ -23,20 +23,20 @@ MEANING = {
 # A sample with this flag is no measurement of the work alone: its threads waited for the one beside another process.
 DISTURBING = "crowded"
 # Half-width of a round's median, relative, that the study is content with: the coarsest target of its presets.
-CONTENT = 0.05
+TARGET_HALF_WIDTH = 0.05
 # A rate without an interval exceeds a peak if it is above it by this factor.
 _SURELY = 1.05
 _PLACE = ["node", "device", "dtype", "threads"]
 # Old data has bare names; these columns hold the figure.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
-_SAID = re.compile(
+_FLAG_TEXT = re.compile(
     r"(?P<name>\w+)(?: in (?P<n>\d+) of (?P<of>\d+) samples?)?(?: \((?:most: )?(?P<most>.*)\)|: (?P<what>.*))?"
 )
 
 
 @dataclass(frozen=True)
-class Seen:
+class FlagSummary:
     """One flag of a point: in `n` of its `of` samples (0 of 0 if it is about the rounds), and the worst of it."""
 
     name: str
@@ -57,24 +57,26 @@ class Seen:
         return self.n / self.of if self.of else Flag(self.name, self.most).figure
 
 
-def read(text: str) -> list[Seen]:
+def parse_flags(text: str) -> list[FlagSummary]:
     """The flags of a summary row; a text without figures, of earlier data, gives their names."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        said = _SAID.fullmatch(part)
+        said = _FLAG_TEXT.fullmatch(part)
         if said is None:
-            found += [Seen(word) for word in part.split()]
+            found += [FlagSummary(word) for word in part.split()]
             continue
-        found.append(Seen(said["name"], int(said["n"] or 0), int(said["of"] or 0), said["most"] or said["what"] or ""))
+        found.append(
+            FlagSummary(said["name"], int(said["n"] or 0), int(said["of"] or 0), said["most"] or said["what"] or "")
+        )
     return found
 
 
-def text(flags: Iterable[Seen]) -> str:
+def format_flags(flags: Iterable[FlagSummary]) -> str:
     """Flags as the summary holds them: `read` reads them back."""
     return "; ".join(map(str, flags))
 
 
-def of_series(samples: pl.DataFrame) -> dict[int, list[Seen]]:
+def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
     """Each flag of every series that has one, with how many samples bear it and the worst that was seen.
 
     samples: series (a number), flags and the columns FIGURES.
@@ -85,10 +87,12 @@ def of_series(samples: pl.DataFrame) -> dict[int, list[Seen]]:
     counted = borne.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES))
     # Which of equally bad ones is told first must not change from run to run.
     for row in counted.sort("series", "flags").iter_rows(named=True):
-        found.setdefault(row["series"], []).extend((_with_figure(flag, row), row["n"]) for flag in parse(row["flags"]))
+        found.setdefault(row["series"], []).extend(
+            (_add_old_figure(flag, row), row["n"]) for flag in parse(row["flags"])
+        )
     return {
         series: [
-            Seen(one.name, sum(n for flag, n in seen if flag.name == one.name), of[series], one.detail)
+            FlagSummary(one.name, sum(n for flag, n in seen if flag.name == one.name), of[series], one.detail)
             for one in worst(flag for flag, _ in seen)
         ]
         for series, seen in found.items()
@@ -108,13 +112,13 @@ def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
     return dict(rounds.filter(pl.col("share") > 0.5).group_by("series").len().iter_rows())
 
 
-def of_samples(samples: pd.DataFrame) -> list[Seen]:
+def sample_flags(samples: pd.DataFrame) -> list[FlagSummary]:
     """The same of some samples of one point and metric."""
     table = pl.from_pandas(samples[["flags", *FIGURES]]).with_columns(pl.col("flags").cast(pl.String), series=0)
-    return of_series(table).get(0, [])
+    return flags_by_series(table).get(0, [])
 
 
-def _with_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
+def _add_old_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
     """A flag of old data, which is a bare name, with the largest figure of its column."""
     if flag.detail or flag.name not in _FIGURES:
         return flag
@@ -122,7 +126,7 @@ def _with_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
     return flag if row[column] is None else Flag(flag.name, f"{row[column]:.0%}{words}")
 
 
-def unstable(rounds: pl.DataFrame) -> dict[int, Seen]:
+def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
     """`unstable`, by series, where the medians of its rounds lie further apart than chance puts them.
 
     Two medians that are each known to within h may differ by 2 h with nothing having changed between them. h is the
@@ -137,15 +141,15 @@ def unstable(rounds: pl.DataFrame) -> dict[int, Seen]:
         spread=spread,
         differ=(pl.len() > 1)
         & (pl.col("median").min() > 0)
-        & (spread > 2 * pl.max_horizontal(pl.lit(CONTENT), pl.col("half_width").max())),
+        & (spread > 2 * pl.max_horizontal(pl.lit(TARGET_HALF_WIDTH), pl.col("half_width").max())),
     )
     return {
-        series: Seen(UNSTABLE, most=f"rounds differ by {by:.0%}")
+        series: FlagSummary(UNSTABLE, most=f"rounds differ by {by:.0%}")
         for series, by in found.filter("differ").select("series", "spread").iter_rows()
     }
 
 
-def exceeded(points: pl.DataFrame) -> dict[int, Seen]:
+def exceeded_peaks(points: pl.DataFrame) -> dict[int, FlagSummary]:
     """`exceeded`, by series, for peaks of multiply-adds that other work of the same format and threads surpasses.
 
     It does where even the lower end of its rate is above the peak; without an interval, its rate over _SURELY.
@@ -161,7 +165,7 @@ def exceeded(points: pl.DataFrame) -> dict[int, Seen]:
     work = times.filter(~peak, pl.col("device") == "cpu").sort("least", "series").group_by(_PLACE).last()
     found = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
     return {
-        row["series"]: Seen(
+        row["series"]: FlagSummary(
             EXCEEDED, most=f"{row['experiment_of_work']} came to {row['rate_of_work'] / row['rate']:.2g} times it"
         )
         for row in found.iter_rows(named=True)

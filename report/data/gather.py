@@ -21,16 +21,16 @@ from contract import child_processes
 from contract.files import atomic, write_json
 from contract.sample_table import SAMPLES, dictionary
 from report.data.node_folders import Folder, find_nodes
-from report.data.node_reader import Node, Nodes, read_folders, warn
+from report.data.node_reader import Node, Nodes, print_warnings, read_folders
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
 # Starting processes takes a second or two each: worth it from so many nodes on.
-MANY = 16
+FEWEST_FOR_PROCESSES = 16
 # Nodes that are checked and summarised at once: what it costs to begin is shared by them.
-TOGETHER = 8
+BATCH = 8
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
-_WHOLE = {"n_rounds", "n_samples", "n_disturbed"}
+_INTEGERS = {"n_rounds", "n_samples", "n_disturbed"}
 _UNITS = {"flop": "FLOP", "bytes": "B", "flop_per_s": "FLOP/s", "bytes_per_s": "B/s"}
 _ARROW = {"float64": arrow.float64(), "int64": arrow.int64()}
 SCHEMAS = {
@@ -41,7 +41,7 @@ SCHEMAS = {
         [("row", arrow.int64())]
         + [(name, arrow.int64() if name == "threads" else arrow.string()) for name in POINT]
         + [
-            (name, arrow.string() if name in _TEXT else arrow.int64() if name in _WHOLE else arrow.float64())
+            (name, arrow.string() if name in _TEXT else arrow.int64() if name in _INTEGERS else arrow.float64())
             for name in COLUMNS
         ]
     ),
@@ -58,22 +58,22 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     ok = 0
     with (
         TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch,
-        _writing(out, "samples") as samples,
-        _writing(out, "summary") as summary,
+        _open_writer(out, "samples") as samples,
+        _open_writer(out, "summary") as summary,
     ):
-        for part in _parts(folders, Path(scratch)):
+        for part in _gather_batches(folders, Path(scratch)):
             found.nodes += part.nodes
             found.refused += part.refused
             ok += part.ok
-            for piece in _pieces(part.samples):
+            for piece in _read_tables(part.samples):
                 samples.write(piece)
-            for piece in _pieces(part.summary):
+            for piece in _read_tables(part.summary):
                 row = arrow.array(range(summary.rows, summary.rows + len(piece)), arrow.int64())
                 summary.write(piece.set_column(0, "row", row))
-        found.check(directories)
-    warn(found)
+        found.require_nodes(directories)
+    print_warnings(found)
     with atomic(out / "dictionary.csv") as path:
-        whole_dictionary().to_csv(path, index=False)
+        data_dictionary().to_csv(path, index=False)
     nodes = [
         {
             **node.record,
@@ -93,7 +93,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Batch:
     """Some nodes, without their samples; the file of these, that of their summary, and what was refused."""
 
     nodes: list[Node]
@@ -103,15 +103,15 @@ class _Part:
     refused: list[dict[str, str]]
 
 
-def _parts(folders: Sequence[Folder], scratch: Path) -> Iterator[_Part]:
+def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch]:
     """All nodes, some at a time, in order."""
-    parts = [folders[at : at + TOGETHER] for at in range(0, len(folders), TOGETHER)]
+    parts = [folders[at : at + BATCH] for at in range(0, len(folders), BATCH)]
     places = [scratch / str(number) for number in range(len(parts))]
-    processes = child_processes.available_cpus() if len(folders) >= MANY else 1
-    yield from child_processes.mapped(_part, parts, places, processes=processes)
+    processes = child_processes.available_cpus() if len(folders) >= FEWEST_FOR_PROCESSES else 1
+    yield from child_processes.mapped(_gather_batch, parts, places, processes=processes)
 
 
-def _part(folders: Sequence[Folder], place: Path) -> _Part:
+def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     found = read_folders(folders)
     nodes = [node for node, _ in found if node]
     samples = Nodes(nodes, []).samples()
@@ -123,22 +123,22 @@ def _part(folders: Sequence[Folder], place: Path) -> _Part:
     rows = arrow.Table.from_pandas(samples, SCHEMAS["samples"], preserve_index=False).sort_by("experiment")
     sizes = samples["experiment"].value_counts().sort_index()
     pieces = [rows.slice(end - size, size) for end, size in zip(sizes.cumsum(), sizes, strict=True)]
-    _keep(files["samples"], SCHEMAS["samples"], pieces)
+    _write_tables(files["samples"], SCHEMAS["samples"], pieces)
     whole = arrow.Table.from_pandas(summary, SCHEMAS["summary"], preserve_index=False)
-    _keep(files["summary"], SCHEMAS["summary"], [whole])
+    _write_tables(files["summary"], SCHEMAS["summary"], [whole])
     bare = [replace(node, samples=samples.iloc[:0]) for node in nodes]
     faults = [fault for _, some in found for fault in some]
-    return _Part(bare, files["samples"], files["summary"], int((summary["status"] == "ok").sum()), faults)
+    return _Batch(bare, files["samples"], files["summary"], int((summary["status"] == "ok").sum()), faults)
 
 
-def _keep(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
+def _write_tables(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
     """Write tables into a file for `_pieces`."""
     with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
         for piece in pieces:
             file.write_table(piece.combine_chunks())
 
 
-def _pieces(path: Path) -> Iterator[arrow.Table]:
+def _read_tables(path: Path) -> Iterator[arrow.Table]:
     """The tables in a file, which is then removed."""
     with ipc.open_file(path) as file:
         for at in range(file.num_record_batches):
@@ -161,7 +161,7 @@ class _Writer:
 
 
 @contextmanager
-def _writing(out: Path, name: str) -> Iterator[_Writer]:
+def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
     """A table of `out`, whose files are put in place when they are whole."""
     schema = SCHEMAS[name]
     with (
@@ -173,7 +173,7 @@ def _writing(out: Path, name: str) -> Iterator[_Writer]:
         yield _Writer(table, lines)
 
 
-def whole_dictionary() -> pd.DataFrame:
+def data_dictionary() -> pd.DataFrame:
     """The data dictionary of both tables: table, column, type, unit, whether it may be empty, meaning."""
     samples = dictionary().assign(table="samples")
     summary = pd.DataFrame(

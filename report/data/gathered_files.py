@@ -17,7 +17,7 @@ from report.data.node_reader import Node, Nodes, empty_samples
 from report.data.published_records import Published
 
 # What gather adds to a node's record.
-_ADDED = ("label", "source", "rounds", "contributed")
+_ADDED_KEYS = ("label", "source", "rounds", "contributed")
 
 
 @dataclass
@@ -26,18 +26,18 @@ class GatheredNodes(Nodes):
 
     folder: Path = Path()
     # Whether the folder holds others too.
-    some: bool = False
+    partial: bool = False
     # Of the samples of a thousand nodes no more is held than what was asked for last.
-    _held: tuple[Any, pd.DataFrame] | None = None
+    _cached: tuple[Any, pd.DataFrame] | None = None
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         asked = experiments, tuple(columns)
-        if self._held is None or self._held[0] != asked:
+        if self._cached is None or self._cached[0] != asked:
             path = self.folder / "samples.parquet"
-            self._held = None
-            ids = [node.id for node in self.nodes] if self.some else []
-            self._held = asked, _read(path, *asked, ids) if path.is_file() else super().samples(columns=columns)
-        return self._held[1]
+            self._cached = None
+            ids = [node.id for node in self.nodes] if self.partial else []
+            self._cached = asked, _read_table(path, *asked, ids) if path.is_file() else super().samples(columns=columns)
+        return self._cached[1]
 
 
 def read_dataset(
@@ -57,7 +57,7 @@ def read_dataset(
     nodes = []
     for record in records:
         if not only or record["id"] in only:
-            own = {name: value for name, value in record.items() if name not in _ADDED}
+            own = {name: value for name, value in record.items() if name not in _ADDED_KEYS}
             pack = record.get("contributed", "")
             nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), pack))
     gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder, bool(only))
@@ -71,12 +71,12 @@ def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str]
     """
     path = folder / "summary.parquet"
     if not nodes:
-        return _read(path, columns=columns)
-    table = _read(path, columns=["row", *columns] if columns else (), nodes=nodes)
+        return _read_table(path, columns=columns)
+    table = _read_table(path, columns=["row", *columns] if columns else (), nodes=nodes)
     return table.set_index(table["row"].rename(None))
 
 
-def _read(
+def _read_table(
     path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
 ) -> pd.DataFrame:
     """A table, or its rows of these experiments and nodes in these columns; groups of rows without are passed by."""

@@ -14,8 +14,8 @@ from report.formatting import join_words
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
 FIGURES = ("memory_bytes_per_s", "memory_bytes", "power_w", "l2_bytes", *PEAKS.values())
 # Words that tell builds of a chip apart, and what drivers say in their place.
-_FORMS = {"sxm", "pcie", "nvl", "ti", "super", "laptop", "mobile", "d"}
-_SAME = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hbm3": "sxm", "oam": "sxm"}
+_BUILDS = {"sxm", "pcie", "nvl", "ti", "super", "laptop", "mobile", "d"}
+_SYNONYMS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hbm3": "sxm", "oam": "sxm"}
 _SIZE = re.compile(r"\d+gb")
 
 
@@ -57,7 +57,7 @@ def gpu_specs(reference: Mapping[str, Mapping[str, Any]]) -> list[GpuSpecs]:
         if not memory or not arithmetic or "cores" in figures:
             continue
         held = {name: reference[f"{owner}.{name}"] for name in FIGURES if name in figures}
-        known = {name: float(one["value"]) for name, one in held.items() if _verified(one)}
+        known = {name: float(one["value"]) for name, one in held.items() if _is_verified(one)}
         if known:
             subject = str(next(iter(held.values()))["subject"])
             lacking = tuple(f"{owner}.{name}" for name in held if name not in known)
@@ -65,17 +65,17 @@ def gpu_specs(reference: Mapping[str, Mapping[str, Any]]) -> list[GpuSpecs]:
     return sorted(found, key=lambda chip: chip.name)
 
 
-def _verified(entry: Mapping[str, Any]) -> bool:
+def _is_verified(entry: Mapping[str, Any]) -> bool:
     return bool(entry["status"] == "verified") and entry.get("value") is not None
 
 
 def _words(text: str) -> frozenset[str]:
     # '80 GB' and '80GB' are one word.
     text = re.sub(r"(\d+)\s+gb\b", r"\1gb", text.lower())
-    return frozenset(_SAME.get(word, word) for word in re.findall(r"[a-z0-9]+", text))
+    return frozenset(_SYNONYMS.get(word, word) for word in re.findall(r"[a-z0-9]+", text))
 
 
-def _matches(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
+def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
     """The chips that a name may mean: it holds all words of their ids, sizes aside, and no build that is not theirs."""
     words = _words(name)
     sizes = {word for word in words if _SIZE.fullmatch(word)}
@@ -84,19 +84,19 @@ def _matches(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
         own = {word for word in _words(chip.id) if not _SIZE.fullmatch(word)}
         its_sizes = {word for word in chip.words if _SIZE.fullmatch(word)}
         fits = not sizes or not its_sizes or bool(sizes & its_sizes)
-        if own - _FORMS <= words and words & _FORMS <= chip.words and fits:
+        if own - _BUILDS <= words and words & _BUILDS <= chip.words and fits:
             found.append(chip)
     # A name that tells the build means just that.
-    exact = [chip for chip in found if chip.words & _FORMS == words & _FORMS]
+    exact = [chip for chip in found if chip.words & _BUILDS == words & _BUILDS]
     return exact or found
 
 
-def find(name: str, known: list[GpuSpecs]) -> GpuSpecs:
+def find_gpu(name: str, known: list[GpuSpecs]) -> GpuSpecs:
     """The chip of this id or name. Raises StudyError if there is none, or more than one."""
     by_id = {chip.id: chip for chip in known}
     if name.lower() in by_id:
         return by_id[name.lower()]
-    found = _matches(name, known)
+    found = _matching_gpus(name, known)
     if len(found) == 1:
         return found[0]
     if found:

@@ -27,27 +27,27 @@ Record = Mapping[str, Any]
 class Kind:
     """A test of a node's record for a kind of machine, and the kind of device that is the point of it, if any."""
 
-    is_one: Callable[[Record], bool]
+    matches: Callable[[Record], bool]
     device: str = ""
 
 
-def _processor(record: Record) -> str:
+def _cpu_model(record: Record) -> str:
     return str(record["hardware"]["cpu"]["model"])
 
 
-def _server(record: Record) -> bool:
+def _is_gpu_server(record: Record) -> bool:
     there = any(device["kind"] == "gpu" for device in record["devices"])
     return there and int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES
 
 
 KINDS = {
-    "laptop": Kind(lambda record: bool(LAPTOP.search(_processor(record)))),
-    "desktop": Kind(lambda record: bool(DESKTOP.search(_processor(record)))),
+    "laptop": Kind(lambda record: bool(LAPTOP.search(_cpu_model(record)))),
+    "desktop": Kind(lambda record: bool(DESKTOP.search(_cpu_model(record)))),
     "many-core": Kind(lambda record: int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES),
-    "server": Kind(_server, "gpu"),
+    "server": Kind(_is_gpu_server, "gpu"),
 }
 
 
-def of_kind(data: Dataset, kind: str) -> list[str]:
+def nodes_of_kind(data: Dataset, kind: str) -> list[str]:
     """Ids of the nodes that are machines of a kind: laptop, desktop, many-core or server."""
-    return [node.id for node in data.nodes.nodes if KINDS[kind].is_one(node.record)]
+    return [node.id for node in data.nodes.nodes if KINDS[kind].matches(node.record)]

@@ -1,11 +1,11 @@
-"""Networks by name: how pages call them, and the kind of input that they take."""
+"""Display names and input kinds for networks."""
 
 from __future__ import annotations
 
-# Kinds of input, in the order of the pages.
+# Input kinds, in page order.
 INPUTS = {"image": "Images", "tokens": "Text", "spectrum": "Speech"}
 OTHER = "Other networks"
-# By the name that samples have: the name that people know, and the kind of input.
+# Sample name: (display name, input kind).
 NETWORKS = {
     "resnet-50": ("ResNet-50", "image"),
     "mobilenet-v2": ("MobileNetV2", "image"),
@@ -27,9 +27,9 @@ NETWORKS = {
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
 }
 
-# Networks of which a training step changes a few added weights alone (LoRA).
+# Networks that training steps update only through a few added weights (LoRA).
 ADAPTED = ("llama-1b-lora",)
-# Shapes of language models that write text, by the name that samples have.
+# Language models for text generation: sample name to display name.
 LANGUAGE_MODELS = {
     "llama-0.5b": "Qwen2.5 0.5B",
     "llama-1b": "Llama 3.2 1B",
@@ -39,17 +39,17 @@ LANGUAGE_MODELS = {
 
 
 def is_known(model: str) -> bool:
-    """True if people know the network by a name; the study's small ones and a user's own are not."""
+    """True for published networks, not for the study's small ones or a user's own."""
     return model in NETWORKS
 
 
 def title(model: str) -> str:
-    """The name that people know, or the one that samples have."""
+    """Return the display name, or the sample name if there is none."""
     return NETWORKS[model][0] if model in NETWORKS else LANGUAGE_MODELS.get(model, model)
 
 
 def group(model: str) -> str:
-    """Heading under which pages list the network: a key of `GROUPS`."""
+    """Return the page heading for the network, one of `GROUPS`."""
     return INPUTS[NETWORKS[model][1]] if model in NETWORKS else OTHER
 
 

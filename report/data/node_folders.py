@@ -1,4 +1,4 @@
-"""Folders of nodes as they lie on disk: found, told apart, and refused where they are none."""
+"""Node folders on disk: find them, match copies, and refuse invalid ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contract.node import NODE_SCHEMA, PARTIAL, RECORD, read_node, record_path
 from contract.node_pack import ROUND as ROUND_FILE
 from contract.sample_table import MOST_BYTES, load_samples
 from contract.schema import one_line
-from report.data.contributed_nodes import SIDECAR, pack_of
+from report.data.contributed_nodes import SIDECAR, read_pack_digest
 
 ROUND = ["experiment", "device", "round"]
 RUN = ["run", *ROUND]
@@ -27,37 +27,36 @@ RUN = ["run", *ROUND]
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a node's files lie, before they are read."""
+    """Files of a node, before they are read."""
 
-    place: Path  # where its record is
-    record: dict[str, Any]  # its id is no other node's
+    place: Path  # folder with the record
+    record: dict[str, Any]  # its id is unique
     files: tuple[Path, ...]
-    written: str  # the id that its files bear
-    contributed: str = ""  # digest of the pack that it, or a part of it, was handed in as
-    also: tuple[str, ...] = ()  # others that files of a copy of it bear
+    file_id: str  # node id in the files
+    contributed: str = ""  # digest of the pack that added all or part of it
+    other_ids: tuple[str, ...] = ()  # node ids in files from its copies
 
     @cached_property
-    def begun(self) -> frozenset[tuple[Any, ...]]:
-        """The rounds in its first file."""
-        return _runs(self.files[0]) if self.files else frozenset()
+    def first_rounds(self) -> frozenset[tuple[Any, ...]]:
+        """Runs in the first file."""
+        return _read_runs(self.files[0]) if self.files else frozenset()
 
     @cached_property
     def runs(self) -> dict[Path, frozenset[tuple[Any, ...]]]:
-        """The rounds in each of its files."""
-        return {path: _runs(path) for path in self.files}
+        """Runs in each file."""
+        return {path: _read_runs(path) for path in self.files}
 
 
 def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
-    """The folders of nodes, those of one kind together, and what was refused; raises as `read_nodes`.
+    """Find node folders, grouped by kind, and list the refused ones. Raises StudyError, like `read_nodes`.
 
-    A folder that holds rounds of one before it is a copy of that, or an earlier or later state of it: each round counts
-    once, also where the copy was renamed. Another of the same id is another machine,
-    or another run of the same: it is told apart by a number after its id (`<id>.2`). So the first folder named keeps
-    its id and its samples, whatever comes after it.
+    A folder that shares rounds with an earlier one is a copy, or another state, of the same node: each round counts
+    once, even under another name. A folder with the same id but other rounds is another machine or run: its id gets a
+    number (`<id>.2`). So the first folder always keeps its id and samples.
     """
     found: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
-    for place in _folders(directories, refused):
+    for place in _node_folders(directories, refused):
         try:
             record = read_node(record_path(place))
         except StudyError as fault:
@@ -65,93 +64,99 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        # A file that no round is called, as a synchroniser's copy, comes after the round itself.
+        # Files without a round's name, such as copies by sync tools, come last.
         files = tuple(sorted(place.glob("[!.]*.parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path)))
-        folder = Folder(place, record, files, record["id"], _contributed(place, refused))
-        before = _before(folder, found.values())
-        if before is None:
-            free = (f"{folder.written}.{number}" for number in count(2))
-            record["id"] = next(name for name in chain([folder.written], free) if name not in found)
+        folder = Folder(place, record, files, record["id"], _read_pack_digest(place, refused))
+        earlier = _find_earlier(folder, found.values())
+        if earlier is None:
+            free = (f"{folder.file_id}.{number}" for number in count(2))
+            record["id"] = next(name for name in chain([folder.file_id], free) if name not in found)
             found[record["id"]] = folder
         else:
-            same, more = before
+            same, more = earlier
             pack = same.contributed or (folder.contributed if more else "")
-            also = (*same.also, folder.written)
-            found[same.record["id"]] = replace(same, files=(*same.files, *more), also=also, contributed=pack)
+            other_ids = (*same.other_ids, folder.file_id)
+            found[same.record["id"]] = replace(same, files=(*same.files, *more), other_ids=other_ids, contributed=pack)
             rest = f"its {len(more)} other files are used with them" if more else "they count once"
             refused.append(refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
     if not found:
-        refuse_none(directories, refused)
+        raise_no_nodes(directories, refused)
     kinds = list(dict.fromkeys(folder.record["kind"] for folder in found.values()))
     return sorted(found.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
 
 
-def _contributed(place: Path, refused: list[dict[str, str]]) -> str:
-    """The digest of the pack that a node was handed in as; '' where nothing that can be read says so."""
+def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
+    """Return the digest of the pack that a node came in; '' if there is none or it cannot be read."""
     try:
-        return pack_of(place)
+        return read_pack_digest(place)
     except StudyError as fault:
         refused.append(refusal(place / SIDECAR, f"{fault}: the node counts as one that was not handed in"))
         return ""
 
 
-def _before(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
-    """Which folder before it holds rounds of this one, and this one's files that it lacks; None if there is none."""
-    like = [one for one in found if folder.written in (one.written, *one.also) or _begun_together(one, folder)]
+def _find_earlier(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
+    """Find an earlier folder that shares rounds with `folder`, and the files in `folder` with new rounds."""
+    like = [
+        other
+        for other in found
+        if folder.file_id in (other.file_id, *other.other_ids) or _share_first_round(other, folder)
+    ]
     if not like:
         return None
     own = set().union(*folder.runs.values())
-    there = [set().union(*one.runs.values()) for one in like]
-    same = next((one for one, known in zip(like, there, strict=True) if known & own), None)
-    known = set().union(*there)
-    return (same, [path for path, mine in folder.runs.items() if not mine or mine - known]) if same else None
+    known = [set().union(*other.runs.values()) for other in like]
+    same = next((other for other, runs in zip(like, known, strict=True) if runs & own), None)
+    all_known = set().union(*known)
+    return (same, [path for path, runs in folder.runs.items() if not runs or runs - all_known]) if same else None
 
 
-def _begun_together(one: Folder, other: Folder) -> bool:
-    """Whether nodes of one kind begin with the same round, so that one is the other under another name."""
-    return one.record["kind"] == other.record["kind"] and bool(one.begun) and one.begun == other.begun
+def _share_first_round(left: Folder, right: Folder) -> bool:
+    """True if nodes of one kind begin with the same round, which makes them one node under two names."""
+    same_kind = left.record["kind"] == right.record["kind"]
+    return same_kind and bool(left.first_rounds) and left.first_rounds == right.first_rounds
 
 
-def _runs(path: Path) -> frozenset[tuple[Any, ...]]:
-    """Each round in a file with the process that measured it, which tells it from all others; none if unreadable.
+def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
+    """Read the RUN keys in a file; empty if it cannot be read.
 
-    From the footer, where it tells: many nodes are asked for all their files.
+    Uses the Parquet footer where its statistics suffice: reading every file in full is slow with many nodes.
     """
     try:
         with parquet.ParquetFile(arrow.BufferReader(read_regular(path, MOST_BYTES))) as file:
-            at = [file.schema_arrow.names.index(name) for name in RUN]
+            columns = [file.schema_arrow.names.index(name) for name in RUN]
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-            told = [[group.column(place).statistics for place in at] for group in groups]
-        if all(one is not None and one.has_min_max and one.min == one.max for group in told for one in group):
-            return frozenset(tuple(one.min for one in group) for group in told)
+            statistics = [[group.column(index).statistics for index in columns] for group in groups]
+        cells = [cell for group in statistics for cell in group]
+        if all(cell is not None and cell.has_min_max and cell.min == cell.max for cell in cells):
+            return frozenset(tuple(cell.min for cell in group) for group in statistics)
         table = load_samples(path)[0].select(RUN).to_pandas()
     except Exception:
-        return frozenset()  # why, is said when its samples are read
+        return frozenset()  # the reason is reported when the samples are read
     return frozenset(table.drop_duplicates().itertuples(index=False, name=None))
 
 
-def _folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
-    """Node folders: those given, and those directly under a given folder. Empty folders are no fault.
+def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
+    """List the node folders among `directories` and directly under them; empty folders are ignored.
 
-    A folder that cannot be opened joins `refused`. A link may lead to a folder, as large ones lie elsewhere.
+    Appends folders that cannot be opened to `refused`. Follows links, as large folders may lie elsewhere.
     """
     folders = []
     for directory in directories:
         if _is_node(directory, refused):
             folders.append(directory)
         elif directory.is_dir():
-            # Hidden folders are being written.
-            shown = sorted(
+            # Skip hidden folders: they are still being written.
+            visible = sorted(
                 (child for child in directory.iterdir() if not child.name.startswith(".")),
-                # A folder that no node is called, as a synchroniser's copy, comes after the node itself.
+                # Folders without a node's name, such as copies by sync tools, come last.
                 key=lambda child: (not re.fullmatch(NODE_SCHEMA["properties"]["id"]["pattern"], child.name), child),
             )
-            folders += [child for child in shown if _is_node(child, refused)]
+            folders += [child for child in visible if _is_node(child, refused)]
     return list(dict.fromkeys(folders))
 
 
 def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
-    """Whether a folder holds a node's record or rounds, whatever they are."""
+    """True if the folder contains a node record or rounds, valid or not."""
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     except OSError as fault:
@@ -161,11 +166,12 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
 
 
 def refusal(path: Path, reason: str) -> dict[str, str]:
+    """Return the record for a refused file or folder."""
     return {"file": one_line(str(path)), "reason": one_line(reason.removeprefix(str(path)).lstrip(":, "))}
 
 
-def refuse_none(directories: Sequence[Path], refused: Sequence[dict[str, str]]) -> None:
-    """Raise StudyError: no node can be used."""
-    looked = ", ".join(str(directory) for directory in directories)
+def raise_no_nodes(directories: Sequence[Path], refused: Sequence[dict[str, str]]) -> None:
+    """Raise StudyError with the searched directories and the first refusal."""
+    searched = ", ".join(str(directory) for directory in directories)
     why = f": {refused[0]['file']}: {refused[0]['reason']}" if refused else ""
-    raise StudyError(f"no usable node under {looked}{why}. A node folder holds node.json and Parquet files")
+    raise StudyError(f"no usable node under {searched}{why}. A node folder holds node.json and Parquet files")

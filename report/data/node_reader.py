@@ -1,4 +1,4 @@
-"""Node folders as they lie on disk: found, read, and refused one file at a time."""
+"""Read nodes from their folders, refusing faulty files one by one."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from contract.node_pack import round_name
 from contract.sample_table import SAMPLES, frame, load_encoded, under_name, validate
 from contract.schema import one_line
 from report import ROOT
-from report.data.node_folders import ROUND, Folder, find_nodes, refusal, refuse_none
+from report.data.node_folders import ROUND, Folder, find_nodes, raise_no_nodes, refusal
 from report.data.plausibility import faults
 from report.formatting import first_items, node_label
 
-# A file, what it holds (not validated), and what is known about its round.
+# Path, contents (not validated), round metadata.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
 
 
 @dataclass
 class Node:
-    """One node: its record, the samples of all its rounds, and what is known about each round."""
+    """A node with its record, samples, and metadata per round."""
 
     record: dict[str, Any]
     source: str
     samples: pd.DataFrame
     rounds: list[dict[str, Any]] = field(default_factory=list)
-    contributed: str = ""  # digest of the pack that it was handed in as; empty of what the project measured
+    contributed: str = ""  # digest of its pack; empty if measured by the project
 
     @property
     def id(self) -> str:
@@ -43,19 +43,19 @@ class Node:
 
     @property
     def label(self) -> str:
-        """A short name for people: processor and cores, and the accelerators."""
+        """Display name: processor, cores and accelerators."""
         return node_label(self.record)
 
     def kinds(self) -> set[str]:
-        """Kinds of devices that the node has: cpu, gpu."""
+        """Return the node's device kinds: cpu, gpu."""
         return {device["kind"] for device in self.record["devices"]}
 
-    def missing(self) -> list[str]:
-        """Rounds that it was to measure and has not, or that cannot be used: gemm.cuda-0.2."""
+    def missing_rounds(self) -> list[str]:
+        """List planned rounds without a usable file, like gemm.cuda-0.2."""
         return missing_rounds(self.record, [str(about.get("file")) for about in self.rounds])
 
-    def duty(self) -> float | None:
-        """Share of the rounds' running time that was spent warming up, timing and observing; None if no round says."""
+    def busy_share(self) -> float | None:
+        """Share of the rounds' running time spent on warm-up, timing and observation; None if unknown."""
         wall = sum(float(about.get("wall_s") or 0) - float(about.get("stood_s") or 0) for about in self.rounds)
         busy = sum(float(about.get("warmup_s") or 0) + float(about.get("timed_s") or 0) for about in self.rounds)
         return busy / wall if wall > 0 else None
@@ -63,21 +63,18 @@ class Node:
 
 @dataclass
 class Nodes:
-    """All nodes that could be used, in the order given, and what could not be used and why."""
+    """Usable nodes in order, and the refused files with reasons."""
 
     nodes: list[Node]
     refused: list[dict[str, str]]
 
-    def check(self, directories: Sequence[Path]) -> None:
+    def require_nodes(self, directories: Sequence[Path]) -> None:
         """Raise StudyError if no node can be used."""
         if not self.nodes:
-            refuse_none(directories, self.refused)
+            raise_no_nodes(directories, self.refused)
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Samples of all nodes, in the columns of `contract.sample_table.SAMPLES` or in those given.
-
-        experiments: all, if none are named.
-        """
+        """Return all nodes' samples, for `experiments` (default: all), with `columns` (default: SAMPLES)."""
         tables = [node.samples for node in self.nodes if len(node.samples)]
         whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
         whole = whole[whole["experiment"].isin(experiments)] if experiments else whole
@@ -86,17 +83,15 @@ class Nodes:
 
 @cache
 def empty_samples() -> pd.DataFrame:
-    """A table of samples without rows, the same for all."""
+    """Return a shared sample table without rows."""
     return pd.DataFrame({name: pd.Series(dtype=str(column.dtype)) for name, column in SAMPLES.columns.items()})
 
 
 def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> Nodes:
     """Read every node folder among or directly under `directories`.
 
-    A file that cannot be used is left out, with its reason in `refused` and on
-    stderr. `find_nodes` says what each is called and in which order they come.
-    Raises StudyError if no node can be used, or for synthetic data unless
-    `allow_synthetic`, which tests alone may set.
+    Unusable files are skipped, with the reason in `refused` and on stderr. Ids and order are those from `find_nodes`.
+    Raises StudyError if no node can be used, or for synthetic data unless `allow_synthetic` (for tests only).
     """
     folders, refused = find_nodes(directories, allow_synthetic)
     found = Nodes([], refused)
@@ -104,86 +99,83 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
         for node, left_out in read_folders([folder]):
             found.nodes += [node] if node else []
             refused += left_out
-    found.check(directories)
-    warn(found)
+    found.require_nodes(directories)
+    print_warnings(found)
     return found
 
 
-def warn(found: Nodes) -> None:
-    """Say on stderr what was left out, and what to know of a node."""
+def print_warnings(found: Nodes) -> None:
+    """Print refused files and incomplete nodes to stderr."""
     rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
-    # Files that are of another version, say, are many, and have one reason.
-    for reason in dict.fromkeys(one["reason"] for one in found.refused):
-        files = [one["file"] for one in found.refused if one["reason"] == reason]
+    # Print each reason once: many files may share it, such as another version.
+    for reason in dict.fromkeys(refused["reason"] for refused in found.refused):
+        files = [refused["file"] for refused in found.refused if refused["reason"] == reason]
         more = f" and {len(files) - 1} other{'s' if len(files) > 2 else ''}" if len(files) > 1 else ""
         print(f"warning: left out: {files[0]}{more}: {reason} ({rest} used)", file=sys.stderr)
     for node in found.nodes:
-        if missing := node.missing():
-            told = f"{len(missing)} of its rounds are missing ({first_items(missing, 3)})"
-            print(f"note: {node.id} was cut off: {told}; what there is counts", file=sys.stderr)
+        if missing := node.missing_rounds():
+            gap = f"{len(missing)} of its rounds are missing ({first_items(missing, 3)})"
+            print(f"note: {node.id} was cut off: {gap}; what there is counts", file=sys.stderr)
         if (hosts := len(node.record.get("hosts", ()))) > 1:
             print(f"note: {node.id} was measured on {hosts} machines of its kind one after another", file=sys.stderr)
 
 
 def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
-    """Nodes with the samples of all their files, and of each the files that cannot be used with their reasons.
+    """Read each folder's node (None if implausible) and its unusable files with reasons.
 
-    Several are checked at once, which is sooner done than one by one. A node that cannot be believed is None.
+    Validates all folders together, which is faster; falls back to one by one at a fault.
     """
-    files = [_loaded(folder) for folder in folders]
-    whole = _together([loaded for loaded, _ in files], [folder.record for folder in folders])
+    files = [_load_files(folder) for folder in folders]
+    whole = _validate_together([loaded for loaded, _ in files], [folder.record for folder in folders])
     if whole is None and len(folders) > 1:
         return [read_folder for folder in folders for read_folder in read_folders([folder])]
     found = []
     for at, (folder, (loaded, refused)) in enumerate(zip(folders, files, strict=True)):
-        samples, used = _one_by_one(loaded, folder.record, refused) if whole is None else (whole[at], loaded)
-        found.append((_believed(folder, samples, used, refused), refused))
+        samples, used = _validate_each(loaded, folder.record, refused) if whole is None else (whole[at], loaded)
+        found.append((_build_node(folder, samples, used, refused), refused))
     return found
 
 
-def _believed(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
-    """The node without the files that hold what cannot be true, which join `refused`; None if none is left.
+def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
+    """Build the node from its plausible files, adding the others to `refused`; return None if none is left.
 
-    One experiment may have gone wrong. Where two have, it is the clock, or somebody made the numbers: then nothing
-    else in that place counts either. What tests make up is not held against machines that there are.
+    Implausible values in one experiment may be a single failure. In two, the clock or the numbers are wrong: all files
+    in that folder are refused. Synthetic data is not checked, as it comes from no real machine.
     """
-    of = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
-    held = samples[ROUND].assign(of=of).drop_duplicates().groupby("of")[ROUND]
-    names = {at: _names(table) for at, table in held}
-    # A copy of a round stands for it, whatever it is called.
+    file_index = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
+    rounds_by_file = samples[ROUND].assign(file=file_index).drop_duplicates().groupby("file")[ROUND]
+    names = {at: _round_names(table) for at, table in rounds_by_file}
+    # Name each file for its round, so that a copy counts as the round.
     rounds = [
         {"file": min(names.get(at, ())) if len(names.get(at, ())) == 1 else path.name, **about}
         for at, (path, _, about) in enumerate(used)
     ]
-    untrue = faults(folder.record, samples, of, rounds) if folder.record["origin"] == "measured" else {}
+    untrue = faults(folder.record, samples, file_index, rounds) if folder.record["origin"] == "measured" else {}
     if untrue:
-        experiment = dict(zip(of.tolist(), samples["experiment"].tolist(), strict=True))
+        experiment = dict(zip(file_index.tolist(), samples["experiment"].tolist(), strict=True))
         out = set(untrue)
-        # A node's rounds may lie in several folders: the word of one is not held against the others.
+        # Judge each folder separately: a node's rounds may lie in several.
         for place in dict.fromkeys(path.parent for path, _, _ in used):
             here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
             bad = [at for at in here if at in untrue]
             if len({experiment.get(at) for at in bad}) > 1:
-                told = f"{len(bad)} files of several experiments hold what cannot be true, the first"
-                refused.append(refusal(place, f"{told} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
+                head = f"{len(bad)} files of several experiments hold what cannot be true, the first"
+                refused.append(refusal(place, f"{head} {used[bad[0]][0].name}: {untrue[bad[0]]}"))
                 out |= set(here)
             else:
                 refused += [refusal(used[at][0], f"cannot be true: {untrue[at]}") for at in bad]
         if len(out) == len(used):
             return None
-        samples = samples[~np.isin(of, list(out))].reset_index(drop=True)
+        samples = samples[~np.isin(file_index, list(out))].reset_index(drop=True)
         rounds = [about for at, about in enumerate(rounds) if at not in out]
-    # Where measuring was cut off, nobody has noted the end.
+    # Interrupted runs have no end time in their record: take the last round's.
     ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
     record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
-    return Node(record, _source(folder.place.parent), samples, rounds, folder.contributed)
+    return Node(record, _source_label(folder.place.parent), samples, rounds, folder.contributed)
 
 
-def _source(folder: Path) -> str:
-    """Where nodes lie, as readers may know it: two folders at most, below the study's or the working directory.
-
-    Whole paths name people and machines.
-    """
+def _source_label(folder: Path) -> str:
+    """Shorten a folder's path to two parts below the working directory or ROOT, as full paths name people and hosts."""
     whole = folder.resolve()
     for place in (Path.cwd().resolve(), ROOT):
         if whole.is_relative_to(place):
@@ -191,33 +183,35 @@ def _source(folder: Path) -> str:
     return one_line(whole.name)
 
 
-def _loaded(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
-    """A folder's files, and those that cannot be read with their reasons."""
+def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
+    """Load a folder's files; return the unreadable ones separately with reasons."""
     loaded: list[_File] = []
     refused: list[dict[str, str]] = []
     for path in folder.files:
         try:
             table, about = load_encoded(path)
-            loaded.append((path, _renamed(table, folder), about))
+            loaded.append((path, _rename_node(table, folder), about))
         except StudyError as fault:
             refused.append(refusal(path, str(fault)))
         except Exception as fault:
-            # Whatever is wrong inside one file must not cost the others.
+            # Refuse only this file on unexpected errors; keep the others.
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     return loaded, refused
 
 
-def _renamed(table: arrow.Table, folder: Folder) -> arrow.Table:
-    """A table under its node's id, where that is not the one that its file bears."""
-    here = folder.record["id"]
+def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:
+    """Replace other node ids in a table with the folder's own."""
+    node_id = folder.record["id"]
     if "node" in table.column_names:
-        for name in {folder.written, *folder.also} - {here}:
-            table = under_name(table, name, here)
+        for name in {folder.file_id, *folder.other_ids} - {node_id}:
+            table = under_name(table, name, node_id)
     return table
 
 
-def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]) -> list[pd.DataFrame] | None:
-    """The samples of each folder, all tables checked at once; None if there is a fault in one of them."""
+def _validate_together(
+    folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]
+) -> list[pd.DataFrame] | None:
+    """Validate all tables at once and return the samples per folder; None if any table is faulty."""
     tables = [table for loaded in folders for _, table, _ in loaded]
     if not tables:
         return [empty_samples() for _ in folders]
@@ -227,7 +221,7 @@ def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, An
         whole = validate(frame(contents), ", ".join(record["id"] for record in records))
         parts = [whole.iloc[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         for part, record in zip(parts, records, strict=True):
-            _belongs(part, record, {})
+            _check_origin(part, record, {})
     except Exception:
         return None
     file = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -237,12 +231,12 @@ def _together(folders: Sequence[Sequence[_File]], records: Sequence[dict[str, An
     return [part.reset_index(drop=True) for part in parts]
 
 
-def _one_by_one(
+def _validate_each(
     loaded: Sequence[_File], record: dict[str, Any], refused: list[dict[str, str]]
 ) -> tuple[pd.DataFrame, list[_File]]:
-    """The tables that can be used, together and by file; the others join `refused`.
+    """Validate files one by one; return the usable samples and files, and add the others to `refused`.
 
-    Of two files that hold the same round, the one that is named for it counts.
+    If two files hold the same round, the file with the round's name wins.
     """
     readable: list[tuple[pd.DataFrame, _File]] = []
     for path, table, about in loaded:
@@ -254,29 +248,29 @@ def _one_by_one(
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     good: list[tuple[pd.DataFrame, _File]] = []
     seen: dict[tuple[Any, ...], str] = {}
-    for checked, file in sorted(readable, key=lambda one: _names(one[0]) != {one[1][0].name}):
+    for checked, file in sorted(readable, key=lambda pair: _round_names(pair[0]) != {pair[1][0].name}):
         try:
-            _belongs(checked, record, seen)
+            _check_origin(checked, record, seen)
         except StudyError as fault:
             refused.append(refusal(file[0], str(fault)))
         else:
-            seen.update(dict.fromkeys(_keys(checked), file[0].name))
+            seen.update(dict.fromkeys(_round_keys(checked), file[0].name))
             good.append((checked, file))
     tables = [checked for checked, _ in good]
     return pd.concat(tables, ignore_index=True) if tables else empty_samples(), [file for _, file in good]
 
 
-def _names(table: pd.DataFrame) -> set[str]:
-    """The names that files of the rounds in a table bear."""
-    return {round_name(*key) for key in _keys(table)}
+def _round_names(table: pd.DataFrame) -> set[str]:
+    """Return the standard file names for the rounds in a table."""
+    return {round_name(*key) for key in _round_keys(table)}
 
 
-def _keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
+def _round_keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
     return set(table[ROUND].drop_duplicates().itertuples(index=False, name=None))
 
 
-def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
-    """Raise StudyError if the table is another node's, of another origin, or a round that was already read."""
+def _check_origin(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
+    """Raise StudyError if a table has another node or origin, or repeats a round in `seen`."""
     for column, wanted in (("node", record["id"]), ("origin", record["origin"])):
         other = table.index[table[column] != wanted]
         if len(other):
@@ -284,6 +278,6 @@ def _belongs(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, 
             raise StudyError(
                 f"column {column!r}, row {other[0]}: {value!r}, but this folder's node.json says {wanted!r}"
             )
-    for key in sorted(_keys(table)) if seen else []:
+    for key in sorted(_round_keys(table)) if seen else []:
         if key in seen:
             raise StudyError(f"round {key[2]} of {key[0]} on {key[1]} was already read from {seen[key]}")

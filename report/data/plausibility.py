@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from contract.errors import StudyError
 from contract.node import utc
 from contract.operation_counts import FLOP
-from report.data.gpu_specs import find, gpu_specs
+from report.data.gpu_specs import find_gpu, gpu_specs
 from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_number
 
@@ -69,13 +69,13 @@ def faults(
     timed = table[table["value"].notna() & table["status"].isin(("ok", "wrong")) & table["stop_reason"].ne("")]
     seconds = timed[timed["unit"].eq("s") & ~timed["metric"].str.contains(".", regex=False)]
     for at, reason in [
-        *_devices(record, table),
-        *_dates(record, rounds),
-        *_clocks(table),
-        *_rates(record, table, timed),
-        *_durations(seconds, rounds),
-        *_gaps(seconds),
-        *_works(table),
+        *_device_faults(record, table),
+        *_date_faults(record, rounds),
+        *_clock_faults(table),
+        *_rate_faults(record, table, timed),
+        *_duration_faults(seconds, rounds),
+        *_gap_faults(seconds),
+        *_work_faults(table),
     ]:
         found.setdefault(at, reason)
     return found
@@ -90,28 +90,28 @@ def _figure(entry: str) -> float:
     return float(_reference()[entry]["value"])
 
 
-def _first(table: pd.DataFrame, bad: pd.Series | NDArray[np.bool_]) -> list[Any]:
+def _first_per_file(table: pd.DataFrame, bad: pd.Series | NDArray[np.bool_]) -> list[Any]:
     """The first bad row of each file."""
     if not np.any(bad):
         return []
     return list(table[np.asarray(bad)].drop_duplicates("file").itertuples())
 
 
-def _place(row: Any) -> str:
+def _label(row: Any) -> str:
     """Which sample: 'gemm on cpu, round 1, torch float32 {"k":64}, sample 3'."""
     words = " ".join(filter(None, (row.backend, row.dtype, row.params)))
     return f"{row.experiment} on {row.device}, round {row.round}, {words}, {row.metric} {row.sample}"
 
 
-def _devices(record: Mapping[str, Any], table: pd.DataFrame) -> list[Fault]:
+def _device_faults(record: Mapping[str, Any], table: pd.DataFrame) -> list[Fault]:
     known = [device["id"] for device in record["devices"]]
     return [
-        (row.file, f"{_place(row)}: node.json lists no device {row.device!r}, only {', '.join(known)}")
-        for row in _first(table, ~table["device"].isin(known))
+        (row.file, f"{_label(row)}: node.json lists no device {row.device!r}, only {', '.join(known)}")
+        for row in _first_per_file(table, ~table["device"].isin(known))
     ]
 
 
-def _dates(record: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
+def _date_faults(record: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
     if time.time() < WRITTEN:
         return []
     latest = utc(-AHEAD_S)
@@ -124,17 +124,17 @@ def _dates(record: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> li
     return told
 
 
-def _clocks(table: pd.DataFrame) -> list[Fault]:
+def _clock_faults(table: pd.DataFrame) -> list[Fault]:
     limit = _figure(CLOCK)
     shown = np.where(table["metric"].eq("clock"), table["value"], table["clock_mhz"] * 1e6)
     return [
-        (row.file, f"{_place(row)}: a clock of {format_number(shown[row.Index] / 1e9, 3)} GHz; none above "
+        (row.file, f"{_label(row)}: a clock of {format_number(shown[row.Index] / 1e9, 3)} GHz; none above "
         f"{format_number(limit / 1e9, 3)} GHz has been seen ({CLOCK})")
-        for row in _first(table, shown > limit)
+        for row in _first_per_file(table, shown > limit)
     ]  # fmt: skip
 
 
-def _rates(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame) -> list[Fault]:
+def _rate_faults(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame) -> list[Fault]:
     """Arithmetic and bandwidth beyond what the device can do, and calls that are over before they can begin."""
     whole = timed[timed["metric"].isin(("time", "graph_time", "rate"))].reset_index(drop=True)
     value, rated = whole["value"].to_numpy(float), whole["metric"].eq("rate").to_numpy()
@@ -143,9 +143,9 @@ def _rates(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame) 
     told: list[Fault] = [
         (
             row.file,
-            f"{_place(row)}: {format_number(row.value, 3)} s; no call from Python is over in {SHORTEST_CALL_S:g} s",
+            f"{_label(row)}: {format_number(row.value, 3)} s; no call from Python is over in {SHORTEST_CALL_S:g} s",
         )
-        for row in _first(whole, whole["metric"].eq("time").to_numpy() & (value < SHORTEST_CALL_S))
+        for row in _first_per_file(whole, whole["metric"].eq("time").to_numpy() & (value < SHORTEST_CALL_S))
     ]
     for device in whole["device"].unique():
         own = whole["device"].eq(device).to_numpy()
@@ -153,12 +153,12 @@ def _rates(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame) 
             _cpu_limits(record, table, whole) if device == "cpu" else _gpu_limits(record, device, whole)
         )
         for rate, limit, unit, reason in ((flops, most, "FLOP/s", why), (bytes_per_s, moved, "B/s", whence)):
-            for row in _first(whole, own & (rate > limit)):
+            for row in _first_per_file(whole, own & (rate > limit)):
                 share = rate[row.Index] / limit[row.Index]
                 told.append(
                     (
                         row.file,
-                        f"{_place(row)}: {rate[row.Index]:.3g} {unit} is {format_number(share, 3)} times the most that "
+                        f"{_label(row)}: {rate[row.Index]:.3g} {unit} is {format_number(share, 3)} times the most that "
                         f"can be, {limit[row.Index]:.3g} {unit} ({reason})",
                     )
                 )
@@ -177,7 +177,7 @@ def _cpu_limits(
     cores = timed["threads"].to_numpy(float)
     most_cores = max(cpu.get("cores", 1), cpu["usable_cores"])
     cores = np.where(cores > 0, np.minimum(cores, most_cores), most_cores)
-    units = {dtype: _per_cycle(cpu, dtype) for dtype in timed["dtype"].unique()}
+    units = {dtype: _operations_per_cycle(cpu, dtype) for dtype in timed["dtype"].unique()}
     flops = timed["dtype"].map(units).to_numpy(float) * cores * clock
     moved = _figure(CACHE) * cores * clock
     caches = sum(level["bytes"] for level in cpu.get("caches", {}).values())
@@ -198,7 +198,7 @@ def _cpu_limits(
     )
 
 
-def _per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
+def _operations_per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
     """Operations of one core in one cycle at most: numbers of half the size, twice as many."""
     size = _SIZES.get(dtype, 1)
     x86 = str(cpu.get("architecture", "")).lower() in ("x86_64", "amd64", "i386", "i686")
@@ -213,7 +213,7 @@ def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> 
     rated, memory, name, of_memory = _figure(GPU), _figure(GPU_MEMORY), GPU, GPU_MEMORY
     called = next((one["name"] for one in record["devices"] if one["id"] == device), "")
     with suppress(StudyError):
-        chip = find(called, gpu_specs(_reference()))
+        chip = find_gpu(called, gpu_specs(_reference()))
         if (peak := chip.peak("bfloat16")) is not None:
             rated, name = peak, f"{chip.id}.bf16_flops"
         if "memory_bytes_per_s" in chip.figures:
@@ -227,7 +227,7 @@ def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> 
     )
 
 
-def _durations(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
+def _duration_faults(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
     """Rounds whose samples take longer than the round did."""
     spent = (seconds["value"] * seconds["calls"]).groupby(seconds["file"]).sum()
     last = seconds["elapsed_s"].groupby(seconds["file"]).max()
@@ -253,7 +253,7 @@ def _durations(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]]) -> li
     return told
 
 
-def _gaps(seconds: pd.DataFrame) -> list[Fault]:
+def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
     """Series whose samples take longer, or far shorter, than the time that passed from each to the next."""
     part = seconds[["file", "sample", "elapsed_s"]].to_numpy(float)
     follows = (np.diff(part[:, 0]) == 0) & (np.diff(part[:, 1]) == 1)
@@ -268,34 +268,37 @@ def _gaps(seconds: pd.DataFrame) -> list[Fault]:
     # A call alone may be one of many that were made, and steps of a call are told by the step.
     low = (share < LEAST_SHARE) & rows["calls"].gt(1).to_numpy() & rows["metric"].eq("time").to_numpy()
     return [
-        (row.file, f"{_place(row)}: its samples take {format_number(share[row.Index], 3)} times the time that passed "
+        (row.file, f"{_label(row)}: its samples take {format_number(share[row.Index], 3)} times the time that passed "
         f"between them by the round's own clock ({LEAST_SHARE:g} to {CLOCKS_AGREE:g} can be)")
-        for row in _first(rows, low | (share > CLOCKS_AGREE))
+        for row in _first_per_file(rows, low | (share > CLOCKS_AGREE))
     ]  # fmt: skip
 
 
-def _works(table: pd.DataFrame) -> list[Fault]:
+def _work_faults(table: pd.DataFrame) -> list[Fault]:
     """Calls whose operations or bytes are not those of their parameters, or change from round to round."""
     series = table[table["sample"].eq(0) & (table["flop"].notna() | table["bytes"].notna())].reset_index(drop=True)
     told: list[Fault] = []
     for name in FLOP:
         own = series[series["experiment"].eq(name) & series["flop"].notna()].reset_index(drop=True)
-        wanted = own["params"].map({params: _declared(name, params) for params in own["params"].unique()})
+        wanted = own["params"].map({params: _declared_flop(name, params) for params in own["params"].unique()})
         told += [
-            (row.file, f"{_place(row)}: {row.flop:g} FLOP a call, and {wanted[row.Index]:g} are declared")
-            for row in _first(own, ~np.isclose(own["flop"], wanted.astype(float), rtol=1e-6))
+            (row.file, f"{_label(row)}: {row.flop:g} FLOP a call, and {wanted[row.Index]:g} are declared")
+            for row in _first_per_file(own, ~np.isclose(own["flop"], wanted.astype(float), rtol=1e-6))
         ]
     for column, unit in (("flop", "FLOP"), ("bytes", "B")):
         kinds = series.dropna(subset=[column]).drop_duplicates([*_POINT, column])
         first = kinds.groupby(_POINT, sort=False)[column].transform("first")
         told += [
-            (row.file, f"{_place(row)}: {getattr(row, column):g} {unit} a call, {first[row.Index]:g} in another round")
-            for row in _first(kinds, ~kinds[column].between(first / SAME_WORK, first * SAME_WORK))
+            (
+                row.file,
+                f"{_label(row)}: {getattr(row, column):g} {unit} a call, {first[row.Index]:g} in another round",
+            )
+            for row in _first_per_file(kinds, ~kinds[column].between(first / SAME_WORK, first * SAME_WORK))
         ]
     return told
 
 
-def _declared(experiment: str, params: str) -> float:
+def _declared_flop(experiment: str, params: str) -> float:
     """Operations of a call with these parameters; nan if they are not those of the experiment."""
     try:
         return float(FLOP[experiment](**json.loads(params)))

@@ -26,7 +26,7 @@ from report import PACKAGE, ROOT
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
 # Columns of every source's file, and the meaning of each; its first words say what must stand there.
-_ALWAYS = {
+_COMMON = {
     "id": "Name of the record within its source",
     "measured_by": "Who ran it: a maker, an entrant, a user",
     "where": "Table and row, message, cell or key under the address at which the figure stands",
@@ -55,10 +55,10 @@ _ALWAYS = {
     "runs": "Number of runs, where told",
     "note": "What limits the figure",
 }
-COLUMNS = tuple(_ALWAYS)
+COLUMNS = tuple(_COMMON)
 # Columns that follow in this order in the files that tell any of them; an absent column reads as empty.
 MEANING = {
-    **_ALWAYS,
+    **_COMMON,
     "threads": "Threads at once on the whole GPU, also where the source tells those of one SM",
     "model_bytes": "Bytes of the model's weights",
     "parameters": "Parameters of the model",
@@ -175,9 +175,9 @@ def read_published(directory: Path) -> Published:
     for number, name in enumerate(sources):
         if name not in files:
             raise StudyError(f"{place(listing, number)}: {name}: there is no file {directory / (name + '.csv')}")
-    rows = [row for name, path in files.items() for row in _read(path, name)]
+    rows = [row for name, path in files.items() for row in _read_records(path, name)]
     found = Published(_frame(rows), sources)
-    return Published(found.records, sources, tuple(_comparisons(directory / "comparisons.yaml", found)))
+    return Published(found.records, sources, tuple(_read_comparisons(directory / "comparisons.yaml", found)))
 
 
 def _frame(rows: Sequence[Record]) -> pd.DataFrame:
@@ -185,7 +185,7 @@ def _frame(rows: Sequence[Record]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(NUMBERS, float))
 
 
-def _read(path: Path, source: str) -> Iterator[Record]:
+def _read_records(path: Path, source: str) -> Iterator[Record]:
     seen: dict[str, int] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -202,7 +202,7 @@ def _read(path: Path, source: str) -> Iterator[Record]:
                 if None in row or None in row.values():
                     raise StudyError(f"{where}: has not {len(columns)} fields")
                 row |= absent
-                for fault in _faults(row):
+                for fault in _record_faults(row):
                     raise StudyError(f"{where}: {row['id'] or 'a record without an id'}: {fault}")
                 if row["id"] in seen:
                     raise StudyError(f"{where}: the id {row['id']!r} is used twice, first in line {seen[row['id']]}")
@@ -213,7 +213,7 @@ def _read(path: Path, source: str) -> Iterator[Record]:
         raise StudyError(f"{path}: cannot be read as CSV in UTF-8 ({fault})") from None
 
 
-def _faults(row: Mapping[str, str]) -> Iterator[str]:
+def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with a record, in words."""
     for name, pattern, wanted in (
         ("id", _ID, "small letters, digits, dots, hyphens"),
@@ -236,10 +236,10 @@ def _faults(row: Mapping[str, str]) -> Iterator[str]:
         yield f"{row['device']}: is empty: a record needs the hardware that it is of"
     if row["measure"] in UNITS and row["unit"] != UNITS[row["measure"]]:
         yield f"unit: {row['unit']!r} is not that of {row['measure']}: {UNITS[row['measure']]}"
-    yield from _wrong_numbers(row)
+    yield from _number_faults(row)
 
 
-def _wrong_numbers(row: Mapping[str, str]) -> Iterator[str]:
+def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
     numbers: dict[str, float] = {}
     for name in NUMBERS:
         if not row[name]:
@@ -267,7 +267,7 @@ def _wrong_numbers(row: Mapping[str, str]) -> Iterator[str]:
         yield f"value: a {row['measure']} of nothing was not measured"
 
 
-def _comparisons(path: Path, found: Published) -> Iterator[Comparison]:
+def _read_comparisons(path: Path, found: Published) -> Iterator[Comparison]:
     """The declared comparisons. Raises StudyError for unlike work that is not declared as such."""
     if not path.exists():
         return
@@ -289,13 +289,17 @@ def _comparisons(path: Path, found: Published) -> Iterator[Comparison]:
             raise StudyError(f"{place(path, number)}: {one.id}: a ratio of unlike work ({told}): name it under differs")
         if above["unit"] != below["unit"]:
             raise StudyError(f"{place(path, number)}: {one.id}: {above['unit']} cannot be divided by {below['unit']}")
-        if one.strength == "direct" and not (above["dtype"] and below["dtype"]) and above["measure"] not in _PLAIN:
+        if (
+            one.strength == "direct"
+            and not (above["dtype"] and below["dtype"])
+            and above["measure"] not in _FORMAT_FREE
+        ):
             raise StudyError(f"{place(path, number)}: {one.id}: the number format of one side is not told: indirect")
         yield one
 
 
 # Bytes and latencies are the same in every number format.
-_PLAIN = ("bandwidth", "latency", "time", "price", "price-per-hour", "count", "cycles")
+_FORMAT_FREE = ("bandwidth", "latency", "time", "price", "price-per-hour", "count", "cycles")
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Published figures: read, checked, and given as sources."""
+"""Reference figures: read, validate and format published figures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "reference.schema.json").read_text(en
 
 
 def read_reference(directory: Path) -> dict[str, dict[str, Any]]:
-    """All reference entries under `directory` (*.yaml), by id; none if there is no such folder.
+    """Read all reference entries under `directory` (*.yaml), by id; empty if the folder is missing.
 
-    Raises StudyError for a file that breaks the schema, an id that is used
-    twice, or a range that does not hold its value.
+    Raises StudyError if a file breaks the schema, an id is used twice, or a value lies outside its range.
     """
     entries: dict[str, dict[str, Any]] = {}
     places: dict[str, Path] = {}
@@ -36,12 +35,12 @@ def read_reference(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of one file. Raises StudyError as `read_reference` does."""
+    """Read and validate the entries in a file. Raises StudyError, like `read_reference`."""
     for number, entry in enumerate(read_yaml(path, SCHEMA) or []):
         name, value = entry["id"], entry.get("value")
         if value is not None and not entry.get("low", value) <= value <= entry.get("high", value):
             raise StudyError(f"{place(path, number)}: {name}: value {value} does not lie between low and high")
-        # YAML reads 2024-07-23 as a date and 2024 as a number; a source's date is text.
+        # YAML parses 2024-07-23 as a date and 2024 as a number; convert both to text.
         date = str(entry["date"])
         if not re.fullmatch(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-[0-3]\d)?)?|not [a-z ]+", date, re.ASCII):
             where = place(path, number, "date")
@@ -49,19 +48,19 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
         yield {**entry, "date": date}
 
 
-def source(entry: dict[str, Any]) -> dict[str, str]:
-    """An entry's source as the report lists it."""
+def source_record(entry: dict[str, Any]) -> dict[str, str]:
+    """Return an entry's source with its date and status, for the list in the report."""
     return {**entry["source"], "date": entry["date"], "status": entry["status"]}
 
 
-def stated(entry: Mapping[str, Any]) -> str:
-    """An entry's figure in words: '3.35 TB/s', '780 [650, 780] GB/s', 'yes', '2022' for a year, 'no figure'."""
+def format_figure(entry: Mapping[str, Any]) -> str:
+    """Format an entry's figure: '3.35 TB/s', '780 [650, 780] GB/s', 'yes', '2022' for a year, 'no figure'."""
     value = entry.get("value")
     if value is None:
         return "no figure"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    # A year is a name of digits: no thousands to be parted.
+    # A year takes no thousands separator.
     if str(entry["what"]).startswith("Year "):
         return f"{value:g}"
     low, high = (float(entry.get(end, value)) for end in ("low", "high"))

@@ -1,4 +1,4 @@
-"""Numbers of rows as short text, and back."""
+"""Row numbers as compact text ranges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def format_ranges(numbers: Sequence[int]) -> str:
-    """Row numbers in short and in order: '3-5 9'."""
+    """Format row numbers as sorted ranges: '3-5 9'."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
@@ -17,6 +17,6 @@ def format_ranges(numbers: Sequence[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """The numbers that `format_ranges` put in short."""
+    """Parse text from `format_ranges` back to row numbers."""
     ends = [[int(end) for end in run.split("-")] for run in text.split()]
     return [number for run in ends for number in range(run[0], run[-1] + 1)]

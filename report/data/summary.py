@@ -63,7 +63,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     columns = [*POINT, *COLUMNS]
     if not len(samples):
         return pd.DataFrame(columns=columns)
-    rows = _rows(samples)
+    rows = _number_series(samples)
     ok = pl.col("status") == "ok"
     series = (
         rows.group_by("series")
@@ -85,15 +85,15 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     failed = rows.filter(~ok)
     for name in _WORDS:
         of = failed if name in ("status", "reason") else used
-        series = series.join(_commonest(of, name), on="series", how="left")
+        series = series.join(_most_common(of, name), on="series", how="left")
     series = series.join(numbers, on="series", how="left").sort("series").with_columns(pl.col(_WORDS).fill_null(""))
-    rounds = _rounds(rows.filter(ok))
+    rounds = _round_medians(rows.filter(ok))
     estimates, exact = _estimates(series, rounds)
-    of_rounds = _of_rounds(series, rounds, exact)
+    of_rounds = _round_flags(series, rounds, exact)
     ends = {name: pl.Series(estimates[name]) for name in ("estimate", "low", "high")}
-    for at, seen in disturbances.exceeded(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
+    for at, seen in disturbances.exceeded_peaks(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
         of_rounds.setdefault(at, []).append(seen)
-    of_samples, disturbed = disturbances.of_series(used), disturbances.disturbed_rounds(rows.filter(ok))
+    of_samples, disturbed = disturbances.flags_by_series(used), disturbances.disturbed_rounds(rows.filter(ok))
     seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
     befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")
     some_ok = pl.col("n_rounds") > 0
@@ -104,7 +104,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         **{f"{name}_per_s": pl.Series(series[name].to_numpy() / seconds) for name in ("flop", "bytes")},
         n_disturbed=pl.Series([disturbed.get(at, 0) for at in range(len(series))], dtype=pl.Int64),
         flags=pl.Series(
-            [disturbances.text([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
+            [disturbances.format_flags([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
             dtype=pl.String,
         ),
     )
@@ -112,7 +112,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     return table.select(columns).with_columns(whole, pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
 
 
-def _rows(samples: pd.DataFrame) -> pl.DataFrame:
+def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
     """The samples with the number of their series, from 0 in the order of SERIES, and how many of that are ok."""
     for name in _TEXT:
         gone = samples[name].isna().to_numpy()
@@ -127,7 +127,7 @@ def _rows(samples: pd.DataFrame) -> pl.DataFrame:
     )
 
 
-def _commonest(table: pl.DataFrame, name: str) -> pl.DataFrame:
+def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
     """The commonest text of each series, the empty one aside; of equally common ones the first in the alphabet."""
     return (
         table.filter(pl.col(name) != "")
@@ -139,7 +139,7 @@ def _commonest(table: pl.DataFrame, name: str) -> pl.DataFrame:
     )
 
 
-def _rounds(good: pl.DataFrame) -> pl.DataFrame:
+def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
     """Rounds that are ok, one series after another: series, median, its relative half-width, unit."""
     values, n = pl.col("value"), pl.len()
     reach = 1.96 * n.cast(pl.Float64).sqrt()
@@ -184,12 +184,14 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     return table, exact
 
 
-def _of_rounds(series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]) -> dict[int, list[disturbances.Seen]]:
+def _round_flags(
+    series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]
+) -> dict[int, list[disturbances.FlagSummary]]:
     """What is to be said of the rounds of each series: unstable, exact."""
     scaled = series.filter(pl.col("unit") != "1").select("series")
-    found: dict[int, list[disturbances.Seen]] = {
-        at: [seen] for at, seen in disturbances.unstable(rounds.join(scaled, on="series", how="semi")).items()
+    found: dict[int, list[disturbances.FlagSummary]] = {
+        at: [seen] for at, seen in disturbances.unstable_series(rounds.join(scaled, on="series", how="semi")).items()
     }
     for at in sorted(exact):
-        found.setdefault(at, []).append(disturbances.Seen(disturbances.EXACT))
+        found.setdefault(at, []).append(disturbances.FlagSummary(disturbances.EXACT))
     return found

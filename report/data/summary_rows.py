@@ -1,4 +1,4 @@
-"""Rows of the summary by number, and each in words."""
+"""Summary rows, looked up by number and formatted as text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _COLUMNS = [
 
 
 def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
-    """These rows of a gathered folder's summary, by number.
+    """Read summary rows from a gathered folder by number.
 
-    Raises StudyError if the table cannot be read or lacks one of them.
+    Raises StudyError if the table cannot be read or lacks a row.
     """
     if not numbers:
         return {}
@@ -29,49 +29,47 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
     path = folder / "summary.parquet"
     try:
-        # Summaries of earlier editions lack some of them.
-        there = set(parquet.read_schema(path).names)
-        columns = [name for name in _COLUMNS if name in there]
+        # Summaries from earlier editions lack some columns.
+        available = set(parquet.read_schema(path).names)
+        columns = [name for name in _COLUMNS if name in available]
         table = parquet.read_table(path, columns=columns, filters=[("row", "in", sorted(numbers))])
     except (OSError, pyarrow.ArrowException) as broken:
         raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
-    found = {int(row["row"]): row for row in table.to_pylist()}
-    if len(found) < len(set(numbers)):
+    rows = {int(row["row"]): row for row in table.to_pylist()}
+    if len(rows) < len(set(numbers)):
         raise StudyError(f"{folder}: not the data that these verdicts were made from: judge them again")
-    return found
+    return rows
 
 
-def rounds_of(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
-    """The rounds of a row of the summary, from its samples: number, samples that are ok, their median.
+def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
+    """Read the rounds behind a summary row: number, ok sample count, median.
 
-    None where the folder holds no samples, as an edition.
+    Empty if the folder holds no samples, as in an edition.
     """
     import polars as pl
 
     path = folder / "samples.parquet"
     if not path.is_file():
         return []
-    same = [
+    same_point = [
         pl.col(name) == row[name] for name in ("node", "experiment", "device", "backend", "dtype", "threads", "params")
     ]
-    samples = pl.scan_parquet(path).filter(*same, pl.col("metric") == row["metric"], pl.col("status") == "ok")
+    samples = pl.scan_parquet(path).filter(*same_point, pl.col("metric") == row["metric"], pl.col("status") == "ok")
     rounds = samples.group_by("round").agg(pl.len(), pl.col("value").median()).sort("round").collect()
     return list(rounds.iter_rows())
 
 
 def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A row in two lines, each as head and text: the point, and what was measured."""
+    """Format a row as two (head, text) lines: its point, and its measurement."""
     params = ", ".join(f"{name}={value}" for name, value in json.loads(row["params"]).items())
     threads = format_count(row["threads"], "thread") if row["threads"] else ""
     point = ", ".join(filter(None, (row["backend"], row["dtype"], threads, params)))
-    estimate, low, high = (_known(row[name]) for name in ("estimate", "low", "high"))
-    of = [
-        f"{with_unit(row[name], unit)} a call" for name, unit in (("flop", "FLOP"), ("bytes", "B")) if _known(row[name])
-    ]
-    said = [
+    estimate, low, high = (_none_if_nan(row[name]) for name in ("estimate", "low", "high"))
+    work = (("flop", "FLOP"), ("bytes", "B"))
+    parts = [
         f"{row['metric']} {format_interval(estimate, low, high, row['unit'])}",
         f"{format_count(row['n_rounds'], 'round')}, {format_count(row['n_samples'], 'sample')}",
-        *of,
+        *(f"{with_unit(row[name], unit)} a call" for name, unit in work if _none_if_nan(row[name])),
         *(
             [f"disturbed: in {row['n_disturbed']} of them others had cores that it needed"]
             if row.get("n_disturbed")
@@ -79,8 +77,8 @@ def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         *([f"flags: {row['flags']}"] if row["flags"] else []),
     ]
-    return [(f"    row {number:<7}", f"{row['experiment']} on {row['device']}: {point}"), (" " * 15, "; ".join(said))]
+    return [(f"    row {number:<7}", f"{row['experiment']} on {row['device']}: {point}"), (" " * 15, "; ".join(parts))]
 
 
-def _known(value: float | None) -> float | None:
+def _none_if_nan(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value

@@ -20,7 +20,7 @@ from report import PACKAGE, verdicts
 from report.compared_estimates import row_name
 from report.data.dataset import Dataset
 from report.data.node_reader import Node
-from report.data.reference_figures import source
+from report.data.reference_figures import source_record
 from report.findings import finding_and_part
 from report.formatting import case_nodes
 from report.judging.claim_files import ARTICLES, Claim, read_claims
@@ -235,7 +235,7 @@ def _claim_sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
     for part in claim.parts:
         entries = part.entries if part.quantity == "reference.value" else []
         names += [name for name in entries if name in data.reference]
-    listed = [source(dict(data.reference[name])) for name in dict.fromkeys(names)]
+    listed = [source_record(dict(data.reference[name])) for name in dict.fromkeys(names)]
     return [one for place, one in enumerate(listed) if one not in listed[:place]]
 
 
@@ -256,12 +256,12 @@ def _node_record(node: Node, data: Dataset, statuses: dict[str, int]) -> dict[st
         "ended_utc": record.get("ended_utc"),
         "left_out": record["left_out"],
         "hosts": len(record.get("hosts") or [""]),
-        "missing": node.missing(),
+        "missing": node.missing_rounds(),
         "n_points": sum(statuses.values()),
         "n_ok": statuses.get("ok", 0),
         "statuses": statuses,
         "source": node.source,
-        "duty": node.duty(),
+        "duty": node.busy_share(),
     }
 
 

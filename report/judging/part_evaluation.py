@@ -15,8 +15,8 @@ import numpy as np
 
 from contract.errors import StudyError
 from contract.node import kind_of_node
-from report.data.dataset import Dataset, MissingSourceError, Used
-from report.data.machine_kinds import KINDS, of_kind
+from report.data.dataset import Dataset, DataUse, MissingSourceError
+from report.data.machine_kinds import KINDS, nodes_of_kind
 from report.estimates import Estimates, device_kind, merge_source_rows
 from report.formatting import label_value
 from report.judging.claim_files import Claim, Part
@@ -85,10 +85,10 @@ def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dat
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
     for kind in kinds:
-        if not data.with_kind(kind):
+        if not data.nodes_with_device(kind):
             return Missing(Verdict.AWAITING_HARDWARE, wanted, device=kind)
     machine = part.machine or str(part.scope.get("baseline"))
-    if machine in KINDS and not of_kind(data, machine):
+    if machine in KINDS and not nodes_of_kind(data, machine):
         return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
     there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
@@ -104,7 +104,7 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
-    nodes = list(data.names(data.with_kind(kind)))
+    nodes = list(data.group_labels(data.nodes_with_device(kind)))
     if not len(rows):
         return Failure(kind, nodes)
     commonest = rows.groupby(["status", "reason"]).size().idxmax()
@@ -185,29 +185,29 @@ class QuantityCache:
     def __init__(self, data: Dataset) -> None:
         self.data = data
         self._estimates: dict[str, Estimates] = {}
-        self._used: dict[str, Used] = {}
+        self._used: dict[str, DataUse] = {}
         self._read: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def estimates(self, quantity: Quantity) -> Estimates:
         """A quantity's estimates. Raises MissingSourceError."""
         if quantity.name not in self._estimates:
-            with self.data.following() as used:
+            with self.data.track_use() as used:
                 self._used[quantity.name] = used
                 self._estimates[quantity.name] = quantity.estimates(self.data)
         return self._estimates[quantity.name]
 
     def entries(self, quantity: Quantity) -> list[str]:
         """Entries of the reference that a quantity asked for."""
-        return sorted(self._used.get(quantity.name, Used()).entries)
+        return sorted(self._used.get(quantity.name, DataUse()).entries)
 
     def undeclared(self, quantity: Quantity) -> list[str]:
         """Experiments that a quantity read and does not declare."""
-        read = {experiment for experiment, _ in self._used.get(quantity.name, Used()).rows}
+        read = {experiment for experiment, _ in self._used.get(quantity.name, DataUse()).rows}
         return sorted(read - {*quantity.experiments, *quantity.reads})
 
     def from_samples(self, quantity: Quantity) -> bool:
         """True if a quantity asked for samples in place of the summary's medians."""
-        return any(not metric for _, metric in self._used.get(quantity.name, Used()).rows)
+        return any(not metric for _, metric in self._used.get(quantity.name, DataUse()).rows)
 
     def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
         """Numbers of the summary's rows that an estimate is from.
@@ -218,7 +218,7 @@ class QuantityCache:
         if followed or not quantity.experiments or not nodes:
             return followed
         if quantity.name not in self._read:
-            self._read[quantity.name] = self.data.rows_read(self._used[quantity.name])
+            self._read[quantity.name] = self.data.row_numbers_by_node(self._used[quantity.name])
         return merge_source_rows(self._read[quantity.name].get(node, ()) for node in nodes)
 
 
@@ -230,7 +230,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     """
     quantity = quantities().get(part.quantity)
     if part.machine:
-        part = replace(part, scope={**part.scope, "node": of_kind(cache.data, part.machine)})
+        part = replace(part, scope={**part.scope, "node": nodes_of_kind(cache.data, part.machine)})
     if part.awaits is not None:
         return _awaiting_result(part, claim, quantity, cache)
     if quantity is None:
@@ -246,7 +246,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
         return PartResult(part, need.verdict, need, quantity.unit, quantity)
     unit = _compared_unit(part, quantity, data)
     try:
-        result = apply_rule(part, select(estimates, part.scope) * part.scale, unit, data.name)
+        result = apply_rule(part, select(estimates, part.scope) * part.scale, unit, data.group_label)
     except StudyError as fault:
         raise StudyError(f"{claim.path}: {fault}") from None
     if not len(result.estimates):

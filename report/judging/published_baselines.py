@@ -75,6 +75,6 @@ def _measured_rows(one: Mapping[str, Any], published: float, cache: QuantityCach
         row = int(np.asarray(at)[values[at].argmax()])
         ends = row_interval(estimates, row)
         if ends["estimate"] is not None:
-            rows.append({"node": nodes[row][0], "label": cache.data.name(nodes[row]), **ends,
+            rows.append({"node": nodes[row][0], "label": cache.data.group_label(nodes[row]), **ends,
                          "ratio": ends["estimate"] / published})  # fmt: skip
     return rows

@@ -12,7 +12,7 @@ from contract.node import kind_of_node
 from report.compared_estimates import pool_machines, row_name
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.node_reader import Node
-from report.data.reference_figures import source
+from report.data.reference_figures import source_record
 from report.data.row_ranges import format_ranges
 from report.estimates import Estimates
 from report.formatting import format_count, format_exact, join_words, short_processor, uncapitalize
@@ -206,7 +206,7 @@ def _figure_source(figure: Figure, data: Dataset) -> dict[str, Any]:
     """What a figure is, and its sources."""
     held = [data.reference[name] for name in figure.entries]
     told = [f"{entry['subject']}, {uncapitalize(entry['what'])}" for entry in held]
-    return {"what": "; over ".join(told), "sources": [source(dict(entry)) for entry in held]}
+    return {"what": "; over ".join(told), "sources": [source_record(dict(entry)) for entry in held]}
 
 
 def _relative_deviation(value: float | None, published: float | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from report.data import plausibility
 from report.data.gpu_specs import gpu_specs
-from report.data.reference_figures import source
+from report.data.reference_figures import source_record
 from report.judging.claim_files import Claim
 from report.judging.contradictions import Contradiction
 from report.judging.part_evaluation import QuantityCache
@@ -64,7 +64,7 @@ def reference_records(reference: Mapping[str, Record], users: Uses) -> list[dict
     return [
         {
             **{key: entry[key] for key in kept if key in entry},
-            "source": source(dict(entry)),
+            "source": source_record(dict(entry)),
             "used_by": list(users[name]),
         }
         for name, entry in reference.items()

@@ -335,7 +335,7 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
         if n > counts[0] and outcome != retrial.now:
             hang.setdefault((outcome, counts[0] == 1), []).append(alike[kind])
     for (turned, alone), some in hang.items():
-        named = [{"what": data.name(nodes), "id": nodes[0]} for nodes in some[:MOST_NAMED]]
+        named = [{"what": data.group_label(nodes), "id": nodes[0]} for nodes in some[:MOST_NAMED]]
         yield from listed("machine", named, len(some), turned, one_case=alone)
 
 

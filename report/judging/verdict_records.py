@@ -198,7 +198,7 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
         if at in ranges:
             more |= {
                 "instances": nodes[at],
-                "machines": cache.data.name(nodes[at]),
+                "machines": cache.data.group_label(nodes[at]),
                 **dict(zip(("instance_low", "instance_high"), map(finite_or_none, ranges[at]), strict=True)),
             }
         records.append(

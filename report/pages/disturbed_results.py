@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from report.data.dataset import Dataset, Used
+from report.data.dataset import Dataset, DataUse
 from report.formatting import first_items, format_count
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
@@ -18,15 +18,15 @@ def exhibits(family: Family, evidence: Evidence) -> list[Exhibit]:
     """Return a family's exhibits, with a note on disturbed results in the first."""
     if evidence.data is None:
         return []
-    with evidence.data.following() as used:
+    with evidence.data.track_use() as used:
         shown = list(family.show(evidence))
     said = sentence(evidence.data, used)
     return [replace(shown[0], says=[*shown[0].says, said]), *shown[1:]] if shown and said else shown
 
 
-def sentence(data: Dataset, used: Used) -> str:
+def sentence(data: Dataset, used: DataUse) -> str:
     """Count disturbed results by experiment, threads and machine; '' if none."""
-    rows = sorted({row for numbers in data.rows_read(used).values() for row in numbers})
+    rows = sorted({row for numbers in data.row_numbers_by_node(used).values() for row in numbers})
     bad = data.table.loc[[row for row in rows if row in data.disturbed]]
     if bad.empty:
         return ""

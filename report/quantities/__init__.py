@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from report.data.dataset import Dataset, once
+from report.data.dataset import Dataset, cached_per_dataset
 from report.derivations import Formula
 from report.estimates import Estimates
 
@@ -103,7 +103,7 @@ def quantity(
 
     def register(compute: Compute) -> Compute:
         # Quantities ask for each other's estimates.
-        compute = once(compute)
+        compute = cached_per_dataset(compute)
         _REGISTRY[name] = Quantity(
             name,
             unit,

@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from report import statistics
-from report.data.dataset import Dataset, once
+from report.data.dataset import Dataset, cached_per_dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, merge_source_rows
 from report.formatting import format_exact
@@ -48,7 +48,7 @@ _equal_updates_quantity = partial(
 Floats = NDArray[np.float64]
 
 
-@once
+@cached_per_dataset
 def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
     """One row per run: the labels of _SERIES, batch, rate, seed (from 0), source_rows and value: mean over rounds."""
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
@@ -63,7 +63,7 @@ def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
     return runs.join(params.take(codes).set_axis(runs.index))
 
 
-@once
+@cached_per_dataset
 def chosen_points(data: Dataset) -> pd.DataFrame:
     """The points that each rule chooses: the labels of _SERIES, batch, learning_rate (a rule), rate and detail."""
     by = [*_SERIES, "batch"]
@@ -82,7 +82,7 @@ def chosen_points(data: Dataset) -> pd.DataFrame:
     return pd.concat([points.assign(learning_rate=rule) for rule, points in rules.items()]).drop(columns="value")
 
 
-@once
+@cached_per_dataset
 def rule_points(data: Dataset, metric: str) -> pd.DataFrame:
     """A row for each batch under each rule: its labels, counts, detail, source_rows, and a metric's values by seed."""
     runs = (

@@ -154,7 +154,7 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         else:
             continue
         server = name.format(f"with {_instructions(cpu)} as in {nodes[node].label}")
-        evidence = "measured" if KINDS["many-core"].is_one(nodes[node].record) else "scaled"
+        evidence = "measured" if KINDS["many-core"].matches(nodes[node].record) else "scaled"
         labels = {"node": node, "device": device, "evidence": evidence, "server": server}
         yield Server(labels, "measured", {**inputs, **size}, price, detail)
 

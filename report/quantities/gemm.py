@@ -104,7 +104,7 @@ def _counter_rates(data: Dataset, metric: str) -> Estimates:
     read = read[(read["device"].map(device_kind) == "gpu") & (read["clock_mhz"] > 0)]
     read = read[read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True) > SETTLED]
     counted = read["flop"] / 2 / (read["value"] * read["clock_mhz"] * 1e6)
-    return data.of_samples(read.assign(value=counted, unit="MAC/cycle"))
+    return data.estimates_from_samples(read.assign(value=counted, unit="MAC/cycle"))
 
 
 @_cpu_quantity("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)

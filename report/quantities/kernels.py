@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from report.data.dataset import Dataset, once
+from report.data.dataset import Dataset, cached_per_dataset
 from report.data.summary import POINT
 from report.quantities import memory
 
@@ -73,7 +73,7 @@ def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str
     return {place: found for place, found in _rounds_by_place(data).items() if node in (None, place[0])}
 
 
-@once
+@cached_per_dataset
 def _rounds_by_place(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
     found: dict[tuple[str, str, int], list[Kernels]] = {}
@@ -85,7 +85,7 @@ def _rounds_by_place(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]
     return found
 
 
-@once
+@cached_per_dataset
 def _rows_by_place(data: Dataset) -> Mapping[Any, Any]:
     table = data.table
     used = table["experiment"].isin(["peak", *_KERNELS]) & ~table["backend"].isin(_LOOPS) & (table["status"] == "ok")

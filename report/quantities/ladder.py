@@ -45,7 +45,7 @@ def ladder_rate(data: Dataset) -> Estimates:
     be, on this work; `detail` names it. On a GPU of both the device's own best; of products that take it less than
     50 microseconds, the time is that in a graph.
     """
-    products = data.without_launches("gemm", "flop_per_s").only(**PRODUCT)
+    products = data.device_summary("gemm", "flop_per_s").only(**PRODUCT)
     products = products.at((products["m"] == ROWS) | products["backend"].isin(LOOPS))
     steps = data.summary("training", value="flop_per_s").only(**STEP)
     return concat_estimates(

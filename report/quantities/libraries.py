@@ -23,7 +23,7 @@ def layer_rates(data: Dataset) -> Estimates:
 
     Of layers that take a GPU less than 50 microseconds it is the time in a graph, without the host that launches them.
     """
-    return data.without_launches("libraries", "flop_per_s").without("backend")
+    return data.device_summary("libraries", "flop_per_s").without("backend")
 
 
 def gain_over_fallback(rates: Estimates, variant: str) -> Estimates:
@@ -82,7 +82,7 @@ def rate_share(data: Dataset) -> Estimates:
 
 def library_rates(data: Dataset) -> Estimates:
     """FLOP/s of the fastest library on float32 products of two n x n matrices on a GPU, by device and n."""
-    products = data.without_launches("gemm", "flop_per_s").only(device="gpu", dtype="float32")
+    products = data.device_summary("gemm", "flop_per_s").only(device="gpu", dtype="float32")
     square = products.at((products["m"] == products["n"]) & (products["n"] == products["k"]))
     return square.best(["node", "device", "n"], of=["backend"])
 

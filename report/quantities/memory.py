@@ -9,7 +9,7 @@ import numpy as np
 
 from contract.node import gpu_cache_bytes
 from report.data.dataset import Dataset
-from report.data.machine_kinds import of_kind
+from report.data.machine_kinds import nodes_of_kind
 from report.estimates import Estimates, concat_estimates, exact_estimates
 from report.formatting import with_unit
 from report.quantities import quantity
@@ -42,7 +42,7 @@ def footprint_rates(data: Dataset) -> Estimates:
 
     Passes that take a GPU less than 50 microseconds are timed in a graph, without the host that launches each.
     """
-    return data.without_launches("bandwidth", "bytes_per_s")
+    return data.device_summary("bandwidth", "bytes_per_s")
 
 
 @quantity("bandwidth.rate", "B/s", _LABELS)
@@ -80,7 +80,7 @@ def gpu_over_desktop(data: Dataset) -> Estimates:
     """
     rates = bandwidth_rate(data)
     rates = rates.at(rates["backend"] != "best")
-    desktops = most_threads(rates.only(device="cpu", node=of_kind(data, "desktop")))
+    desktops = most_threads(rates.only(device="cpu", node=nodes_of_kind(data, "desktop")))
     named = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
     cpu = named.without("node", "device")
     return concat_estimates(best_ratios(rates.only(device="gpu"), cpu, ["op", "baseline"], ["named"]))

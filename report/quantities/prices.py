@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from report.data.dataset import Dataset, MissingSourceError, once
+from report.data.dataset import Dataset, MissingSourceError, cached_per_dataset
 from report.derivations import (
     Floats,
     Formula,
@@ -158,7 +158,7 @@ def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator
             yield load, int(kept[0]), sure
 
 
-@once
+@cached_per_dataset
 def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
     """The cheapest machine with one GPU, with the others as its range, and its name. Raises MissingSourceError."""
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from report.data.dataset import Dataset, once
+from report.data.dataset import Dataset, cached_per_dataset
 from report.estimates import VALUES, Estimates, concat_estimates, exact_estimates, merge_source_rows
 from report.quantities import gemm, memory, quantity
 
@@ -21,7 +21,7 @@ _BELOW = re.compile(r"(?P<measure>\w+)_below\.(?P<limit>[\d.]+)_share")
 _roofline_quantity = partial(quantity, experiments=["roofline", *_CEILINGS])
 
 
-@once
+@cached_per_dataset
 def peak_arithmetic(data: Dataset) -> Estimates:
     """Peak arithmetic in FLOP/s by node, device, dtype and threads.
 
@@ -33,7 +33,7 @@ def peak_arithmetic(data: Dataset) -> Estimates:
     return concat_estimates([kernel, products.label(of=products["detail"])]).best(_PLACE, of=["of"])
 
 
-@once
+@cached_per_dataset
 def peak_bandwidth(data: Dataset) -> Estimates:
     """Bandwidth of memory in bytes/s by node, device and threads: the fastest pass of any kind and format."""
     return memory.bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
@@ -57,7 +57,7 @@ def intensity_over_balance(data: Dataset) -> Estimates:
     return data.summary("roofline", "product_intensity") / machine_balance(data)
 
 
-@once
+@cached_per_dataset
 def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """For each step the share of `measure` (time, bytes, flop) in operators up to an intensity.
 

@@ -121,4 +121,4 @@ def telemetry_share(data: Dataset) -> Estimates:
     told = samples["utilisation"].notna() & (samples["temperature_c"] > 0)
     keys = [samples[name] for name in [*POINT, "round"]]
     share = told.astype(float).groupby(keys, observed=True).transform("mean")
-    return data.of_samples(samples.assign(metric="reached_share", value=share, unit="1"))
+    return data.estimates_from_samples(samples.assign(metric="reached_share", value=share, unit="1"))

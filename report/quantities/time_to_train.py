@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from report.data.dataset import Dataset
-from report.data.machine_kinds import of_kind
+from report.data.machine_kinds import nodes_of_kind
 from report.derivations import Formula
 from report.derived_estimates import concat_derived, quotient
 from report.estimates import Estimates
@@ -88,7 +88,7 @@ def laptop_over_gpu(data: Dataset) -> Estimates:
     the laptop.
     """
     rates = family_rates(data).only(family="transformer")
-    laptops = rates.only(device="cpu", node=of_kind(data, "laptop"))
+    laptops = rates.only(device="cpu", node=nodes_of_kind(data, "laptop"))
     named = laptops.label(baseline="laptop", named=[data.label(node) for node in laptops["node"]])
     cpu = named.without("node", "device")
     of = ["named", "model", "batch"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from contract.node import kind_of_node
 from report.data.dataset import Dataset
-from report.data.machine_kinds import of_kind
+from report.data.machine_kinds import nodes_of_kind
 from report.derivations import Formula
 from report.derived_estimates import concat_derived, quotient
 from report.estimates import Estimates, concat_estimates
@@ -99,7 +99,7 @@ def speedup(data: Dataset) -> Estimates:
     """
     rates = samples_per_second(data)
     gpu, cpu = rates.only(device="gpu"), baseline_rates(rates)
-    servers = cpu.only(baseline="node", node=of_kind(data, "server"))
+    servers = cpu.only(baseline="node", node=nodes_of_kind(data, "server"))
     hosts = concat_estimates([cpu, servers.label(baseline="server")]).without("device")
     by, divide = ["model", "batch", "baseline"], partial(quotient, SPEEDUP)
     return concat_derived(

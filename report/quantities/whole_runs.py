@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from report import statistics
-from report.data.dataset import Dataset, once
+from report.data.dataset import Dataset, cached_per_dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat_estimates, device_kind, merge_source_rows
 from report.quantities import quantity
@@ -66,7 +66,7 @@ def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit:
     known = table.assign(value=values)[values.notna()]
     samples = data.samples(EXPERIMENT)
     first = samples[samples["metric"] == "job_time"].drop(columns="value")
-    return data.of_samples(first.merge(known[[*_ROUND, "value"]], on=_ROUND).assign(unit=unit))
+    return data.estimates_from_samples(first.merge(known[[*_ROUND, "value"]], on=_ROUND).assign(unit=unit))
 
 
 def predicted_over_measured(data: Dataset) -> Estimates:
@@ -113,7 +113,7 @@ class Line:
         return math.exp(y.mean() + slope * (here - middle)), math.sqrt(variance), float(df)
 
 
-@once
+@cached_per_dataset
 def correction_lines(data: Dataset) -> dict[str, Line]:
     """The line of each kind of device, cpu or gpu, on which enough jobs were run whole: each in its fastest format."""
     ratios = predicted_over_measured(data).only(method="rate")

@@ -19,7 +19,7 @@ from report.cli import main as report
 from report.commands.add import add
 from report.commands.explain import explain
 from report.data import contributed_nodes
-from report.data.contributed_nodes import SIDECAR, place
+from report.data.contributed_nodes import SIDECAR, add_node_folder
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.node_reader import read_nodes
@@ -244,13 +244,13 @@ def test_a_node_that_is_half_there_is_none_and_goes(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", killed)
         with pytest.raises(KeyboardInterrupt):
-            place(pack, data / "nodes", [])
+            add_node_folder(pack, data / "nodes", [])
     assert [node.id for node in read_nodes([data / "nodes"]).nodes] == [OTHER.name]
-    assert place(pack, data / "nodes", []) == data / "nodes" / PUBLISHED.name
+    assert add_node_folder(pack, data / "nodes", []) == data / "nodes" / PUBLISHED.name
     assert {path.name for path in (data / "nodes").iterdir()} == {OTHER.name, PUBLISHED.name}
     # The folder that was there first keeps the id, whatever it is called.
-    assert place(pack, data / "nodes", ["zz"]).name == "zz.2"
-    assert place(pack, data / "nodes", [PUBLISHED.name]).name == f"{PUBLISHED.name}.2"
+    assert add_node_folder(pack, data / "nodes", ["zz"]).name == "zz.2"
+    assert add_node_folder(pack, data / "nodes", [PUBLISHED.name]).name == f"{PUBLISHED.name}.2"
 
 
 @pytest.mark.parametrize(

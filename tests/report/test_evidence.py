@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from report.data.dataset import Dataset, MissingSourceError, Used, once
+from report.data.dataset import Dataset, DataUse, MissingSourceError, cached_per_dataset
 from report.estimates import Estimates
 from report.judging.part_evaluation import find_missing
 from report.quantities import quantities
@@ -27,13 +27,13 @@ def test_what_is_computed_once_notes_each_time_what_it_asks_for(synthetic: Facto
     found = two_nodes(synthetic)
     asked: list[tuple[Any, ...]] = []
 
-    @once
+    @cached_per_dataset
     def rates(of: Dataset, metric: str, value: str = "estimate") -> Estimates:
         asked.append((metric, value))
         return of.summary("gemm", metric, value)
 
     first = rates(found, "time")
-    found.used = Used()
+    found.used = DataUse()
     assert rates(found, "time") is first
     assert found.used.rows == {("gemm", "time")}
     rates(found, "time", value="flop_per_s")
@@ -44,14 +44,14 @@ def test_what_is_computed_once_notes_each_time_what_it_asks_for(synthetic: Facto
 def test_what_fails_is_tried_again_and_its_questions_are_noted(synthetic: Factory) -> None:
     found, tries = two_nodes(synthetic), []
 
-    @once
+    @cached_per_dataset
     def broken(of: Dataset) -> Estimates:
         of.summary("clock")
         tries.append(1)
         raise ValueError
 
     for _ in range(2):
-        found.used = Used()
+        found.used = DataUse()
         with pytest.raises(ValueError):
             broken(found)
         assert found.used.rows == {("clock", "time")}

@@ -207,12 +207,12 @@ def test_a_copy_beside_a_round_never_takes_its_place(synthetic: Factory, name: s
     copy = path.with_name(f"{name.format(path.stem)}.parquet")
     parquet.write_table(table if whole else table.slice(0, len(table) // 4), copy)
     found = read_nodes([synthetic.root], True)
-    assert found.nodes[0].samples.equals(before.samples) and found.nodes[0].missing() == []
+    assert found.nodes[0].samples.equals(before.samples) and found.nodes[0].missing_rounds() == []
     (refused,) = found.refused
     assert refused["file"] == str(copy) and refused["reason"].endswith("was already read from clock.cpu.1.parquet")
     # Without the round itself, the copy stands for it.
     path.unlink()
-    assert read_nodes([synthetic.root], True).nodes[0].missing() == []
+    assert read_nodes([synthetic.root], True).nodes[0].missing_rounds() == []
 
 
 def test_a_copy_beside_a_node_never_takes_its_place(synthetic: Factory) -> None:
@@ -229,7 +229,7 @@ def test_a_copy_beside_a_node_never_takes_its_place(synthetic: Factory) -> None:
 def test_gathered_tables_hold_all_nodes_each_experiment_in_groups_of_rows_of_its_own(
     synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr("report.data.gather.TOGETHER", together)
+    monkeypatch.setattr("report.data.gather.BATCH", together)
     for name in ("node-a", "node-b", "node-c"):
         filled(synthetic, name)
     gather([synthetic.root], tmp_path, allow_synthetic=True)

@@ -12,7 +12,7 @@ import pytest
 from report.cli import main
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.node_reader import Nodes
-from report.data.reference_figures import REFERENCE, read_reference, stated
+from report.data.reference_figures import REFERENCE, format_figure, read_reference
 from report.judging.claim_files import Claim
 from report.judging.contradictions import Contradiction
 from report.judging.part_evaluation import QuantityCache
@@ -79,7 +79,7 @@ def test_patterns_contradictions_and_ratings_are_uses(monkeypatch: pytest.Monkey
     ],
 )
 def test_a_figure_is_told_in_words(value: Any, more: dict[str, Any], said: str) -> None:
-    assert stated(entry("a.x", value, **{"unit": "B/s", **more})) == said
+    assert format_figure(entry("a.x", value, **{"unit": "B/s", **more})) == said
 
 
 def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(

@@ -18,7 +18,7 @@ from contract.sample_flags import FLAGS, Flag, parse, worst
 from contract.sample_table import SAMPLES, validate
 from report import statistics
 from report.data import disturbances
-from report.data.disturbances import CONTENT, Seen
+from report.data.disturbances import TARGET_HALF_WIDTH, FlagSummary
 from report.data.summary import COLUMNS, COUNTED, GROUP, POINT, SERIES, summarise
 
 from .conftest import Factory
@@ -116,7 +116,7 @@ def flags_of_samples(used: pd.DataFrame) -> list[str]:
             if not flag.detail and load and same[load[0]].notna().any():
                 flag = Flag(flag.name, f"{same[load[0]].max():.0%}{load[1]}")
             seen.append(flag)
-    return [str(Seen(flag.name, borne[flag.name], len(used), flag.detail)) for flag in worst(seen)]
+    return [str(FlagSummary(flag.name, borne[flag.name], len(used), flag.detail)) for flag in worst(seen)]
 
 
 def flags_of_rounds(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
@@ -124,7 +124,7 @@ def flags_of_rounds(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
         return []
     spread = medians.max() / medians.min() - 1
     widths = ok.groupby("round")["value"].agg(lambda values: relative_half_width(list(values)))
-    return [f"unstable: rounds differ by {spread:.0%}"] if spread > 2 * max(CONTENT, widths.max()) else []
+    return [f"unstable: rounds differ by {spread:.0%}"] if spread > 2 * max(TARGET_HALF_WIDTH, widths.max()) else []
 
 
 def one_series(samples: pd.DataFrame) -> dict[str, Any]:
@@ -308,14 +308,19 @@ def test_a_point_says_in_how_many_samples_and_how_bad(
 
 
 details = st.from_regex(r"[a-z0-9][a-z0-9 %,.]{0,20}", fullmatch=True).map(str.strip)
-counted = st.builds(Seen, st.sampled_from(sorted(FLAGS)), st.integers(0, 99), st.integers(1, 99), st.just("") | details)
-told = st.builds(Seen, st.sampled_from(["unstable", "exact"]), most=details)
+counted = st.builds(
+    FlagSummary, st.sampled_from(sorted(FLAGS)), st.integers(0, 99), st.integers(1, 99), st.just("") | details
+)
+told = st.builds(FlagSummary, st.sampled_from(["unstable", "exact"]), most=details)
 
 
 @given(st.lists(counted | told, max_size=4))
-def test_what_the_summary_says_is_read_back(seen: list[Seen]) -> None:
-    assert disturbances.read(disturbances.text(seen)) == seen
-    assert disturbances.read("busy exact") == [Seen("busy"), Seen("exact")]  # of an earlier edition
+def test_what_the_summary_says_is_read_back(seen: list[FlagSummary]) -> None:
+    assert disturbances.parse_flags(disturbances.format_flags(seen)) == seen
+    assert disturbances.parse_flags("busy exact") == [
+        FlagSummary("busy"),
+        FlagSummary("exact"),
+    ]  # of an earlier edition
 
 
 @pytest.mark.parametrize(("rate", "flagged"), [(90.0, False), (145.0, True)])

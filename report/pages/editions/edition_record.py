@@ -16,7 +16,7 @@ from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.schema import check
 from report import verdict_sentences
-from report.data.reference_figures import stated
+from report.data.reference_figures import format_figure
 from report.formatting import case_nodes
 from report.verdicts import upgrade_cells
 
@@ -87,7 +87,7 @@ def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
 
 
 def _figure(entry: Record) -> dict[str, str]:
-    return {"what": f"{entry['subject']}, {entry['what']}", "stated": stated(entry), "status": entry["status"]}
+    return {"what": f"{entry['subject']}, {entry['what']}", "stated": format_figure(entry), "status": entry["status"]}
 
 
 def read_editions(path: Path) -> list[dict[str, Any]]:

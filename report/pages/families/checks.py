@@ -189,7 +189,7 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
     told, worst = [], (0.0, "", "")
     for view in evidence.views:
         seen = [
-            {one.name for one in disturbances.read(str(text or ""))} - {disturbances.EXACT}
+            {one.name for one in disturbances.parse_flags(str(text or ""))} - {disturbances.EXACT}
             for text in view.rows["flags"]
         ]
         for flag, means in disturbances.MEANING.items():
