@@ -1,4 +1,4 @@
-"""What disturbed a point: its samples' flags counted, and rounds that differ. Such points are kept and told."""
+"""Disturbance flags: count sample flags per point and flag rounds that differ. Disturbed points are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from contract.sample_flags import FLAGS, Flag, parse, worst
 
-# What a summary row may say besides its samples' flags.
+# Flags on summary rows only, not on samples.
 UNSTABLE, EXACT, EXCEEDED = "unstable", "exact", "exceeded"
 MEANING = {
     **FLAGS,
@@ -20,14 +20,14 @@ MEANING = {
     EXCEEDED: "other work ran faster than this measured peak, which was measured too low",
     EXACT: "no disturbance: counted, and equal in all rounds",
 }
-# A sample with this flag is no measurement of the work alone: its threads waited for the one beside another process.
+# Flag that makes a sample disturbed: other processes used cores that the work's threads needed.
 DISTURBING = "crowded"
-# Half-width of a round's median, relative, that the study is content with: the coarsest target of its presets.
+# Relative half-width at which sampling stops: the coarsest target in the presets.
 TARGET_HALF_WIDTH = 0.05
-# A rate without an interval exceeds a peak if it is above it by this factor.
+# Factor by which a rate without an interval must exceed a peak.
 _SURELY = 1.05
 _PLACE = ["node", "device", "dtype", "threads"]
-# Old data has bare names; these columns hold the figure.
+# Old data has flags without figures: take them from these columns.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
 _FLAG_TEXT = re.compile(
@@ -37,7 +37,7 @@ _FLAG_TEXT = re.compile(
 
 @dataclass(frozen=True)
 class FlagSummary:
-    """One flag of a point: in `n` of its `of` samples (0 of 0 if it is about the rounds), and the worst of it."""
+    """Flag on a point, in `n` of its `of` samples (0 of 0 for a flag on rounds), with its worst figure."""
 
     name: str
     n: int = 0
@@ -53,56 +53,54 @@ class FlagSummary:
 
     @property
     def weight(self) -> float:
-        """How bad it is beside others of the same name: share of the samples, or percent between rounds."""
+        """Severity among flags with the same name: share of samples, or percent between rounds."""
         return self.n / self.of if self.of else Flag(self.name, self.most).figure
 
 
 def parse_flags(text: str) -> list[FlagSummary]:
-    """The flags of a summary row; a text without figures, of earlier data, gives their names."""
-    found = []
+    """Parse flags from a summary row; text from old data has only names."""
+    flags = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        said = _FLAG_TEXT.fullmatch(part)
-        if said is None:
-            found += [FlagSummary(word) for word in part.split()]
+        match = _FLAG_TEXT.fullmatch(part)
+        if match is None:
+            flags += [FlagSummary(word) for word in part.split()]
             continue
-        found.append(
-            FlagSummary(said["name"], int(said["n"] or 0), int(said["of"] or 0), said["most"] or said["what"] or "")
-        )
-    return found
+        most = match["most"] or match["what"] or ""
+        flags.append(FlagSummary(match["name"], int(match["n"] or 0), int(match["of"] or 0), most))
+    return flags
 
 
 def format_flags(flags: Iterable[FlagSummary]) -> str:
-    """Flags as the summary holds them: `read` reads them back."""
+    """Format flags for a summary row, the inverse of `parse_flags`."""
     return "; ".join(map(str, flags))
 
 
 def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
-    """Each flag of every series that has one, with how many samples bear it and the worst that was seen.
+    """Count the flagged samples per series and flag, with the worst figure; series without flags are omitted.
 
-    samples: series (a number), flags and the columns FIGURES.
+    samples: columns series (number), flags, and FIGURES.
     """
-    of = dict(samples.group_by("series").len().iter_rows())
-    found: dict[int, list[tuple[Flag, int]]] = {}
-    borne = samples.filter(pl.col("flags") != "").group_by("series", "flags")
-    counted = borne.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES))
-    # Which of equally bad ones is told first must not change from run to run.
+    sizes = dict(samples.group_by("series").len().iter_rows())
+    flags_of: dict[int, list[tuple[Flag, int]]] = {}
+    groups = samples.filter(pl.col("flags") != "").group_by("series", "flags")
+    counted = groups.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES))
+    # Sort, so that the order among equally bad flags is the same in every run.
     for row in counted.sort("series", "flags").iter_rows(named=True):
-        found.setdefault(row["series"], []).extend(
-            (_add_old_figure(flag, row), row["n"]) for flag in parse(row["flags"])
-        )
+        flags = [(_add_old_figure(flag, row), row["n"]) for flag in parse(row["flags"])]
+        flags_of.setdefault(row["series"], []).extend(flags)
     return {
         series: [
-            FlagSummary(one.name, sum(n for flag, n in seen if flag.name == one.name), of[series], one.detail)
-            for one in worst(flag for flag, _ in seen)
+            FlagSummary(bad.name, sum(n for flag, n in flags if flag.name == bad.name), sizes[series], bad.detail)
+            for bad in worst(flag for flag, _ in flags)
         ]
-        for series, seen in found.items()
+        for series, flags in flags_of.items()
     }
 
 
 def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
-    """How many rounds of a series are disturbed: most of their samples bear DISTURBING; series without are left out.
+    """Count the disturbed rounds per series, where most samples have DISTURBING; series without any are omitted.
 
-    samples: series (a number), round and flags.
+    samples: columns series (number), round and flags.
     """
     texts = samples.select("flags").unique()["flags"]
     bad = [text for text in texts if any(flag.name == DISTURBING for flag in parse(text))]
@@ -113,13 +111,13 @@ def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
 
 
 def sample_flags(samples: pd.DataFrame) -> list[FlagSummary]:
-    """The same of some samples of one point and metric."""
+    """Like `flags_by_series`, for samples from one point and metric."""
     table = pl.from_pandas(samples[["flags", *FIGURES]]).with_columns(pl.col("flags").cast(pl.String), series=0)
     return flags_by_series(table).get(0, [])
 
 
 def _add_old_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
-    """A flag of old data, which is a bare name, with the largest figure of its column."""
+    """Add the largest figure in its column to a flag without one, from old data."""
     if flag.detail or flag.name not in _FIGURES:
         return flag
     column, words = _FIGURES[flag.name]
@@ -127,17 +125,16 @@ def _add_old_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
 
 
 def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
-    """`unstable`, by series, where the medians of its rounds lie further apart than chance puts them.
+    """Flag series as `unstable` where round medians differ by more than chance explains.
 
-    Two medians that are each known to within h may differ by 2 h with nothing having changed between them. h is the
-    half-width that the rounds' own samples give, but no less than what the study is content with, at which it stops
-    sampling. What lies beyond came with the process or with the time of day; the interval, which rests on the rounds,
-    holds it. Not for shares, which have no scale of their own.
+    Two medians, each known to within h, may differ by 2 h by chance. h is the largest half-width from the rounds' own
+    samples, at least TARGET_HALF_WIDTH, where sampling stops. A larger spread comes with the process or the time of
+    day; the interval, computed over rounds, includes it. Shares must be left out: they have no scale.
 
-    rounds: series, median, half_width (relative).
+    rounds: columns series, median, half_width (relative).
     """
     spread = pl.col("median").max() / pl.col("median").min() - 1
-    found = rounds.group_by("series").agg(
+    flagged = rounds.group_by("series").agg(
         spread=spread,
         differ=(pl.len() > 1)
         & (pl.col("median").min() > 0)
@@ -145,28 +142,28 @@ def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
     )
     return {
         series: FlagSummary(UNSTABLE, most=f"rounds differ by {by:.0%}")
-        for series, by in found.filter("differ").select("series", "spread").iter_rows()
+        for series, by in flagged.filter("differ").select("series", "spread").iter_rows()
     }
 
 
 def exceeded_peaks(points: pl.DataFrame) -> dict[int, FlagSummary]:
-    """`exceeded`, by series, for peaks of multiply-adds that other work of the same format and threads surpasses.
+    """Flag multiply-add peaks as `exceeded` where other work with the same format and threads ran faster.
 
-    It does where even the lower end of its rate is above the peak; without an interval, its rate over _SURELY.
+    The lower end of that work's rate must lie above the peak; without an interval, its rate divided by _SURELY.
 
-    points: series, experiment, metric, params, the columns _PLACE, flop, estimate, low and high (of a time).
+    points: columns series, experiment, metric, params, _PLACE, flop, and estimate, low and high in seconds.
     """
     times = points.filter(pl.col("metric") == "time", pl.col("flop") > 0, pl.col("estimate") > 0)
     rate, high = pl.col("flop") / pl.col("estimate"), pl.col("high").fill_nan(None)
     times = times.with_columns(rate=rate, least=pl.coalesce(pl.col("flop") / high, rate / _SURELY))
     peak = pl.col("experiment") == "peak"
     peaks = times.filter(peak, pl.col("params").str.contains('"fma"', literal=True))
-    # Only what runs on the processor: a GPU's peak is a product itself.
+    # CPU only: a GPU's peak is itself a matrix product.
     work = times.filter(~peak, pl.col("device") == "cpu").sort("least", "series").group_by(_PLACE).last()
-    found = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
+    flagged = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
     return {
         row["series"]: FlagSummary(
             EXCEEDED, most=f"{row['experiment_of_work']} came to {row['rate_of_work'] / row['rate']:.2g} times it"
         )
-        for row in found.iter_rows(named=True)
+        for row in flagged.iter_rows(named=True)
     }

@@ -1,7 +1,7 @@
-"""Gather: every node's samples and their summary as tidy tables, with the data dictionary.
+"""Gather all nodes' samples and summaries into tidy tables, with the data dictionary.
 
-Nodes are read, checked and summarised some at a time, by as many processes as there are cores, each into files of
-their own, which are meanwhile put together: what is held at once does not grow with the number of nodes.
+Worker processes, one per core, read and summarise nodes in batches and write temporary files that the parent process
+concatenates, so that memory use does not grow with the node count.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from report.data.node_reader import Node, Nodes, print_warnings, read_folders
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
-# Starting processes takes a second or two each: worth it from so many nodes on.
+# Node count from which worker processes pay off: each takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
-# Nodes that are checked and summarised at once: what it costs to begin is shared by them.
+# Nodes to validate and summarise together, to share the fixed costs.
 BATCH = 8
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
 _INTEGERS = {"n_rounds", "n_samples", "n_disturbed"}
@@ -35,7 +35,7 @@ _UNITS = {"flop": "FLOP", "bytes": "B", "flop_per_s": "FLOP/s", "bytes_per_s": "
 _ARROW = {"float64": arrow.float64(), "int64": arrow.int64()}
 SCHEMAS = {
     "samples": arrow.schema(
-        [(name, _ARROW.get(str(one.dtype), arrow.string())) for name, one in SAMPLES.columns.items()]
+        [(name, _ARROW.get(str(column.dtype), arrow.string())) for name, column in SAMPLES.columns.items()]
     ),
     "summary": arrow.schema(
         [("row", arrow.int64())]
@@ -49,12 +49,12 @@ SCHEMAS = {
 
 
 def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False) -> None:
-    """Write samples, summary (Parquet and CSV), dictionary, nodes, what was refused and datapackage.json into `out`.
+    """Write samples, summary (Parquet and CSV), dictionary, nodes, refused files and datapackage.json into `out`.
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
     """
     folders, refused = find_nodes(directories, allow_synthetic)
-    found = Nodes([], refused)
+    gathered = Nodes([], refused)
     ok = 0
     with (
         TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch,
@@ -62,16 +62,16 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
         _open_writer(out, "summary") as summary,
     ):
         for part in _gather_batches(folders, Path(scratch)):
-            found.nodes += part.nodes
-            found.refused += part.refused
+            gathered.nodes += part.nodes
+            gathered.refused += part.refused
             ok += part.ok
             for piece in _read_tables(part.samples):
                 samples.write(piece)
             for piece in _read_tables(part.summary):
                 row = arrow.array(range(summary.rows, summary.rows + len(piece)), arrow.int64())
                 summary.write(piece.set_column(0, "row", row))
-        found.require_nodes(directories)
-    print_warnings(found)
+        gathered.require_nodes(directories)
+    print_warnings(gathered)
     with atomic(out / "dictionary.csv") as path:
         data_dictionary().to_csv(path, index=False)
     nodes = [
@@ -80,21 +80,21 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
             "label": node.label,
             **{name: getattr(node, name) for name in ("source", "rounds", "contributed")},
         }
-        for node in found.nodes
+        for node in gathered.nodes
     ]
     write_json(out / "nodes.json", nodes)
-    write_json(out / "refused.json", found.refused)
+    write_json(out / "refused.json", gathered.refused)
     write_datapackage(out)
     print(
-        f"{len(found.nodes)} node(s), {samples.rows:,} samples, {ok:,} of {summary.rows:,} series ok, "
-        f"{len(found.refused)} file(s) left out: {out}",
+        f"{len(gathered.nodes)} node(s), {samples.rows:,} samples, {ok:,} of {summary.rows:,} series ok, "
+        f"{len(gathered.refused)} file(s) left out: {out}",
         file=sys.stderr,
     )
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Some nodes, without their samples; the file of these, that of their summary, and what was refused."""
+    """Batch of nodes without samples, the files with their samples and summary, and the refused files."""
 
     nodes: list[Node]
     samples: Path
@@ -104,7 +104,7 @@ class _Batch:
 
 
 def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch]:
-    """All nodes, some at a time, in order."""
+    """Gather the folders in batches, in order."""
     parts = [folders[at : at + BATCH] for at in range(0, len(folders), BATCH)]
     places = [scratch / str(number) for number in range(len(parts))]
     processes = child_processes.available_cpus() if len(folders) >= FEWEST_FOR_PROCESSES else 1
@@ -112,14 +112,14 @@ def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch
 
 
 def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
-    found = read_folders(folders)
-    nodes = [node for node, _ in found if node]
+    results = read_folders(folders)
+    nodes = [node for node, _ in results if node]
     samples = Nodes(nodes, []).samples()
     summary = summarise(samples)
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
     files = {name: place.with_suffix(f".{name}.arrow") for name in SCHEMAS}
-    # Each experiment by itself, so that a reader who asks for one passes by the others.
+    # Write one row group per experiment, so that readers can skip the others.
     rows = arrow.Table.from_pandas(samples, SCHEMAS["samples"], preserve_index=False).sort_by("experiment")
     sizes = samples["experiment"].value_counts().sort_index()
     pieces = [rows.slice(end - size, size) for end, size in zip(sizes.cumsum(), sizes, strict=True)]
@@ -127,19 +127,19 @@ def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     whole = arrow.Table.from_pandas(summary, SCHEMAS["summary"], preserve_index=False)
     _write_tables(files["summary"], SCHEMAS["summary"], [whole])
     bare = [replace(node, samples=samples.iloc[:0]) for node in nodes]
-    faults = [fault for _, some in found for fault in some]
-    return _Batch(bare, files["samples"], files["summary"], int((summary["status"] == "ok").sum()), faults)
+    refused = [fault for _, faults in results for fault in faults]
+    return _Batch(bare, files["samples"], files["summary"], int((summary["status"] == "ok").sum()), refused)
 
 
 def _write_tables(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
-    """Write tables into a file for `_pieces`."""
+    """Write tables into a file, for `_read_tables`."""
     with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
         for piece in pieces:
             file.write_table(piece.combine_chunks())
 
 
 def _read_tables(path: Path) -> Iterator[arrow.Table]:
-    """The tables in a file, which is then removed."""
+    """Read the tables in a file, then remove it."""
     with ipc.open_file(path) as file:
         for at in range(file.num_record_batches):
             yield arrow.Table.from_batches([file.get_batch(at)])
@@ -148,7 +148,7 @@ def _read_tables(path: Path) -> Iterator[arrow.Table]:
 
 @dataclass
 class _Writer:
-    """A table that is written as Parquet and CSV, piece by piece."""
+    """Incremental writer for a table, as Parquet and CSV."""
 
     table: parquet.ParquetWriter
     lines: csv.CSVWriter
@@ -162,7 +162,7 @@ class _Writer:
 
 @contextmanager
 def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
-    """A table of `out`, whose files are put in place when they are whole."""
+    """Open a writer for a table in `out`; its files appear there once complete."""
     schema = SCHEMAS[name]
     with (
         atomic(out / f"{name}.parquet") as whole,
@@ -174,7 +174,7 @@ def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
 
 
 def data_dictionary() -> pd.DataFrame:
-    """The data dictionary of both tables: table, column, type, unit, whether it may be empty, meaning."""
+    """Return the data dictionary for both tables: table, column, type, unit, may_be_empty, meaning."""
     samples = dictionary().assign(table="samples")
     summary = pd.DataFrame(
         [

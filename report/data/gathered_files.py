@@ -1,4 +1,4 @@
-"""What `gather` wrote, as the judge and the renderer read it: the summary whole, samples when they are asked for."""
+"""Read gathered data for the judge and the renderer: the summary at once, samples on demand."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from report.data.dataset import Dataset, categorical
 from report.data.node_reader import Node, Nodes, empty_samples
 from report.data.published_records import Published
 
-# What gather adds to a node's record.
+# Keys that `gather` adds to a node's record.
 _ADDED_KEYS = ("label", "source", "rounds", "contributed")
 
 
 @dataclass
 class GatheredNodes(Nodes):
-    """The nodes of a gathered folder; an experiment's samples are read when a quantity asks for them."""
+    """Nodes from a gathered folder, which read samples on demand."""
 
     folder: Path = Path()
-    # Whether the folder holds others too.
+    # True if the folder holds other nodes too.
     partial: bool = False
-    # Of the samples of a thousand nodes no more is held than what was asked for last.
+    # Cache only the last request: samples from a thousand nodes are large.
     _cached: tuple[Any, pd.DataFrame] | None = None
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        asked = experiments, tuple(columns)
-        if self._cached is None or self._cached[0] != asked:
+        request = experiments, tuple(columns)
+        if self._cached is None or self._cached[0] != request:
             path = self.folder / "samples.parquet"
             self._cached = None
             ids = [node.id for node in self.nodes] if self.partial else []
-            self._cached = asked, _read_table(path, *asked, ids) if path.is_file() else super().samples(columns=columns)
+            table = _read_table(path, *request, ids) if path.is_file() else super().samples(columns=columns)
+            self._cached = request, table
         return self._cached[1]
 
 
@@ -46,9 +47,9 @@ def read_dataset(
     published: Published | None = None,
     only: Sequence[str] = (),
 ) -> Dataset:
-    """The evidence in a folder that `gather` wrote. Raises StudyError if a table is missing or cannot be read.
+    """Read the dataset that `gather` wrote to a folder. Raises StudyError if a table is missing or unreadable.
 
-    only: ids of the nodes that are wanted; all, if none are named.
+    only: node ids to read (default: all).
     """
     summary = read_summary(folder, nodes=only)
     records = read_json(folder / "nodes.json")
@@ -65,9 +66,9 @@ def read_dataset(
 
 
 def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = ()) -> pd.DataFrame:
-    """The summary table (of these nodes, in these columns); a row's index is its number there.
+    """Read the summary table (default: all columns and nodes), indexed by row number.
 
-    Raises StudyError if it is not there or unreadable.
+    Raises StudyError if it is missing or unreadable.
     """
     path = folder / "summary.parquet"
     if not nodes:
@@ -79,7 +80,7 @@ def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str]
 def _read_table(
     path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """A table, or its rows of these experiments and nodes in these columns; groups of rows without are passed by."""
+    """Read a table, filtered by experiments and nodes, skipping row groups without matches."""
     if not path.is_file():
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
     try:
@@ -90,9 +91,9 @@ def _read_table(
             table = table.filter(pl.col("node").is_in(list(nodes)))
         if columns:
             table = table.select(columns)
-        found = table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect()
-        # Column by column, each let go of once it is read: both tables as wholes take twice the room.
-        read = {name: found.drop_in_place(name).to_pandas() for name in found.columns}
-        return categorical(pd.DataFrame(read, copy=False))
+        rows = table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect()
+        # Convert column by column, dropping each from `rows`, to halve peak memory.
+        series = {name: rows.drop_in_place(name).to_pandas() for name in rows.columns}
+        return categorical(pd.DataFrame(series, copy=False))
     except (OSError, pl.exceptions.PolarsError) as broken:
         raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None

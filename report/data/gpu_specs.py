@@ -1,4 +1,4 @@
-"""GPUs by their datasheets: what of the reference was verified, and what drivers call them."""
+"""GPU datasheet figures from the reference, matched by the names that drivers report."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from contract.errors import StudyError
 from report.formatting import join_words
 
-# Number formats whose rated arithmetic the reference may hold.
+# Number formats with rated peaks in the reference.
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
 FIGURES = ("memory_bytes_per_s", "memory_bytes", "power_w", "l2_bytes", *PEAKS.values())
-# Words that tell builds of a chip apart, and what drivers say in their place.
+# Words that distinguish builds of a chip, and driver synonyms for them.
 _BUILDS = {"sxm", "pcie", "nvl", "ti", "super", "laptop", "mobile", "d"}
 _SYNONYMS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hbm3": "sxm", "oam": "sxm"}
 _SIZE = re.compile(r"\d+gb")
@@ -21,10 +21,10 @@ _SIZE = re.compile(r"\d+gb")
 
 @dataclass(frozen=True)
 class GpuSpecs:
-    """A GPU as its maker rates it.
+    """GPU ratings from its maker.
 
-    figures: verified values by name, of FIGURES, in FLOP/s, B/s, B and W. entries: the ids of those. lacking: what
-    the reference names without having verified it.
+    figures: verified values by name from FIGURES, in FLOP/s, B/s, B and W. entries: their ids. lacking: ids that the
+    reference has without a verified value.
     """
 
     id: str
@@ -38,31 +38,31 @@ class GpuSpecs:
         return [f"{self.id}.{name}" for name in self.figures]
 
     def peak(self, dtype: str) -> float | None:
-        """Rated FLOP/s in a number format; None where that was not verified."""
+        """Return the rated FLOP/s in a number format; None if not verified."""
         return self.figures.get(PEAKS.get(dtype, ""))
 
 
 def gpu_specs(reference: Mapping[str, Mapping[str, Any]]) -> list[GpuSpecs]:
-    """The GPUs of the reference that have a verified figure, by name.
+    """List the GPUs with a verified figure in the reference, sorted by name.
 
-    A GPU: what has figures of memory and of arithmetic, and no cores that run threads of their own.
+    An owner is a GPU if it has memory and arithmetic figures but no `cores` figure, which CPUs have.
     """
     ids: dict[str, set[str]] = {}
     for name in reference:
         owner, _, figure = name.rpartition(".")
         ids.setdefault(owner, set()).add(figure)
-    found = []
+    chips = []
     for owner, figures in ids.items():
         memory, arithmetic = {"memory_bytes", "memory_bytes_per_s"} & figures, set(PEAKS.values()) & figures
         if not memory or not arithmetic or "cores" in figures:
             continue
-        held = {name: reference[f"{owner}.{name}"] for name in FIGURES if name in figures}
-        known = {name: float(one["value"]) for name, one in held.items() if _is_verified(one)}
+        entries = {name: reference[f"{owner}.{name}"] for name in FIGURES if name in figures}
+        known = {name: float(entry["value"]) for name, entry in entries.items() if _is_verified(entry)}
         if known:
-            subject = str(next(iter(held.values()))["subject"])
-            lacking = tuple(f"{owner}.{name}" for name in held if name not in known)
-            found.append(GpuSpecs(owner, subject, known, lacking, _words(f"{owner} {subject}")))
-    return sorted(found, key=lambda chip: chip.name)
+            subject = str(next(iter(entries.values()))["subject"])
+            lacking = tuple(f"{owner}.{name}" for name in entries if name not in known)
+            chips.append(GpuSpecs(owner, subject, known, lacking, _words(f"{owner} {subject}")))
+    return sorted(chips, key=lambda chip: chip.name)
 
 
 def _is_verified(entry: Mapping[str, Any]) -> bool:
@@ -70,36 +70,36 @@ def _is_verified(entry: Mapping[str, Any]) -> bool:
 
 
 def _words(text: str) -> frozenset[str]:
-    # '80 GB' and '80GB' are one word.
+    # Join '80 GB' to '80gb'.
     text = re.sub(r"(\d+)\s+gb\b", r"\1gb", text.lower())
     return frozenset(_SYNONYMS.get(word, word) for word in re.findall(r"[a-z0-9]+", text))
 
 
 def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
-    """The chips that a name may mean: it holds all words of their ids, sizes aside, and no build that is not theirs."""
+    """Find chips whose id words all occur in `name` (builds optional), with compatible builds and memory sizes."""
     words = _words(name)
     sizes = {word for word in words if _SIZE.fullmatch(word)}
-    found = []
+    chips = []
     for chip in known:
         own = {word for word in _words(chip.id) if not _SIZE.fullmatch(word)}
         its_sizes = {word for word in chip.words if _SIZE.fullmatch(word)}
         fits = not sizes or not its_sizes or bool(sizes & its_sizes)
         if own - _BUILDS <= words and words & _BUILDS <= chip.words and fits:
-            found.append(chip)
-    # A name that tells the build means just that.
-    exact = [chip for chip in found if chip.words & _BUILDS == words & _BUILDS]
-    return exact or found
+            chips.append(chip)
+    # Prefer chips with exactly the builds in the name.
+    exact = [chip for chip in chips if chip.words & _BUILDS == words & _BUILDS]
+    return exact or chips
 
 
 def find_gpu(name: str, known: list[GpuSpecs]) -> GpuSpecs:
-    """The chip of this id or name. Raises StudyError if there is none, or more than one."""
+    """Find the chip with this id or name. Raises StudyError if none or several match."""
     by_id = {chip.id: chip for chip in known}
     if name.lower() in by_id:
         return by_id[name.lower()]
-    found = _matching_gpus(name, known)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        choices = join_words([chip.id for chip in found], "or")
+    chips = _matching_gpus(name, known)
+    if len(chips) == 1:
+        return chips[0]
+    if chips:
+        choices = join_words([chip.id for chip in chips], "or")
         raise StudyError(f"{name!r}: which one: {choices}?")
     raise StudyError(f"{name!r}: no verified figures of such a GPU are in data/reference")

@@ -1,4 +1,4 @@
-"""Kinds of machines that articles compare a GPU with, and the nodes that are of each."""
+"""Machine kinds that articles compare with a GPU, and their nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.formatting import SERVER_CORES
 
-# Processors of laptops, by the letters after their number: Intel's H, HK, HX, P, U, V and G, AMD's H, HS, HX and U;
-# Apple's M and Qualcomm's Snapdragon X, of which no server exists.
+# Laptop processors by model suffix: Intel's H, HK, HX, P, U, V and G, AMD's H, HS, HX and U; also Apple's M and
+# Qualcomm's Snapdragon X, which no server uses.
 LAPTOP = re.compile(
     r"core.*(\d{3,5}(hx|hk|h|p|u|v)|\d{3,4}g\d)\b|ryzen.*\d{3,4}(hx|hs|h|u)\b|apple m\d|snapdragon\(?r?\)? x", re.I
 )
-# Processors of desktops with two channels of memory that is DDR5 and nothing else: AMD's for socket AM5 and Intel's for
-# LGA 1851, by their numbers without a laptop's letters. Intel's 12th to 14th generation take DDR4 as well, and what a
-# machine has of the two no node records. Source: the makers' product pages.
+# Desktop processors that only support dual-channel DDR5: AMD's for socket AM5 and Intel's for LGA 1851, by model number
+# without a laptop suffix. Intel's 12th to 14th generation also support DDR4, and node records do not tell DDR4 from
+# DDR5. Source: the makers' product pages.
 DESKTOP = re.compile(r"ryzen \d (pro )?[789]\d{3}(x3d|xt|x|ge|g|f)?\b|core.*ultra \d 2\d5(kf|ks|k|f|t)?\b", re.I)
 
 Record = Mapping[str, Any]
@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A test of a node's record for a kind of machine, and the kind of device that is the point of it, if any."""
+    """Predicate on node records, and the device kind that defines this machine kind, if any."""
 
     matches: Callable[[Record], bool]
     device: str = ""
@@ -49,5 +49,5 @@ KINDS = {
 
 
 def nodes_of_kind(data: Dataset, kind: str) -> list[str]:
-    """Ids of the nodes that are machines of a kind: laptop, desktop, many-core or server."""
+    """Return the ids of nodes in a machine kind: laptop, desktop, many-core or server."""
     return [node.id for node in data.nodes.nodes if KINDS[kind].matches(node.record)]

@@ -94,25 +94,25 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     Raises StudyError if no node can be used, or for synthetic data unless `allow_synthetic` (for tests only).
     """
     folders, refused = find_nodes(directories, allow_synthetic)
-    found = Nodes([], refused)
+    nodes = Nodes([], refused)
     for folder in folders:
         for node, left_out in read_folders([folder]):
-            found.nodes += [node] if node else []
+            nodes.nodes += [node] if node else []
             refused += left_out
-    found.require_nodes(directories)
-    print_warnings(found)
-    return found
+    nodes.require_nodes(directories)
+    print_warnings(nodes)
+    return nodes
 
 
-def print_warnings(found: Nodes) -> None:
+def print_warnings(nodes: Nodes) -> None:
     """Print refused files and incomplete nodes to stderr."""
-    rest = f"the other {len(found.nodes)} nodes are" if len(found.nodes) > 1 else "the rest of the data is"
+    others = f"the other {len(nodes.nodes)} nodes are" if len(nodes.nodes) > 1 else "the rest of the data is"
     # Print each reason once: many files may share it, such as another version.
-    for reason in dict.fromkeys(refused["reason"] for refused in found.refused):
-        files = [refused["file"] for refused in found.refused if refused["reason"] == reason]
+    for reason in dict.fromkeys(refused["reason"] for refused in nodes.refused):
+        files = [refused["file"] for refused in nodes.refused if refused["reason"] == reason]
         more = f" and {len(files) - 1} other{'s' if len(files) > 2 else ''}" if len(files) > 1 else ""
-        print(f"warning: left out: {files[0]}{more}: {reason} ({rest} used)", file=sys.stderr)
-    for node in found.nodes:
+        print(f"warning: left out: {files[0]}{more}: {reason} ({others} used)", file=sys.stderr)
+    for node in nodes.nodes:
         if missing := node.missing_rounds():
             gap = f"{len(missing)} of its rounds are missing ({first_items(missing, 3)})"
             print(f"note: {node.id} was cut off: {gap}; what there is counts", file=sys.stderr)
@@ -129,11 +129,11 @@ def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict
     whole = _validate_together([loaded for loaded, _ in files], [folder.record for folder in folders])
     if whole is None and len(folders) > 1:
         return [read_folder for folder in folders for read_folder in read_folders([folder])]
-    found = []
+    results = []
     for at, (folder, (loaded, refused)) in enumerate(zip(folders, files, strict=True)):
         samples, used = _validate_each(loaded, folder.record, refused) if whole is None else (whole[at], loaded)
-        found.append((_build_node(folder, samples, used, refused), refused))
-    return found
+        results.append((_build_node(folder, samples, used, refused), refused))
+    return results
 
 
 def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
@@ -271,12 +271,12 @@ def _round_keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
 
 def _check_origin(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
     """Raise StudyError if a table has another node or origin, or repeats a round in `seen`."""
-    for column, wanted in (("node", record["id"]), ("origin", record["origin"])):
-        other = table.index[table[column] != wanted]
-        if len(other):
-            value = table.loc[other[0], column]
+    for column, expected in (("node", record["id"]), ("origin", record["origin"])):
+        mismatches = table.index[table[column] != expected]
+        if len(mismatches):
+            value = table.loc[mismatches[0], column]
             raise StudyError(
-                f"column {column!r}, row {other[0]}: {value!r}, but this folder's node.json says {wanted!r}"
+                f"column {column!r}, row {mismatches[0]}: {value!r}, but this folder's node.json says {expected!r}"
             )
     for key in sorted(_round_keys(table)) if seen else []:
         if key in seen:

@@ -1,7 +1,7 @@
-"""Published measurements by others: one CSV a source, what each source is in sources.yaml, and comparisons of records.
+"""Published measurements: read CSV files, sources and comparisons.
 
-A record is one figure: who measured it, where exactly it stands, on what, doing what. Two records are the same work if
-they agree in WORK. What a source does not tell stays empty; nothing is filled in.
+Each source has one CSV file and an entry in sources.yaml. A record is a figure with its author, location, hardware and
+task. Two records are the same work if they agree in WORK. Values missing from a source stay empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from report import PACKAGE, ROOT
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
-# Columns of every source's file, and the meaning of each; its first words say what must stand there.
+# Columns in every file, with descriptions for error messages and the schema.
 _COMMON = {
     "id": "Name of the record within its source",
     "measured_by": "Who ran it: a maker, an entrant, a user",
@@ -56,7 +56,7 @@ _COMMON = {
     "note": "What limits the figure",
 }
 COLUMNS = tuple(_COMMON)
-# Columns that follow in this order in the files that tell any of them; an absent column reads as empty.
+# Optional columns come last, in this order; absent ones read as empty.
 MEANING = {
     **_COMMON,
     "threads": "Threads at once on the whole GPU, also where the source tells those of one SM",
@@ -77,7 +77,7 @@ COUNTS = (
 )  # fmt: skip
 NUMBERS = (*COUNTS, "quality", "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")
-# What has to be the same for two records to be of the same work.
+# Columns that must agree in two records for the same work.
 WORK = ("task", "model", "setting", "batch", "measure")
 UNITS = {
     "time": "s",
@@ -94,9 +94,9 @@ UNITS = {
     "price": "USD",
     "price-per-hour": "USD/h",
 }
-# Of which less is better: a time is turned over before it is compared as a rate.
+# Measures where less is better: comparisons as rates invert them.
 LESS_IS_BETTER = ("time", "latency", "cycles", "energy", "power", "price", "price-per-hour")
-# No one device of today goes beyond these; a figure that does has a wrong unit.
+# Upper bounds for today's devices; a larger figure has a wrong unit.
 MOST = {
     "bandwidth": 2e13,
     "flops": 2e16,
@@ -125,9 +125,9 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two records of the same work, from different sources or within one: the first is divided by the second.
+    """Ratio between two records of the same work, `of` divided by `over`.
 
-    differs: in what they differ that `WORK` or their format asks to be the same, with the reason in `why`.
+    differs: columns from `WORK`, or the number format, in which the records may differ; `why` gives the reason.
     """
 
     id: str
@@ -140,7 +140,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Published:
-    """All records by `key` ('source/id'), their sources by id, and the declared comparisons."""
+    """All records, with their `key` ('source/id'), sources by id, and declared comparisons."""
 
     records: pd.DataFrame = field(default_factory=lambda: _frame([]))
     sources: Mapping[str, Record] = field(default_factory=dict)
@@ -149,23 +149,23 @@ class Published:
     @cached_property
     def by_key(self) -> Mapping[str, Record]:
         rows = self.records.to_dict("records")
-        return {str(row["key"]): {str(name): one for name, one in row.items()} for row in rows}
+        return {str(row["key"]): {str(name): value for name, value in row.items()} for row in rows}
 
     def family(self, source: str) -> str:
-        """What a source has in common with those that are not independent of it."""
+        """Return the source's family: sources in a family are not independent."""
         return str(self.sources[source].get("family", source))
 
 
 def read_published(directory: Path) -> Published:
-    """All published measurements under `directory`; none if there is no such folder.
+    """Read all published measurements under `directory`; empty if the folder is missing.
 
-    Raises StudyError with file and line for a record that lacks its source, its unit or its hardware, for a figure
-    outside what is physically possible, and for a comparison of unlike work.
+    Raises StudyError with file and line if a record lacks its source, unit or hardware, a figure is physically
+    impossible, or a comparison is between unlike work.
     """
     listing = directory / "sources.yaml"
     if not directory.is_dir():
         return Published()
-    sources = {one["id"]: one for one in read_yaml(listing, {**SCHEMA, "$ref": "#/$defs/sources"}) or []}
+    sources = {source["id"]: source for source in read_yaml(listing, {**SCHEMA, "$ref": "#/$defs/sources"}) or []}
     files = {path.stem: path for path in sorted(directory.glob("*.csv"))}
     for name, path in files.items():
         if name not in sources:
@@ -176,8 +176,8 @@ def read_published(directory: Path) -> Published:
         if name not in files:
             raise StudyError(f"{place(listing, number)}: {name}: there is no file {directory / (name + '.csv')}")
     rows = [row for name, path in files.items() for row in _read_records(path, name)]
-    found = Published(_frame(rows), sources)
-    return Published(found.records, sources, tuple(_read_comparisons(directory / "comparisons.yaml", found)))
+    published = Published(_frame(rows), sources)
+    return Published(published.records, sources, tuple(_read_comparisons(directory / "comparisons.yaml", published)))
 
 
 def _frame(rows: Sequence[Record]) -> pd.DataFrame:
@@ -200,7 +200,7 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
             for row in table:
                 where = f"{path}, line {table.line_num}"
                 if None in row or None in row.values():
-                    raise StudyError(f"{where}: has not {len(columns)} fields")
+                    raise StudyError(f"{where}: must have {len(columns)} fields")
                 row |= absent
                 for fault in _record_faults(row):
                     raise StudyError(f"{where}: {row['id'] or 'a record without an id'}: {fault}")
@@ -214,7 +214,7 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
 
 
 def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with a record, in words."""
+    """Yield a message per fault in a record."""
     for name, pattern, wanted in (
         ("id", _ID, "small letters, digits, dots, hyphens"),
         ("url", _URL, "an https address: a record needs its source"),
@@ -235,11 +235,12 @@ def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
     if row["device"] in ("cpu", "gpu") and not row[row["device"]].strip():
         yield f"{row['device']}: is empty: a record needs the hardware that it is of"
     if row["measure"] in UNITS and row["unit"] != UNITS[row["measure"]]:
-        yield f"unit: {row['unit']!r} is not that of {row['measure']}: {UNITS[row['measure']]}"
+        yield f"unit: {row['unit']!r} must be {UNITS[row['measure']]}, the unit for {row['measure']}"
     yield from _number_faults(row)
 
 
 def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
+    """Yield a message per faulty number in a record."""
     numbers: dict[str, float] = {}
     for name in NUMBERS:
         if not row[name]:
@@ -247,13 +248,13 @@ def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
         try:
             numbers[name] = float(row[name])
         except ValueError:
-            yield f"{name}: {row[name]!r} is no number"
+            yield f"{name}: {row[name]!r} is not a number"
             return
         if not 0 <= numbers[name] < 1e30:
-            yield f"{name}: {row[name]} is below nothing or beyond any number that a machine reaches"
+            yield f"{name}: {row[name]} must be between 0 and 1e30"
     for name in COUNTS:
         if name in numbers and not (numbers[name].is_integer() and numbers[name] > 0):
-            yield f"{name}: {row[name]} is no count"
+            yield f"{name}: {row[name]} must be a whole number above 0"
     value = numbers.get("value")
     if value is None:
         return
@@ -264,44 +265,45 @@ def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
     if value > most:
         yield f"value: {row['value']} {row['unit']} is more than any such hardware can do ({most:g}): check the unit"
     if value == 0 and row["measure"] not in ("share", "count", "ratio"):
-        yield f"value: a {row['measure']} of nothing was not measured"
+        yield f"value: must be above 0 for {row['measure']}"
 
 
-def _read_comparisons(path: Path, found: Published) -> Iterator[Comparison]:
-    """The declared comparisons. Raises StudyError for unlike work that is not declared as such."""
+def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
+    """Read the declared comparisons. Raises StudyError if records differ in columns missing from `differs`."""
     if not path.exists():
         return
     names = set[str]()
     for number, raw in enumerate(read_yaml(path, {**SCHEMA, "$ref": "#/$defs/comparisons"}) or []):
-        one = Comparison(raw["id"], raw["of"], raw["over"], tuple(raw["differs"]), raw["strength"], raw["why"])
-        if one.id in names:
-            raise StudyError(f"{place(path, number, 'id')}: the id {one.id!r} is used twice")
-        names.add(one.id)
+        pair = Comparison(raw["id"], raw["of"], raw["over"], tuple(raw["differs"]), raw["strength"], raw["why"])
+        if pair.id in names:
+            raise StudyError(f"{place(path, number, 'id')}: the id {pair.id!r} is used twice")
+        names.add(pair.id)
         for side in ("of", "over"):
-            key = getattr(one, side)
-            if key not in found.by_key:
-                near = did_you_mean(key, list(found.by_key))
-                raise StudyError(f"{place(path, number, side)}: {one.id}: there is no record {key!r}.{near}")
-        above, below = found.by_key[one.of], found.by_key[one.over]
-        unlike = [name for name in WORK if _differ(above[name], below[name]) and name not in one.differs]
+            key = getattr(pair, side)
+            if key not in published.by_key:
+                near = did_you_mean(key, list(published.by_key))
+                raise StudyError(f"{place(path, number, side)}: {pair.id}: there is no record {key!r}.{near}")
+        above, below = published.by_key[pair.of], published.by_key[pair.over]
+        where = f"{place(path, number)}: {pair.id}"
+        unlike = [name for name in WORK if _differ(above[name], below[name]) and name not in pair.differs]
         if unlike:
-            told = "; ".join(f"{name}: {above[name]!r} and {below[name]!r}" for name in unlike)
-            raise StudyError(f"{place(path, number)}: {one.id}: a ratio of unlike work ({told}): name it under differs")
+            unequal = "; ".join(f"{name}: {above[name]!r} and {below[name]!r}" for name in unlike)
+            raise StudyError(f"{where}: a ratio of unlike work ({unequal}): name it under differs")
         if above["unit"] != below["unit"]:
-            raise StudyError(f"{place(path, number)}: {one.id}: {above['unit']} cannot be divided by {below['unit']}")
-        if (
-            one.strength == "direct"
-            and not (above["dtype"] and below["dtype"])
-            and above["measure"] not in _FORMAT_FREE
-        ):
-            raise StudyError(f"{place(path, number)}: {one.id}: the number format of one side is not told: indirect")
-        yield one
+            raise StudyError(f"{where}: {above['unit']} cannot be divided by {below['unit']}")
+        formats_known = above["measure"] in _FORMAT_FREE or (above["dtype"] and below["dtype"])
+        if pair.strength == "direct" and not formats_known:
+            raise StudyError(
+                f"{where}: a direct comparison needs the number format of both records: "
+                "fill in dtype, or write strength: indirect"
+            )
+        yield pair
 
 
-# Bytes and latencies are the same in every number format.
+# Measures that do not depend on the number format.
 _FORMAT_FREE = ("bandwidth", "latency", "time", "price", "price-per-hour", "count", "cycles")
 
 
-def _differ(one: Any, other: Any) -> bool:
-    """Whether two values of a column differ; both unknown do not."""
-    return not (one == other or (one != one and other != other))
+def _differ(left: Any, right: Any) -> bool:
+    """True if two values differ; two NaN are equal."""
+    return not (left == right or (left != left and right != right))

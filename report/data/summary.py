@@ -1,4 +1,4 @@
-"""From samples to one row per point and metric: estimate, interval, rates, and how they came about."""
+"""Summarise samples to one row per point and metric, with estimate, interval, rates and sample counts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from report.data import disturbances
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
-# Points that share a variance: one experiment and metric on one device of one node.
+# Points that share a variance estimate: same experiment, metric, device and node.
 GROUP = ["node", "experiment", "device", "metric"]
-# What is counted or computed, not timed: equal values in every round are exact.
+# Counted or computed metrics, not timed: exact if equal in every round.
 COUNTED = {
     "repeat_share", "matmul_flop_share", "differing_share", "flushed_share", "distinct_results", "fingerprint",
     "spread_ulp", "spread_median_ulp", "spread_relative", "error_ulp",
@@ -56,9 +56,9 @@ _NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", 
 
 
 def summarise(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per point and metric of a table of samples; columns POINT and COLUMNS, in order.
+    """Summarise samples to one row per point and metric, with columns POINT and COLUMNS, in order.
 
-    Text may come as strings, objects or categories; it leaves as strings. Raises StudyError if a text is missing.
+    Input text may be strings, objects or categories; output text is strings. Raises StudyError if a text is missing.
     """
     columns = [*POINT, *COLUMNS]
     if not len(samples):
@@ -76,7 +76,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         )
         .sort("series")
     )
-    # A series of which no round is ok is known from those that failed.
+    # Use failed rounds only for series without ok rounds.
     used = rows.filter(ok | (pl.col("n_ok") == 0))
     numbers = used.group_by("series").agg(
         *(pl.col(name).drop_nans().median() for name in ("flop", "bytes")),
@@ -84,16 +84,17 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     )
     failed = rows.filter(~ok)
     for name in _WORDS:
-        of = failed if name in ("status", "reason") else used
-        series = series.join(_most_common(of, name), on="series", how="left")
+        source = failed if name in ("status", "reason") else used
+        series = series.join(_most_common(source, name), on="series", how="left")
     series = series.join(numbers, on="series", how="left").sort("series").with_columns(pl.col(_WORDS).fill_null(""))
     rounds = _round_medians(rows.filter(ok))
     estimates, exact = _estimates(series, rounds)
-    of_rounds = _round_flags(series, rounds, exact)
+    round_flags = _round_flags(series, rounds, exact)
     ends = {name: pl.Series(estimates[name]) for name in ("estimate", "low", "high")}
-    for at, seen in disturbances.exceeded_peaks(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
-        of_rounds.setdefault(at, []).append(seen)
-    of_samples, disturbed = disturbances.flags_by_series(used), disturbances.disturbed_rounds(rows.filter(ok))
+    for at, flag in disturbances.exceeded_peaks(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
+        round_flags.setdefault(at, []).append(flag)
+    sample_flags, disturbed = disturbances.flags_by_series(used), disturbances.disturbed_rounds(rows.filter(ok))
+    flags = [[*sample_flags.get(at, []), *round_flags.get(at, [])] for at in range(len(series))]
     seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
     befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")
     some_ok = pl.col("n_rounds") > 0
@@ -103,21 +104,18 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         **{name: pl.Series(column) for name, column in estimates.items()},
         **{f"{name}_per_s": pl.Series(series[name].to_numpy() / seconds) for name in ("flop", "bytes")},
         n_disturbed=pl.Series([disturbed.get(at, 0) for at in range(len(series))], dtype=pl.Int64),
-        flags=pl.Series(
-            [disturbances.format_flags([*of_samples.get(at, []), *of_rounds.get(at, [])]) for at in range(len(series))],
-            dtype=pl.String,
-        ),
+        flags=pl.Series([disturbances.format_flags(row) for row in flags], dtype=pl.String),
     )
     whole = pl.col("n_rounds", "n_samples", "n_disturbed").cast(pl.Int64)
     return table.select(columns).with_columns(whole, pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
 
 
 def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
-    """The samples with the number of their series, from 0 in the order of SERIES, and how many of that are ok."""
+    """Add to each sample its series number (from 0, sorted by SERIES) and that series' count of ok samples."""
     for name in _TEXT:
-        gone = samples[name].isna().to_numpy()
-        if gone.any():
-            row = int(np.argmax(gone))
+        missing = samples[name].isna().to_numpy()
+        if missing.any():
+            row = int(np.argmax(missing))
             raise StudyError(f"column {name!r}, row {row}: there is no text. Write '' where nothing is to be said")
     table = pl.from_pandas(samples[[*_TEXT, *_NUMBERS]], nan_to_null=False)
     table = table.with_columns(pl.col(*_TEXT).cast(pl.String), pl.col("threads").cast(pl.Int64))
@@ -128,7 +126,7 @@ def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
 
 
 def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
-    """The commonest text of each series, the empty one aside; of equally common ones the first in the alphabet."""
+    """Find each series' most common non-empty text, ties broken alphabetically."""
     return (
         table.filter(pl.col(name) != "")
         .group_by("series", name)
@@ -140,14 +138,14 @@ def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
-    """Rounds that are ok, one series after another: series, median, its relative half-width, unit."""
+    """Compute the median and its relative half-width per series and round, sorted by series."""
     values, n = pl.col("value"), pl.len()
     reach = 1.96 * n.cast(pl.Float64).sqrt()
     low = ((n - reach) / 2).floor().clip(0).cast(pl.Int64)
     high = pl.min_horizontal(n - 1, ((n + reach) / 2).ceil().cast(pl.Int64))
-    # By order statistics: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15).
+    # Order statistics, after Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15).
     half = (values.get(high) - values.get(low)) / 2 / values.median()
-    # All are put in order at once: round by round takes four times as long.
+    # Sort all rounds at once: sorting per round takes four times as long.
     return (
         good.sort("series", "round", "value")
         .group_by("series", "round", maintain_order=True)
@@ -156,7 +154,7 @@ def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
 
 
 def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, NDArray[np.float64]], set[int]]:
-    """Estimates and intervals of every series, and those that are exact."""
+    """Compute estimates and intervals per series, and the set of exact series."""
     counted = rounds.group_by("series", maintain_order=True).len()
     at, n = counted["series"].to_numpy(), counted["len"].to_numpy().astype(np.intp)
     medians = rounds["median"].to_numpy()
@@ -165,33 +163,33 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     shares, positive = (here["unit"] == "1").to_numpy(), np.ones(len(at), dtype=bool)
     if len(at):
         positive = np.minimum.reduceat(medians, np.cumsum(n) - n) > 0
-    # A whole group is on one scale: the linear one if it holds shares alone, or a round that has no logarithm.
+    # Use one scale per group: linear if it holds only shares or a round without a logarithm, else log.
     share = np.bincount(group, ~shares)[group] == 0
     linear = share | (np.bincount(group, ~positive)[group] > 0)
     metrics = here["metric"].to_list()
     clipped = share & np.array([name.endswith("share") for name in metrics], dtype=bool)
     is_counted = np.array([name in COUNTED or name.startswith("attention.") for name in metrics], dtype=bool)
-    inside = np.repeat(linear, n)
+    in_linear = np.repeat(linear, n)
     table = {name: np.full(len(series), np.nan) for name in ("estimate", "low", "high", "log_se", "df")}
     exact: set[int] = set()
-    for which, found in (
-        (linear, statistics.linear_estimates(medians[inside], n[linear], is_counted[linear], clipped[linear])),
-        (~linear, statistics.log_estimates(medians[~inside], n[~linear], group[~linear])),
+    for chosen, result in (
+        (linear, statistics.linear_estimates(medians[in_linear], n[linear], is_counted[linear], clipped[linear])),
+        (~linear, statistics.log_estimates(medians[~in_linear], n[~linear], group[~linear])),
     ):
-        exact |= set(at[which][found.exact].tolist())
-        for name, column in zip(table, (found.estimate, found.low, found.high, found.se, found.df), strict=True):
-            table[name][at[which]] = column
+        exact |= set(at[chosen][result.exact].tolist())
+        for name, column in zip(table, (result.estimate, result.low, result.high, result.se, result.df), strict=True):
+            table[name][at[chosen]] = column
     return table, exact
 
 
 def _round_flags(
     series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]
 ) -> dict[int, list[disturbances.FlagSummary]]:
-    """What is to be said of the rounds of each series: unstable, exact."""
+    """Return the flags that concern rounds, by series: unstable, exact."""
     scaled = series.filter(pl.col("unit") != "1").select("series")
-    found: dict[int, list[disturbances.FlagSummary]] = {
-        at: [seen] for at, seen in disturbances.unstable_series(rounds.join(scaled, on="series", how="semi")).items()
+    flags: dict[int, list[disturbances.FlagSummary]] = {
+        at: [flag] for at, flag in disturbances.unstable_series(rounds.join(scaled, on="series", how="semi")).items()
     }
     for at in sorted(exact):
-        found.setdefault(at, []).append(disturbances.FlagSummary(disturbances.EXACT))
-    return found
+        flags.setdefault(at, []).append(disturbances.FlagSummary(disturbances.EXACT))
+    return flags
