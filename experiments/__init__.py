@@ -1,6 +1,6 @@
-"""What is measured, and how. Knows nothing of claims, verdicts or reports."""
+"""Measure experiments on the CPU and on GPUs; independent from claims, verdicts and reports."""
 
 from experiments import worker_environment
 
-# Before any library is loaded: some ask for these variables once.
+# Before any import: some libraries read these variables only once.
 worker_environment.go_offline()

@@ -1,4 +1,4 @@
-"""`python -m experiments`."""
+"""Entry point for `python -m experiments`."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from contract.errors import run_command
 
 
 def main(argv: Sequence[str] | None) -> int:
-    """The command line, loaded here so that an interrupt while it loads is put into words too."""
+    """Run the command line; import it here to report an interrupt during the import too."""
     end_when_told()
     from experiments.cli import main as cli
 

@@ -1,4 +1,4 @@
-"""Children that take orders and answer in lines of JSON, and end with this process."""
+"""Child processes that exchange JSON lines with this process and end with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contract.child_processes import end_with_parent
 from experiments import worker_environment
 from experiments.workload import HarnessError, Unsupported
 
-# An answer with one of these keys is a refusal, whose text is raised so.
+# Exceptions to raise, by answer key.
 _REFUSALS: dict[str, type[Exception]] = {
     "unsupported": Unsupported, "harness": HarnessError, "oom": MemoryError, "raised": RuntimeError,
 }  # fmt: skip
@@ -27,7 +27,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ChildError(HarnessError):
-    """A child did not start, ended, kept silent, or sent no JSON object. status: outcome of its point."""
+    """A child did not start, ended, timed out or sent invalid JSON. status: the outcome for its point."""
 
     def __init__(self, reason: str, status: str = "failed") -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class ChildError(HarnessError):
 
 
 class Child:
-    """A process with orders on its standard input and answers on its standard output. name: used in errors."""
+    """A child process that reads orders from stdin and writes answers to stdout. name: used in errors."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**worker_environment.clean_environment(), **(variables or {})},
-                # Ctrl-C reaches a whole group: this process answers it, and ends the child.
+                # Ctrl-C reaches a whole process group; only this process is to handle it.
                 process_group=0,
             )
         except OSError as refusal:  # no more processes, files or memory
@@ -73,15 +73,15 @@ class Child:
         return self._process.poll() is None
 
     def send(self, order: Mapping[str, Any]) -> None:
-        """Give an order. `answer` tells of a child that has ended before."""
+        """Send an order. If the child has ended, the next `answer` raises the error."""
         with contextlib.suppress(BrokenPipeError):
             self._orders.write(json.dumps(order).encode() + b"\n")
             self._orders.flush()
 
     def answer(self, seconds: float | None) -> dict[str, Any]:
-        """The next answer, within so many seconds of running time; None: without limit.
+        """Read the next answer. seconds: timeout in running time; None: no timeout.
 
-        Raises ChildError, after which the child is gone, and what a refusal stands for.
+        Raises ChildError, or the error for a key in `_REFUSALS`; either way the child is stopped.
         """
         line = self._read_line(seconds)
         if line is None:
@@ -96,16 +96,16 @@ class Child:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            # The next line may be no answer either.
+            # The stream may be out of step from here on.
             self.stop()
-            raise ChildError(f"no answer from the {self.name}: its line is no JSON object")
+            raise ChildError(f"the {self.name} sent a line that is not a JSON object")
         for key in _REFUSALS.keys() & answer.keys():
             self.stop()
             raise _REFUSALS[key](str(answer[key]))
         return answer
 
     def _read_line(self, seconds: float | None) -> bytes | None:
-        """The next line; b'' at the end of the output; None if it does not come in time."""
+        """Read the next line; b'' at the end of the output, None at a timeout."""
         end = None if seconds is None else running_time.now() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
@@ -122,7 +122,7 @@ class Child:
         return line + b"\n"
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process and close its pipes."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._orders, self._answers):
@@ -136,26 +136,26 @@ _CHILDREN: weakref.WeakSet[Child] = weakref.WeakSet()
 
 @atexit.register
 def stop_all() -> None:
-    """End every child of this process."""
+    """Stop every child."""
     for child in list(_CHILDREN):
         child.stop()
 
 
 def collect_answers(children: Sequence[Child]) -> list[dict[str, Any]]:
-    """One answer of each child, in their order. Raises what `answer` raises for the first one that fails."""
-    found: dict[int, dict[str, Any]] = {}
+    """Read one answer per child, in the given order. Raises the first error from `answer`."""
+    answers_by_child: dict[int, dict[str, Any]] = {}
     with selectors.DefaultSelector() as selector:
         for number, child in enumerate(children):
             selector.register(child._answers, selectors.EVENT_READ, number)
-        while len(found) < len(children):
+        while len(answers_by_child) < len(children):
             for key, _ in selector.select():
-                found[key.data] = children[key.data].answer(None)
+                answers_by_child[key.data] = children[key.data].answer(None)
                 selector.unregister(key.fileobj)
-    return [found[number] for number in range(len(children))]
+    return [answers_by_child[number] for number in range(len(children))]
 
 
 def _describe_exit(code: int) -> str:
-    """The end of a process in words, by its exit code."""
+    """Format an exit code: 'ended with exit code 1', 'was ended by SIGKILL (out of memory?)'."""
     if code < 0:
         name = signal.Signals(-code).name
         return f"was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
@@ -166,37 +166,37 @@ def _describe_exit(code: int) -> str:
 
 
 def answer_sender() -> Callable[[Mapping[str, Any]], None]:
-    """Keep standard output for answers, and return a function that sends one; other output goes to standard error."""
+    """Return a function to send an answer on stdout; redirect all other output to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def answer(told: Mapping[str, Any]) -> None:
-        answers.write(json.dumps(told, allow_nan=False) + "\n")
+    def answer(message: Mapping[str, Any]) -> None:
+        answers.write(json.dumps(message, allow_nan=False) + "\n")
         answers.flush()
 
     return answer
 
 
 def read_order() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
-    """The orders of this process, which ends with its parent from now on, and a function that answers.
+    """Read the order for this process; return it with a function to send answers.
 
-    It is held to the logical CPUs `cpus` of its orders, if they name some.
+    Pin the process to the order's `cpus`, if set, and end it with its parent.
     """
     answer, line = answer_sender(), b""
-    # Not through sys.stdin: at the end, a thread that waits on it would hold its buffer.
+    # Not sys.stdin: at exit, a waiting thread would still hold its buffer lock.
     while not line.endswith(b"\n"):
         piece = os.read(0, 1 << 20)
         if not piece:
             os._exit(0)
         line += piece
-    asked: dict[str, Any] = json.loads(line)
-    # Before a second thread starts, and before PyTorch starts its own: each thread is held where its maker is.
-    if cpus := asked.get("cpus"):
+    order: dict[str, Any] = json.loads(line)
+    # Before any other thread starts: threads inherit the affinity.
+    if cpus := order.get("cpus"):
         os.sched_setaffinity(0, cpus)
     end_with_parent()
-    # A parent that ended earlier has closed its end of the pipe.
+    # A parent that ended before `end_with_parent` has closed the pipe.
     pipe = select.poll()
     pipe.register(0, 0)
     if pipe.poll(0):
         os._exit(0)
-    return asked, answer
+    return order, answer

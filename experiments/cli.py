@@ -1,4 +1,4 @@
-"""The command line: list, probe, doctor, preflight, run, plan, seal, outcomes, pack, check, new."""
+"""Command line: list, probe, doctor, preflight, run, plan, seal, outcomes, pack, check, new."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from contract.files import atomic, write_json
 from contract.node import node_id, read_node, utc
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
-# How long a round waits for another that measures on this node: one whose workflow was killed
-# ends within seconds.
+# Time to wait for another round on this node; a round whose workflow was killed ends within seconds.
 PATIENCE_S = 20.0
 
 
@@ -138,7 +137,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         return 0
 
     hardware.refuse_partial_allocation()
-    # Before any library is loaded: the record shows what they choose by themselves, as when measuring.
+    # Before any import: libraries then choose the same settings as in a measuring process.
     with worker_environment.clean_environment_applied():
         from experiments.fingerprint import fingerprint, require_device, summarize_node, unknown_gpu_facts
 
@@ -186,10 +185,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from experiments.lock import node_lock
 
     if arguments.out.suffix != ".parquet":
-        raise StudyError(f"--out {arguments.out}: samples are written as Parquet: name a .parquet file")
+        raise StudyError(
+            f"--out {arguments.out}: samples are written as Parquet: choose a file name that ends in .parquet"
+        )
     job, preset, plan = _find_job(arguments)
     node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
-    # A place that cannot be written is found out before anything is measured.
+    # Fail before measuring if the file cannot be written.
     with atomic(arguments.out.with_suffix(".writable")):
         pass
     arguments.out.with_suffix(".writable").unlink()
@@ -197,7 +198,7 @@ def _run(arguments: argparse.Namespace) -> int:
     round_ = rounds.Round(
         job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.sample_table")
     )
-    # Numbers of threads are Snakemake's doing and set per point anyway: not worth a word.
+    # Snakemake sets thread counts; each point overrides them, so skip them here.
     choosing = [name for name in worker_environment.blocked_variables() if not name.endswith("_THREADS")]
     if choosing:
         print(
@@ -212,7 +213,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wall = time.perf_counter() - begun
         about = {
             "seed": seed,
-            # Both by the clock at the end: one that is set in mid-round would have the end before the start.
+            # Take both from the clock at the end, in case it is set during the round.
             "started_utc": utc(wall),
             "ended_utc": utc(),
             "wall_s": wall,
@@ -221,7 +222,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "timed_s": round_.timed_s,
             "workers": round_.workers,
             "host": hardware.machine_instance(),
-            # Whole paths name people and machines.
+            # Record only the file name: full paths name people and machines.
             "options": {"preset": Path(preset).name, "seed": arguments.seed},
             "left_out_of_environment": worker_environment.blocked_variables(),
             "environments": round_.environments,
@@ -239,10 +240,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _find_job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
-    """What is to be measured, and the preset's name: from a plan, which is given too, or from the preset itself."""
+    """Return the job to measure, the preset's name, and the plan if one is used."""
     if arguments.plan:
-        made = read_plan(arguments.plan)
-        return made.job(arguments.name, arguments.device), made.preset, made
+        planned = read_plan(arguments.plan)
+        return planned.job(arguments.name, arguments.device), planned.preset, planned
     from experiments import hardware, plan
     from experiments.devices import find_device_class
     from experiments.sweep import find_sweep, preset_path, read_preset
@@ -265,7 +266,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     start_s: dict[str, float] = {}
     core_flops: dict[str, float] = {}
     if arguments.time_start:
-        # One process tells both of the CPU.
+        # The same CPU process also measures the FLOP/s per core.
         timed = {
             "cpu": worker_processes.measure_start_s(
                 "cpu", then=lambda worker: core_flops.update(worker_processes.measure_core_flops(worker))
@@ -292,7 +293,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _load_user_models(models: Path | None) -> None:
-    """Read the models of the user's own. Raises StudyError."""
+    """Read the user's models and export them to child processes. Raises StudyError."""
     if models:
         from experiments import user_models
         from experiments.language import gguf_shape, shapes
@@ -302,7 +303,7 @@ def _load_user_models(models: Path | None) -> None:
 
 
 def _read_devices(node: Path | None) -> list[dict[str, Any]]:
-    """The devices of a node's record, or of this machine."""
+    """Read the devices from a node record, or detect this machine's."""
     from experiments.devices import detect
 
     if node:
@@ -353,14 +354,14 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _digest(preset: dict[str, Any]) -> str:
-    """Twelve digits that change with a preset, and with networks of the user's own."""
+    """Hash the preset and the user's models to 12 hexadecimal digits."""
     from experiments.user_models import VARIABLE
 
     return hashlib.sha256(json.dumps([preset, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
 
 
 def _same_machine(path: Path) -> str:
-    """The name of the node that a record describes. Raises StudyError unless it is of this machine."""
+    """Return the node name in a record. Raises StudyError if the record belongs to another machine."""
     from experiments import hardware
 
     return str(hardware.refuse_other_machine(path)["id"])

@@ -1,6 +1,6 @@
-"""Readings of a device's clock, of which some may be no time: 0 or less, or no number.
+"""Device clock readings, with unusable ones (zero, negative, not finite) dropped and counted.
 
-Drivers give small negative times for short kernels, and stamps of short intervals may be swapped.
+Drivers return small negative times for short kernels, and may swap the timestamps around short intervals.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from contract import running_time
 from experiments.devices.base import Device, do_nothing
 from experiments.workload import Workload
 
-# Readings of one call that are asked for, and attempts for each of them.
+# Readings per call, and attempts per reading.
 READINGS, ATTEMPTS = 5, 3
-# Attempts that a point has even where its time is over.
+# Minimum attempts, even after the point's budget is spent.
 LEAST_ATTEMPTS = 3
-# Calls in a row multiply by this until the clock resolves them; what it does not resolve then, it never will.
+# Multiply the calls in a row by GROWTH, up to MOST_CALLS, until the clock resolves them.
 GROWTH, MOST_CALLS = 4, 2**20
 
 
 class NoTimeError(Exception):
-    """The device's clock gives no time for the work."""
+    """The device's clock returned no usable time."""
 
 
 def are_times(seconds: list[float]) -> bool:
-    """True if a reading, or those of the phases of a call, are times: finite, the sum positive, no phase negative."""
+    """True if all phases are finite and non-negative and their sum is positive."""
     return all(0 <= second < math.inf for second in seconds) and sum(seconds) > 0
 
 
 class Timer:
-    """Times a work on a device, and counts the readings: all of them, and those that are no time."""
+    """Time a workload on a device; count all readings and the unusable ones."""
 
     def __init__(self, work: Workload, device: Device) -> None:
         self.work, self.device = work, device
@@ -39,7 +39,7 @@ class Timer:
         self._least, self._most = math.inf, -math.inf
 
     def take(self, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float] | None:
-        """Seconds of one call, as `Device.time` gives them, or None where that is no time."""
+        """Return seconds per call from `Device.time`, or None if the reading is unusable."""
         parts = self.device.time(self.work, calls, meanwhile)
         self.readings += 1
         if are_times(parts):
@@ -50,13 +50,13 @@ class Timer:
         return None
 
     def failure(self) -> NoTimeError:
-        """The error that says what the clock gave."""
-        gave = "no numbers" if self._least > self._most else f"{self._least * 1e6:.3g} us"
+        """Return an error that reports the range of the unusable readings."""
+        values = "not numbers" if self._least > self._most else f"{self._least * 1e6:.3g} us"
         if self._least < self._most:
-            gave += f" to {self._most * 1e6:.3g} us"
+            values += f" to {self._most * 1e6:.3g} us"
         return NoTimeError(
             f"the clock of {self.device.name} is unusable here: {self.unreadable} of {self.readings} readings are "
-            f"no time ({gave})"
+            f"not valid times ({values})"
         )
 
 
@@ -68,27 +68,27 @@ def call_s(
     wanted: int = READINGS,
     least: int = 1,
 ) -> float:
-    """Seconds of one warm call: the middle of `wanted` readings, or of `least` or more once they took `enough_s`.
+    """Return seconds per warm call: the low median of `wanted` readings, or of at least `least` after `enough_s`.
 
-    The first readings may be slow, some may be no time. Where half of them are none, calls in a row are timed, ever
-    more of them. Raises NoTimeError where `most_s` seconds give none.
+    The median skips slow first readings. If half the readings are unusable, more calls in a row are timed.
+    Raises NoTimeError if no reading is usable within `most_s`.
     """
     begun, calls = now(), 1
     while True:
-        seen: list[float] = []
+        times: list[float] = []
         since = now()
         for attempt in range(1, wanted * ATTEMPTS + 1):
             if (parts := timer.take(calls)) is not None:
-                seen.append(sum(parts))
+                times.append(sum(parts))
             spent, over = now() - since, now() - begun > most_s
-            if len(seen) >= wanted or (len(seen) >= least and spent > enough_s):
+            if len(times) >= wanted or (len(times) >= least and spent > enough_s):
                 break
             if over and attempt >= LEAST_ATTEMPTS:
                 break
-        # A slow call is not made several times in a row because some readings were lost.
+        # Do not repeat a slow call in a row because of lost readings.
         last = over or calls * GROWTH > MOST_CALLS or spent > enough_s * attempt
-        if seen and (last or 2 * len(seen) > attempt):
-            return median_low(seen)
+        if times and (last or 2 * len(times) > attempt):
+            return median_low(times)
         if last:
             raise timer.failure()
         calls *= GROWTH

@@ -1,6 +1,6 @@
-"""What the system counts: totals that only rise, whose differences say what a window of time saw.
+"""System counters: totals that only rise; their differences describe a time window.
 
-Each reading is a few small files of the kernel (under a millisecond in all), made between samples.
+Reading them takes under a millisecond (a few small kernel files) and happens between samples.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contract.sample_flags import Flag
 from experiments import nvml, topology
 
 _PAGE = 4096
-# The kernel's names of the sensors inside processors.
+# Kernel names for the sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
-# Seconds of work whose energy a counter tells to a few percent: RAPL moves every millisecond, and is read beside other
-# work; NVML's moves every 20 to 100 ms (PETSc's manual, section on energy).
+# Shortest work for an energy reading within a few percent: RAPL updates every millisecond and is read beside other
+# work; NVML updates every 20 to 100 ms (PETSc manual, section on energy).
 RAPL_LEAST_S, NVML_LEAST_S = 0.5, 3.0
 
 Values = dict[str, float | None]
@@ -35,17 +35,15 @@ Values = dict[str, float | None]
 
 @dataclass(frozen=True)
 class Totals:
-    """Seconds, unless said otherwise, since the machine or this process started; 0 where nothing counts.
+    """Totals since the machine or this process started, in seconds unless noted; 0 if there is no counter.
 
-    at: the monotonic clock. busy, own, stolen: CPU time of everybody, of this
-    process with its children, and withheld by the hypervisor, over all cores. here: of
-    everybody, on the CPUs that this process may use. queued: in which some
-    task waited for a core. stalled: in which some task waited for memory; None
-    where the kernel has no pressure stall information (PSI). paged: pages moved to
-    and from the disk for want of memory. periods, quota_hits: periods of cgroup quotas,
-    and those in which one stopped its tasks. hot: times that heat lowered the processor's clock.
-    stops: times that this process went on after it had been stopped (SIGSTOP), once `count_stops` was called.
-    stood: in which this process stood still, as far as its running time tells.
+    at: the monotonic clock. busy, own, stolen: CPU time over all cores, used by all processes, used by this
+    process and its children, and withheld by the hypervisor. here: CPU time used by all processes on this
+    process's CPUs. queued: time with a task waiting for a core. stalled: time with a task waiting for memory;
+    None if the kernel has no pressure stall information (PSI). paged: pages moved to and from disk for lack of
+    memory. periods, quota_hits: cgroup quota periods, in total and with throttled tasks. hot: times that heat
+    lowered the processor clock. stops: times this process was continued after SIGSTOP, since `count_stops`.
+    stood: time this process was suspended, according to `running_time`.
     """
 
     at: float
@@ -64,23 +62,23 @@ class Totals:
 
 
 _stops = 0
-# Processes that fork workers for this one. The system counts workers that ended with them, and not with this process.
+# Fork servers: the system adds ended workers to their CPU time, not to this process's.
 _servers: set[int] = set()
 
 
 def count_stops() -> None:
-    """From now on, count how often this process goes on after having been stopped: no other counter shows that."""
+    """Start to count continued stops (SIGCONT) in this process: no other counter shows them."""
 
-    def went_on(*_: object) -> None:
+    def count_continue(*_: object) -> None:
         global _stops
         _stops += 1
 
     if hasattr(signal, "SIGCONT"):
-        signal.signal(signal.SIGCONT, went_on)
+        signal.signal(signal.SIGCONT, count_continue)
 
 
 def read_totals(process: psutil.Process) -> Totals:
-    """All totals now."""
+    """Read all totals."""
     node = psutil.cpu_times()
     stolen = getattr(node, "steal", 0.0)
     busy = _busy_s(node)
@@ -104,14 +102,14 @@ def read_totals(process: psutil.Process) -> Totals:
 
 
 def _busy_s(times: Any) -> float:
-    """Seconds of psutil's CPU times that somebody used."""
-    # On Linux user and nice contain the guests' time already.
+    """Sum the non-idle seconds in psutil's CPU times."""
+    # On Linux, user and nice already include guest time.
     idle = times.idle + sum(getattr(times, name, 0.0) for name in ("iowait", "guest", "guest_nice", "steal"))
     return float(sum(times) - idle)
 
 
 def _allowed_busy_s(everywhere: float) -> float:
-    """Seconds that somebody used on the CPUs that this process may use; those of all where it may use all."""
+    """Sum the busy seconds on this process's CPUs. everywhere: the sum over all CPUs."""
     online, allowed = sorted(topology.online_cpus()), topology.allowed_cpus()
     if allowed.issuperset(online):
         return everywhere
@@ -122,7 +120,7 @@ def _allowed_busy_s(everywhere: float) -> float:
 
 
 def _own_cpu_s(process: psutil.Process) -> float:
-    """CPU seconds of a process, of its children that ended, of its workers, and of servers that fork these for it."""
+    """Sum the CPU seconds used by a process, its ended children, its workers and their fork servers."""
     spent = sum(process.cpu_times()[:4])
     if process.pid != os.getpid():
         return float(spent)
@@ -140,7 +138,7 @@ def _own_cpu_s(process: psutil.Process) -> float:
 
 
 def read_key_values(path: Path) -> dict[str, str]:
-    """A file of lines `key value`; empty where there is none."""
+    """Read a file with `key value` lines; empty if it cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -149,19 +147,18 @@ def read_key_values(path: Path) -> dict[str, str]:
 
 
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:
-    """Periods in which quotas of this process's cgroups were counted, and those in which one stopped its tasks."""
-    seen = [read_key_values(folder / "cpu.stat") for folder in cgroups(root)]
+    """Read the quota periods in this process's cgroups, in total and with throttled tasks."""
+    stats = [read_key_values(folder / "cpu.stat") for folder in cgroups(root)]
     return (
-        sum(decimal(one.get("nr_periods", "")) or 0.0 for one in seen),
-        sum(decimal(one.get("nr_throttled", "")) or 0.0 for one in seen),
+        sum(decimal(stat.get("nr_periods", "")) or 0.0 for stat in stats),
+        sum(decimal(stat.get("nr_throttled", "")) or 0.0 for stat in stats),
     )
 
 
 def pressure(kind: str, root: Path = ROOT) -> float | None:
-    """Seconds in which some task waited for `kind` (cpu, memory), by PSI; None where the kernel has none.
+    """Read the seconds with a task waiting for `kind` (cpu, memory) from PSI; None if the kernel lacks PSI.
 
-    Of this process's cgroup where it counts them: others that wait for each other on a
-    machine with many cores do not disturb this one.
+    Prefer this process's cgroup: on a machine with many cores, waits in other groups do not disturb it.
     Source: the kernel's Documentation/accounting/psi.rst.
     """
     for path in (*(folder / f"{kind}.pressure" for folder in cgroups(root)[:1]), root / "proc/pressure" / kind):
@@ -171,7 +168,7 @@ def pressure(kind: str, root: Path = ROOT) -> float | None:
 
 
 def _pages_moved() -> float:
-    """Pages that were swapped, or that this process waited for: the larger, since one holds part of the other."""
+    """Return swapped pages or this process's major faults: the larger, since they overlap."""
     swap = psutil.swap_memory()
     faults = 0
     with contextlib.suppress(ImportError):
@@ -182,13 +179,13 @@ def _pages_moved() -> float:
 
 
 def count_heat_throttles(root: Path = ROOT) -> float:
-    """How often heat has lowered the clock of the first socket or its first core; 0 where nobody counts."""
+    """Count the clock reductions due to heat on the first socket and its first core; 0 without a counter."""
     folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
-    return sum(number(folder / f"{who}_throttle_count") or 0.0 for who in ("core", "package"))
+    return sum(number(folder / f"{scope}_throttle_count") or 0.0 for scope in ("core", "package"))
 
 
 def find_temperature_sensor(root: Path = ROOT) -> Path | None:
-    """The file that holds the processor's temperature in thousandths of a degree."""
+    """Find the file with the processor temperature in thousandths of a degree."""
     for chip in sorted((root / "sys/class/hwmon").glob("hwmon*")):
         with contextlib.suppress(OSError):
             if (chip / "name").read_text(encoding="ascii").strip() in _SENSORS and (chip / "temp1_input").exists():
@@ -197,11 +194,11 @@ def find_temperature_sensor(root: Path = ROOT) -> Path | None:
 
 
 def find_energy_counters(root: Path = ROOT) -> list[Path]:
-    """The energy counters (RAPL) of all sockets, in millionths of a joule; the parts of one are counted in it."""
+    """Find the RAPL energy counter for each socket, in microjoules."""
     found = []
     for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
         with contextlib.suppress(OSError):
-            # Others are a core's or a memory's, or the whole machine's, which holds the packages once more.
+            # Skip core, dram and psys domains: they would count energy twice.
             if (zone / "name").read_text(encoding="ascii").startswith("package"):
                 found.append(zone / "energy_uj")
     return found
@@ -209,11 +206,11 @@ def find_energy_counters(root: Path = ROOT) -> list[Path]:
 
 @dataclass(frozen=True)
 class Counters:
-    """What is asked of one device, each answer as things are when it is asked.
+    """Functions to read one device's current state.
 
-    values: its clocks, temperature, power and utilisation. flags: what disturbs it.
-    joules: energy since some moment in the past, None where nothing counts it. least_s: seconds of work below
-    which its energy is too uncertain to tell: the counter moves only now and then.
+    values: clocks, temperature, power and utilisation. flags: disturbances. joules: energy since a fixed past
+    time, None without a counter. least_s: shortest work with a usable energy reading, limited by the counter's
+    update interval.
     """
 
     values: Callable[[], Values] = dict
@@ -223,18 +220,22 @@ class Counters:
 
 
 def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
-    """The processor's clock, temperature, power and energy, where the system lets us."""
+    """Return counters for the processor's clock, temperature, power and energy, as far as they are readable."""
     energy: list[tuple[float, float]] = []
-    # Found once: asking every sensor of the machine each time can take milliseconds.
+    # Search once: going through all sensors can take milliseconds.
     thermometer, meters = find_temperature_sensor(root), find_energy_counters(root)
 
     def joules() -> float | None:
-        """All sockets together; None where one cannot be read."""
+        """Sum the energy over all sockets; None if one cannot be read."""
         counted = [number(meter) for meter in meters]
-        return sum(one * 1e-6 for one in counted if one is not None) if counted and None not in counted else None
+        return (
+            sum(reading * 1e-6 for reading in counted if reading is not None)
+            if counted and None not in counted
+            else None
+        )
 
     def power() -> float | None:
-        """Mean power since the last reading."""
+        """Return the mean power since the last call."""
         counted = joules()
         if counted is None:
             return None
@@ -247,9 +248,9 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
         return (after - before) / (now - then) if after > before else None
 
     def read() -> Values:
-        # The core that this process just worked on: another may be asleep.
+        # Use the core this process just ran on: others may be asleep.
         core = process.cpu_num() if hasattr(process, "cpu_num") else 0
-        # Only a governor's file is a reading: /proc/cpuinfo in a virtual machine shows the nominal clock.
+        # Only cpufreq measures: in a virtual machine, /proc/cpuinfo shows the nominal clock.
         kilohertz = number(root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
         warmth = number(thermometer) if thermometer else None
         return {
@@ -262,14 +263,14 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 
 
 def gpu_counters(device: str, library: Any = None) -> Counters:
-    """A GPU's clocks, temperature, power, use and energy, and what disturbs it, by NVML.
+    """Return NVML counters for a GPU's clocks, temperature, power, utilisation, energy and disturbances.
 
-    Says nothing where NVML does not answer, or cannot tell which GPU the device is; of a slice of a GPU
-    (MIG) only what all slices share: clocks, temperature and throttling. library: stands in for pynvml.
+    Empty if NVML does not answer or cannot identify the device. For a MIG slice, only clocks, temperature and
+    throttling are read, which all slices share. library: replaces pynvml.
     """
     library = library or nvml.load_pynvml()
-    found = nvml.find_device(device, library)
-    handle, whole = found.handle, found.unwatched is None
+    lookup = nvml.find_device(device, library)
+    handle, whole = lookup.handle, lookup.unwatched is None
     if handle is None:
         return Counters()
 
@@ -289,9 +290,9 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
         }
 
     def flags() -> list[Flag]:
-        found = [Flag("throttled", reason) for reason in nvml.throttle_reasons(handle, library)]
+        throttled = [Flag("throttled", reason) for reason in nvml.throttle_reasons(handle, library)]
         others = nvml.count_other_processes(handle, library) if whole else 0
-        return [*found, Flag("busy", f"{others} other on the GPU")] if others else found
+        return [*throttled, Flag("busy", f"{others} other on the GPU")] if others else throttled
 
     def joules() -> float | None:
         question = "nvmlDeviceGetTotalEnergyConsumption"

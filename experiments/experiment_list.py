@@ -1,4 +1,4 @@
-"""What `list` says: the experiments, and by which libraries each kind of device is asked."""
+"""List the experiments, and the libraries each uses on each kind of device (`list`)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ from experiments.kernels.cuda_compile import package
 from experiments.registry import Experiment, experiments
 from experiments.sweep import preset_path
 
-# The preset that asks most.
+# The largest preset.
 PRESET = "full"
 
 
 def list_experiments() -> dict[str, Any]:
-    """What `list --json` prints; no device is opened for it.
+    """Return the output for `list --json`, without opening a device.
 
-    devices: their entries of a node record. left_out: a line for each that is not
-    among them. experiments: by name, what each says of itself, its parameters, and for
-    each kind of device, called by its devices here or (its maker), whether the preset
-    asks it anything, by which libraries it can answer, and whether these are all.
+    devices: node record entries. left_out: one line per unusable device. experiments: by name, each with its
+    description, parameters and, per kind of device (named by its devices here, else by maker), whether the preset
+    measures it, which libraries it runs, and whether that is all libraries in the preset.
     """
     from ruamel.yaml import YAML
 
     devices, left_out = detect()
-    # As it stands: to check it takes longer than all the rest, and our own has been.
+    # Loaded without validation: validating is slow, and our own preset is tested.
     parts = YAML(typ="safe").load(preset_path(PRESET))["experiments"]
     columns = {}
     for kind in KINDS:
         names = [device.name for device in devices if type(device) is kind]
         columns[_column_title(names) or f"({kind.maker})"] = kind
     described = {}
-    for name, one in experiments().items():
+    for name, experiment in experiments().items():
         blocks = parts[name]["sweep"] if name in parts else []
         described[name] = {
-            "says": one.says,
-            "parameters": list(one.parameters),
-            "devices": {column: _describe_support(one, blocks, kind) for column, kind in columns.items()},
+            "says": experiment.says,
+            "parameters": list(experiment.parameters),
+            "devices": {column: _describe_support(experiment, blocks, kind) for column, kind in columns.items()},
         }
     return {
         "preset": PRESET,
@@ -51,7 +50,7 @@ def list_experiments() -> dict[str, Any]:
 
 
 def _column_title(names: Sequence[str]) -> str:
-    """The devices of a kind in few words: 'cuda:0', 'cuda:0 … cuda:7'."""
+    """Format the device names: 'cuda:0', 'cuda:0 … cuda:7'."""
     return names[0] if len(names) == 1 else " … ".join([*names[:1], *names[-1:]])
 
 
@@ -68,13 +67,13 @@ def _describe_support(
 
 
 def format_listing(listing: Mapping[str, Any]) -> str:
-    """The same for people."""
+    """Format the listing as text."""
     lines = []
-    for name, one in listing["experiments"].items():
-        lines += [f"{name:14}{one['says']}", f"{'':14}parameters: {', '.join(one['parameters'])}"]
+    for name, entry in listing["experiments"].items():
+        lines += [f"{name:14}{entry['says']}", f"{'':14}parameters: {', '.join(entry['parameters'])}"]
     lines += ["", f"What the preset {listing['preset']} asks of the devices here and of (GPUs that are not here)"]
     rows = [["", *next(iter(listing["experiments"].values()))["devices"]]]
-    rows += [[name, *map(_format_cell, one["devices"].values())] for name, one in listing["experiments"].items()]
+    rows += [[name, *map(_format_cell, entry["devices"].values())] for name, entry in listing["experiments"].items()]
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     lines += ["".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += ["yes: all of it. A library's name: what is done by that library alone. –: nothing.", ""]

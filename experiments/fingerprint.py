@@ -1,4 +1,4 @@
-"""The fingerprint of a node: what the machine is and what is installed, with nothing personal in it."""
+"""Fingerprint a node: its hardware and installed software, without personal data."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ PACKAGES = (
 
 
 def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str, Any]:
-    """The node record (`contract.node`), but for the time at which measuring ended.
+    """Return the node record (`contract.node`), without the end time.
 
-    before: an earlier record, whose name this machine keeps (`hardware.identity`). Raises StudyError where torch cannot
-    be loaded, without which nothing is measured, and where a GPU of the earlier record cannot be asked now.
+    before: an earlier record, to keep its node name (`hardware.identity`). Raises StudyError if torch cannot be
+    loaded, or if a GPU in the earlier record does not answer now.
     """
     torch, refusal = load_torch()
     if torch is None:
         raise StudyError(refusal)
     if before:
         hardware.refuse_silent_gpus(before)
-    found, left_out = detect()
-    devices, refused = open_devices(found)
+    detected, left_out = detect()
+    devices, refused = open_devices(detected)
     entries = [device.describe() for device in devices]
     kind, instance = hardware.identity(before)
     return {
@@ -77,7 +77,7 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
 
 
 def _add_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
-    """Entries of GPUs, with the memory that torch knows of where NVML does not: a GPU may share the machine's."""
+    """Add torch's memory size to GPU entries without one from NVML: a GPU may share the machine's memory."""
     sizes = {device["name"]: device["memory_bytes"] for device in devices if "memory_bytes" in device}
     for card in cards:
         if "memory_bytes" not in card and card["name"] in sizes:
@@ -89,14 +89,14 @@ def _add_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> li
 
 
 def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
-    """Unknown facts about the GPUs of a node record, a line each."""
+    """List the unknown facts about a node's GPUs, one per line."""
     refused = nvml.recorded_refusal(record)
     in_trouble = refused and not driver_errors.means_no_driver(refused)
     lines = [f"NVML does not answer ({refused}): {driver_errors.advice(refused)}"] if in_trouble else []
     for card in record["hardware"]["gpus"]:
         if reasons := card.get("unanswered"):
-            told = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
-            lines.append(f"{card['name']}: not told by NVML: {told}")
+            unknown = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
+            lines.append(f"{card['name']}: not reported by NVML: {unknown}")
     for device in record["devices"]:
         if reason := device.get("unwatched"):
             lines.append(f"{device['id']}: {nvml.Unwatched(reason).meaning}")
@@ -104,7 +104,7 @@ def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
 
 
 def summarize_node(record: dict[str, Any]) -> str:
-    """A node record in one sentence: its processor, memory and accelerators, and what the system does not tell."""
+    """Summarize a node record in one line: processor, memory, accelerators and unknown facts."""
     cpu, others = record["hardware"]["cpu"], [device["name"] for device in record["devices"] if device["kind"] != "cpu"]
     cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _format_cores(cpu["usable_cores"])
     gigabytes = record["hardware"]["memory_bytes"] / 1e9
@@ -120,58 +120,60 @@ def _format_cores(number: int) -> str:
 
 
 def require_device(record: dict[str, Any], kind: str) -> None:
-    """Raise StudyError, in one line, if the node has no device of this kind."""
+    """Raise StudyError if the node has no device with this kind."""
     if any(device["kind"] == kind for device in record["devices"]):
         return
-    looked = "; ".join(record["left_out"]) or "nothing was left out"
-    found = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
+    left_out = "; ".join(record["left_out"]) or "nothing was left out"
+    devices = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
     refused = nvml.refusal()
     mend = f"For an NVIDIA GPU, {driver_errors.advice(refused)}. " if refused else ""
     raise StudyError(
-        f"gpu profile: no GPU found. Looked for: torch's CUDA, ROCm, XPU and MPS devices. {looked}. "
-        f"NVML: {record['hardware']['nvml']}. Found: {found}. "
+        f"gpu profile: no GPU found. Looked for: torch's CUDA, ROCm, XPU and MPS devices. {left_out}. "
+        f"NVML: {record['hardware']['nvml']}. Found: {devices}. "
         f"{mend}Torch has to be built for the GPU (https://pytorch.org/get-started/locally). "
         "Or measure the CPU alone: snakemake --cores all"
     )
 
 
 def _kernel_version() -> str:
-    """The kernel's version without what a vendor or a host appended to it."""
+    """Return the kernel version without vendor or host suffixes."""
     return re.split(r"[^0-9.]", platform.release())[0]
 
 
 def _package_versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _blas_libraries() -> list[dict[str, Any]]:
-    """Each BLAS and OpenMP that the processes of this study load: library, version, threads, kernels chosen."""
+    """Describe each BLAS and OpenMP library the study loads: name, version, threads, chosen kernels."""
     import numpy
     import torch
     from threadpoolctl import threadpool_info
 
-    # Only loaded libraries are seen.
+    # threadpoolctl lists only loaded libraries.
     _ = numpy.__version__, torch.__version__
-    kept = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
-    return [{key: pool[key] for key in kept if pool.get(key) is not None} for pool in threadpool_info()]
+    keys = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
+    return [{key: pool[key] for key in keys if pool.get(key) is not None} for pool in threadpool_info()]
 
 
 def _torch_build() -> dict[str, Any]:
-    """How torch was built: the lines of its configuration that name libraries and CPU capability."""
+    """Describe the torch build: versions, and the configuration lines on libraries and CPU capability."""
     import torch
 
     lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
-    # The line with all compiler flags holds paths of the machine that built it.
-    telling = [line for line in lines if re.search(r"MKL|DNN|OpenMP|CPU capability|CUDA Runtime|CuDNN|LAPACK", line)]
+    # Drop the "Build settings" line: its compiler flags contain paths from the build machine.
+    library_lines = [
+        line for line in lines if re.search(r"MKL|DNN|OpenMP|CPU capability|CUDA Runtime|CuDNN|LAPACK", line)
+    ]
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "config": [line for line in telling if not line.startswith("Build settings")],
+        "config": [line for line in library_lines if not line.startswith("Build settings")],
     }

@@ -1,4 +1,4 @@
-"""Describe and name this machine, cheaply; PyTorch is loaded only where it alone may know of a GPU."""
+"""Describe and name this machine; load PyTorch only if no other source may know a GPU."""
 
 from __future__ import annotations
 
@@ -17,60 +17,57 @@ from contract.errors import StudyError
 from contract.node import INSTANCE, kind_of_node, read_node
 from experiments import counters, gpus, memory_limit, nvml, processor, topology
 
-# Of the host, for good; else of its time since it was started (most containers have no id of their own).
+# The host's permanent id, else its boot id (most containers have no machine-id).
 _HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
 
 
 @cache
 def cpu() -> dict[str, Any]:
-    """The processor, as far as the system tells: only model and usable_cores are always there.
+    """Describe the processor. Only the keys model and usable_cores are always present.
 
-    Keys: model, vendor, family, model_number, architecture, sockets, cores (physical, of
-    the machine), usable_cores (`usable_cores`), quota (cores that a cgroup grants, if
-    fewer), threads_per_core, kinds (of core, if there are several), simd, matrix, caches
-    (bytes by level, with the number of instances), virtual, unknown (names of what the
-    system does not tell).
+    Keys: model, vendor, family, model_number, architecture, sockets, cores (physical, in the machine),
+    usable_cores (`usable_cores`), quota (cores granted by a cgroup, if fewer), threads_per_core, kinds (if core
+    kinds differ), simd, matrix, caches (bytes and instances per level), virtual, unknown (names without a value).
     """
     return processor.describe(topology.allowed_cpus(), counters.quota())
 
 
 def usable_cores() -> int:
-    """Physical cores that this process may use: of its affinity, without SMT siblings, and within a cgroup's quota."""
+    """Count the physical cores this process may use: in its affinity, without SMT siblings, within the quota."""
     return processor.usable_cores(topology.allowed_cpus(), counters.quota())
 
 
 def refuse_partial_allocation() -> None:
-    """Raise StudyError where Slurm gave this job more processors of the machine than this process may use.
+    """Raise StudyError if Slurm gave this job more processors than this process may use.
 
-    A step of an exclusive job has the whole machine, and is still bound to the cores that it was said to need.
+    A step in an exclusive job owns the machine, but Slurm still binds it to the requested cores.
     """
-    # Snakemake takes the first of them away from what it starts.
+    # Snakemake unsets the first name for its child processes.
     name = "SLURM_JOB_CPUS_PER_NODE"
-    given = re.match(r"\d+", os.environ.get(name) or os.environ.get(f"{name}_PACK_GROUP_0", ""))
-    if given and int(given[0]) > (bound := len(topology.allowed_cpus())):
+    granted = re.match(r"\d+", os.environ.get(name) or os.environ.get(f"{name}_PACK_GROUP_0", ""))
+    if granted and int(granted[0]) > (bound := len(topology.allowed_cpus())):
         raise StudyError(
-            f"of {given[0]} processors that Slurm gave this job, it may use {bound}: say `cores: {given[0]}` where the "
-            "machine is named, or `--cpus-per-task` to Slurm"
+            f"Slurm gave this job {granted[0]} processors, but this process may use only {bound}: set "
+            f"`cores: {granted[0]}` for this machine in the config, or pass `--cpus-per-task` to Slurm"
         )
 
 
 def last_level_cache_bytes() -> int:
-    """Size of all last-level caches of the node together, in bytes; 32 MiB if the system does not say."""
+    """Return the node's total last-level cache in bytes; 32 MiB if unknown."""
     sizes = [cache["bytes"] for cache in cpu().get("caches", {}).values()]
     return max(sizes, default=32 * 2**20)
 
 
 def memory_bytes() -> int:
-    """Memory that this process may use, in bytes: the machine's, or a cgroup's limit below it."""
+    """Return the memory this process may use, in bytes: the machine's, or a smaller cgroup limit."""
     return memory_limit.total_bytes()
 
 
 def identity(described: Path | None = None) -> tuple[str, str]:
-    """This machine's kind and instance: those of an earlier record in `described`, if it fits this machine.
+    """Return this machine's kind and instance; keep the names in the record `described` if it fits this machine.
 
-    So rounds go on to count that were measured before its image, or this program, named it otherwise. A GPU that cannot
-    be asked now does not make it another machine. Where that record is lost, the folders of nodes beside it tell the
-    name, unless several of this kind are there and none is this one.
+    Keeping names preserves earlier rounds after a change to the image or to this program. A GPU that does not answer
+    now does not change the name. If the record is lost, use the only folder in `nodes` beside it with this kind.
     """
     if described and described.exists():
         with suppress(StudyError):
@@ -84,25 +81,24 @@ def identity(described: Path | None = None) -> tuple[str, str]:
 
 
 def _measured_instances(nodes: Path, here: str) -> list[str]:
-    """The instances of a kind whose rounds lie in a folder of nodes; '' for one without an instance."""
+    """List the instances with rounds in `nodes` for the kind `here`; '' for a name without an instance."""
     names = {path.parent.name for path in nodes.glob("*/[!.]*.parquet")}
-    found = {name.partition(".")[2] for name in names if kind_of_node(name) == here}
-    return sorted(one for one in found if not one or re.fullmatch(INSTANCE["pattern"], one))
+    instances = {name.partition(".")[2] for name in names if kind_of_node(name) == here}
+    return sorted(name for name in instances if not name or re.fullmatch(INSTANCE["pattern"], name))
 
 
 def machine_kind() -> str:
-    """A readable, stable name of this kind of machine, with a hash of its hardware.
+    """Return a readable, stable name for this kind of machine, with a hash of its hardware.
 
-    Nothing in it names a person, host or serial number; two machines of the same
-    make share it.
+    It contains no person, host or serial number; machines with equal hardware share it.
     """
     return _kind_name(cpu(), [card["name"] for card in gpus.list_gpus()])
 
 
 def _kind_name(about: Mapping[str, Any], cards: Sequence[str]) -> str:
-    """The kind of a machine with this processor, as `cpu` describes it, and with GPUs of these names."""
+    """Return the kind for a processor (described by `cpu`) and GPU names."""
     facts = {key: about.get(key, "") for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
-    # Only where they are: machines without have their names from before.
+    # Only if present, to keep the names from before these keys existed.
     facts |= {key: about[key] for key in ("kinds", "quota") if key in about}
     digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
     words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())
@@ -120,7 +116,7 @@ def _slug(words: str) -> str:
 
 
 def _matches(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
-    """True if a record may be of this machine: all that can be asked now is as it was."""
+    """True if a record may describe this machine: every fact that can be read now is unchanged."""
     then, now = record["hardware"]["cpu"], cpu()
     if record["kind"] == _kind_name(now, [card["name"] for card in here]):
         return True
@@ -131,13 +127,13 @@ def _matches(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
 
 
 def refuse_silent_gpus(where: Path) -> None:
-    """Raise StudyError if the record in a file fits this machine, but for GPUs that do not answer now."""
+    """Raise StudyError if the record in a file matches this machine except for GPUs that do not answer now."""
     if not where.exists():
         return
     try:
         record, here = read_node(where), gpus.list_gpus()
     except StudyError:
-        return  # an earlier record that does not read is written anew
+        return  # an unreadable record is written again
     _refuse_silent_gpus(record, here, where)
 
 
@@ -151,7 +147,7 @@ def _refuse_silent_gpus(record: Mapping[str, Any], here: Sequence[gpus.Card], wh
 
 
 def refuse_other_machine(where: Path) -> dict[str, Any]:
-    """The record in a file. Raises StudyError unless it is of this machine, and its GPUs answer."""
+    """Read the record in a file. Raises StudyError unless it describes this machine and its GPUs answer."""
     record, here = read_node(where), gpus.list_gpus()
     _refuse_silent_gpus(record, here, where)
     if not _matches(record, here):
@@ -168,17 +164,17 @@ def refuse_other_machine(where: Path) -> dict[str, Any]:
 
 
 def machine_instance() -> str:
-    """Which machine of its kind this is: six hexadecimal digits that tell nothing else; empty if the system cannot say.
+    """Return six hexadecimal digits to tell apart machines with the same kind; '' if the system has no id.
 
-    Hosts that were made from one image may share it: whoever reads their data has to expect that.
+    Hosts cloned from one image may share the digits.
     """
     for place in _HOST_IDS:
         try:
             host = place.read_bytes().strip()
         except OSError:
             continue
-        # What systemd writes into an image before its first start.
+        # systemd writes "uninitialized" into images before their first boot.
         if host not in (b"", b"uninitialized"):
-            # As machine-id(5) asks: keyed, so that nobody can tell which id it was made from.
+            # Keyed hash, as machine-id(5) requires, to keep the id private.
             return hmac.new(host, b"does-ai-need-a-gpu: instance of a node", hashlib.sha256).hexdigest()[:6]
     return ""

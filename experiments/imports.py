@@ -1,7 +1,7 @@
-"""Libraries that are installed and cannot be imported, and what to do about each.
+"""Find installed libraries that cannot be imported, and suggest a fix.
 
-A library that another one imports wherever it is installed takes that one down with it: beside a PyTorch without CUDA
-the public torchvision fails, and with it every network of Transformers.
+A broken optional dependency breaks its importer too: beside a PyTorch without CUDA, the public torchvision fails to
+import, and every Transformers network with it.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ OURS = ("contract", "experiments", "report", "studies", "workflow", "tests")
 
 
 def explain_import_error(error: BaseException) -> Unsupported | None:
-    """Remedy for a library that is missing, or fails while it is imported; None for any other error.
+    """Return an error with a remedy for a missing or broken library; None for any other error.
 
-    Raises the ModuleNotFoundError of a module of ours or of Python's.
+    Raises the ModuleNotFoundError for a module in this project or in the standard library.
     """
     cause = root_cause(error)
     if isinstance(cause, ModuleNotFoundError) and not is_installed((cause.name or "").partition(".")[0]):
         return missing_library(cause)
     importer, broken = failed_import(cause)
-    said = (str(cause).splitlines() or [type(cause).__name__])[0]
+    reason = (str(cause).splitlines() or [type(cause).__name__])[0]
     if importer != broken:
-        what = f"{importer} imports {broken}, which cannot be loaded here ({said})"
-        return Unsupported(f"{what}: {remedy(importer, broken)}")
+        problem = f"{importer} imports {broken}, which cannot be loaded here ({reason})"
+        return Unsupported(f"{problem}: {remedy(importer, broken)}")
     if broken and isinstance(cause, ImportError | OSError):
-        return Unsupported(f"{broken} cannot be loaded here ({said}): {remedy(broken, broken)}")
+        return Unsupported(f"{broken} cannot be loaded here ({reason}): {remedy(broken, broken)}")
     return missing_library(cause) if isinstance(cause, ModuleNotFoundError) else None
 
 
 def is_installed(library: str) -> bool:
-    """True if there is a library of this name; '' stands for one that an error does not name."""
+    """True if the library can be found, or if the name is '' (an error without a name)."""
     return not library or importlib.util.find_spec(library) is not None
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The error from which an error came."""
+    """Follow `__cause__` to the first error."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def failed_import(error: BaseException) -> tuple[str, str]:
-    """The library that was being imported, and the one whose import it waited for, perhaps itself; '' for none."""
+    """Return the library being imported and the library that failed, perhaps the same; '' if unknown."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
     packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
     libraries = list(
@@ -64,15 +64,15 @@ def failed_import(error: BaseException) -> tuple[str, str]:
 
 
 def remedy(importer: str, broken: str) -> str:
-    """The command that mends a library: away with it, or anew where it is needed by itself or by its importer."""
+    """Return a pip command: reinstall the broken library if it is required, else uninstall it."""
     name = distribution_name(broken)
     needed = {canonical_name(need.name) for need in _requirements(distribution_name(importer))}
-    anew = importer == broken or canonical_name(name) in needed
-    return f"pip install --force-reinstall {name}" if anew else f"pip uninstall --yes {name}"
+    required = importer == broken or canonical_name(name) in needed
+    return f"pip install --force-reinstall {name}" if required else f"pip uninstall --yes {name}"
 
 
 def distribution_name(module: str) -> str:
-    """The name under which a module's library is installed."""
+    """Return the installed distribution's name for a module."""
     known = [INSTALLED_AS.get(module, module), *metadata.packages_distributions().get(module, [])]
     for name in known:
         try:
@@ -83,23 +83,23 @@ def distribution_name(module: str) -> str:
 
 
 def canonical_name(name: str) -> str:
-    """A library's name as package indexes compare it."""
+    """Normalize a distribution name for comparison (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _requirements(name: str) -> list[Requirement]:
-    """Names of the libraries that a library requires, by its metadata."""
+    """Read a distribution's requirements, without extras, from its metadata."""
     from packaging.requirements import Requirement
 
     try:
         every = [Requirement(text) for text in metadata.requires(name) or []]
     except metadata.PackageNotFoundError:
         return []
-    return [one for one in every if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return [need for need in every if need.marker is None or need.marker.evaluate({"extra": ""})]
 
 
 def torch_dependents() -> Iterable[str]:
-    """The modules of installed libraries that are built for one PyTorch, by their metadata; without ours."""
+    """Yield the installed modules, except ours, whose metadata requires torch."""
     for module, names in metadata.packages_distributions().items():
         if module not in OURS and any(
             canonical_name(need.name) == "torch" for name in names for need in _requirements(name)
@@ -108,7 +108,7 @@ def torch_dependents() -> Iterable[str]:
 
 
 def import_failure(module: str) -> str:
-    """Why a module cannot be imported; '' if it can."""
+    """Import a module; return the root error's first line, or '' on success."""
     try:
         importlib.import_module(module)
     except Exception as error:  # a library's check of another may raise anything
@@ -117,7 +117,7 @@ def import_failure(module: str) -> str:
 
 
 def transformers_breakers() -> list[tuple[str, str]]:
-    """Libraries that Transformers imports wherever they are installed, and that fail here: (name, why)."""
+    """List optional dependencies that break Transformers because they fail to import: (name, why)."""
     failing = [(module, why) for module in sorted(torch_dependents()) if (why := import_failure(module))]
     if not failing:
         return []

@@ -1,4 +1,4 @@
-"""The places from which a process has loaded NVIDIA's libraries."""
+"""Find the paths from which this process loaded NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from experiments.workload import Dtype, Unsupported
 Observed = dict[str, tuple[float, str]]
 
 DRIVER = re.compile(r"libcuda\.so")
-# The CUDA toolkit's libraries and those beside it, also with the suffixes that wheels append.
+# CUDA toolkit libraries and related ones, including wheel suffixes.
 TOOLKIT = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn\w*|cufft|cufile|cupti|curand|cusolver\w*|cusparse\w*|nccl|nvJitLink|nvrtc[\w-]*)[.-]"
 )
 
 
 def origins(device: Device) -> Observed:
-    """Where NVIDIA's libraries in this process come from: see `compared`. Raises Unsupported."""
+    """Load NVIDIA's libraries and return their origins (`count_origins`). Raises Unsupported."""
     if device.kind == "cpu":
         raise Unsupported("NVIDIA's libraries are not needed on a CPU")
     load_libraries(device)
@@ -31,7 +31,7 @@ def origins(device: Device) -> Observed:
 
 
 def load_libraries(device: Device) -> None:
-    """Call cuDNN, cuBLAS and, where CuPy is installed, NVIDIA's compiler: libraries are loaded when first used."""
+    """Call cuDNN, cuBLAS and, if CuPy is installed, NVIDIA's compiler, to load them: loading is lazy."""
     import torch
 
     from experiments.kernels import naive_products
@@ -45,31 +45,31 @@ def load_libraries(device: Device) -> None:
 
 
 def mapped_files(maps: Path = Path("/proc/self/maps")) -> set[str]:
-    """Paths of the files that this process has mapped. Raises Unsupported where the system does not tell."""
+    """Read the paths mapped by this process. Raises Unsupported if the system does not list them."""
     try:
         lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         raise Unsupported("this system does not tell which libraries a process has loaded") from None
-    named = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
-    return {path.removesuffix(" (deleted)") for path in named}
+    mapped_paths = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
+    return {path.removesuffix(" (deleted)") for path in mapped_paths}
 
 
 def package_folders() -> list[Path]:
-    """Folders that hold this environment's packages: of Python, and all of it where conda manages it."""
+    """Return this environment's package folders; with conda, also its root folder."""
     import torch
 
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
     folders |= {*site.getsitepackages(), str(Path(torch.__file__).parents[1])}
     if (Path(sys.prefix) / "conda-meta").is_dir():
         folders.add(sys.prefix)
-    # The system reports files by their real paths.
+    # The system reports real paths.
     return [Path(folder).resolve() for folder in folders]
 
 
 def count_origins(paths: Iterable[str], folders: Iterable[Path]) -> Observed:
-    """Whether the driver, and any library of the toolkit, was loaded from outside these folders; and their number.
+    """Return metrics on the driver and toolkit libraries loaded from outside the given folders.
 
-    Raises Unsupported if no driver was loaded. No path leaves this function.
+    Raises Unsupported if no driver was loaded. The metrics contain no path.
     """
     inside = list(folders)
 

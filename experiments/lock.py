@@ -1,4 +1,4 @@
-"""One measuring process per node and user, whichever folder it was started in."""
+"""Lock the node for one measuring process per user, independent from the working folder."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from contract.errors import StudyError
 from contract.files import held_lock
 
-# Not TMPDIR or XDG_RUNTIME_DIR: they differ between the sessions of one user, the node does not.
+# Not TMPDIR or XDG_RUNTIME_DIR: they differ between one user's sessions.
 PLACE = Path("/tmp")
 
 
 def lock_path() -> Path:
-    """Where the lock of this user on this node lies, in a folder that nobody else can write to.
+    """Return this user's lock file, in a folder writable only by this user.
 
-    Raises StudyError if there is another thing in the folder's place.
+    Raises StudyError if the path exists and is not such a folder.
     """
     folder = PLACE / f"does-ai-need-a-gpu-{os.geteuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    seen = folder.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
-        raise StudyError(f"{folder}: not a folder that only you can write to: remove it, and try again")
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise StudyError(f"{folder}: not a folder writable only by you: remove it, and try again")
     return folder / "node.lock"
 
 
@@ -34,17 +34,16 @@ def lock_path() -> Path:
 def node_lock(patience_s: float) -> Iterator[None]:
     """Hold the node for measuring.
 
-    A kernel lock: it vanishes with the process that holds it, however that ends.
-    Waits up to `patience_s` seconds for another holder (a round orphaned by a
-    killed run ends within seconds). Raises StudyError.
+    The kernel releases the lock when the process ends. Waits up to `patience_s` seconds for another holder (a round
+    orphaned by a killed run ends within seconds). Raises StudyError.
     """
     path = lock_path()
-    # Counted by its own waiting: a pause of this process is none.
+    # Count only our own sleeps: a suspended process does not wait.
     waited = 0.0
     while (handle := held_lock(path)) is None:
         if waited > patience_s:
             raise StudyError(
-                "this machine is being measured by another process of yours: two measurements at once would spoil "
+                "another process of yours is measuring on this machine: two measurements at once would disturb "
                 "each other. Wait for it, or stop it, and try again."
             )
         time.sleep(0.2)

@@ -1,11 +1,11 @@
-"""The state of the machine before and beside each sample, and what of it may have spoilt the sample.
+"""Record the machine's state beside each sample, and flag disturbances.
 
-Time is cut into windows that follow each other without a gap, each closed by the first sample that ends
-WINDOW_S after the one before. A sample has the state of the window that it lies in; a point's first sample
-has the worse of that and of the time since the last point, in which this one was set up.
+Time is split into gapless windows; the first sample that ends at least WINDOW_S after the last window closes a new
+one. A sample takes its window's state; a point's first sample takes the worse of its window and the set-up time
+before it.
 
-A GPU's counters are read while it works, not in the pause between two samples: it would show as idleness, and
-the clock as that of a GPU at rest. So a window ends there with the first sample that begins after its time.
+GPU counters are read while the GPU works: between samples it would look idle, at an idle clock. On a GPU, a window
+therefore ends with the first sample that begins after its time.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from contract.sample_flags import Flag, text, worst
 from experiments import counters, processor, topology
 from experiments.counters import Totals, Values
 
-# Others' share of all cores above which a sample is flagged. The kernel's ticks alone make
-# several percent of it on a few cores in a short window.
+# Flag samples if other processes use more than this share of all cores. On few cores, tick rounding alone causes
+# several percent in a short window.
 BUSY_SHARE = 0.10
-# Cores of others from which on threads that need all cores share some: a neighbour on a thread's core gets half of it.
+# Flag threads that need all cores if others use this many cores: a neighbour takes half of a thread's core.
 CROWDED_CORES = 0.4
-# Shares of the time, and of the clock. A preset asks for medians to within 5% at the least: what
-# may take that much of a sample is said; what stops all threads at once, from less.
+# Thresholds as shares of time or clock. Presets require medians within 5% or better, so flag disturbances at 5%, and
+# those that stop all threads at once at less.
 QUEUED_SHARE = 0.05
 CLOCK_DROP = 0.05
 STEAL_SHARE = 0.02
 MEMORY_SHARE = 0.02
-# Where stalls are not counted: at 0.1 ms to fetch a page from a disk, 2% of the time.
+# Threshold without stall counters: 2% of the time, at 0.1 ms per page from disk.
 PAGES_PER_S = 200
-# The kernel counts CPU time in ticks of 10 ms: shorter windows say nothing.
+# The kernel counts CPU time in 10 ms ticks: shorter windows are meaningless.
 WINDOW_S = 0.25
-# Of a GPU's windows, a point's first is as short, since many points are; but its driver averages over up to a second.
+# GPU drivers average over up to a second; only a point's first window is shorter (WINDOW_S), for short points.
 GPU_WINDOW_S = 1.0
 
 
 @dataclass
 class Reading:
-    """What was seen around one sample; None where no counter exists."""
+    """Machine state around one sample; None without a counter."""
 
     elapsed_s: float
     clock_mhz: float | None = None
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules of the device since some moment: by its own counter, and by its power over the windows' time."""
+    """Device energy in joules since a fixed time: from its energy counter, and from power times window length."""
 
     counted: float | None
     summed: float
@@ -64,7 +64,7 @@ class Energy:
 
 @dataclass(frozen=True)
 class EnergyUse:
-    """Joules that were used, and how they are known: energy (counted) or energy_from_power."""
+    """Joules used, and the method: energy (counted) or energy_from_power."""
 
     joules: float
     method: str
@@ -72,14 +72,14 @@ class EnergyUse:
 
 @dataclass(frozen=True)
 class State:
-    """What one window saw."""
+    """State during one window."""
 
     values: Values
     flags: tuple[Flag, ...] = ()
 
 
 class Watch:
-    """Reads the node's and one device's counters, at most every WINDOW_S seconds."""
+    """Read the counters for the node and one device, at most every WINDOW_S seconds."""
 
     def __init__(self, device: str) -> None:
         self._begun = time.perf_counter()
@@ -99,35 +99,35 @@ class Watch:
         self._waiting: list[tuple[Reading, tuple[Flag, ...]]] = []
 
     def begin(self, threads: int = 0) -> None:
-        """A point is set up and will be sampled next: what was seen since the last one is its state before.
+        """Start a new point after its set-up; the state since the last point applies to its first sample.
 
-        threads: those of its work on the CPU.
+        threads: CPU threads in its workload.
         """
         self._waiting.clear()
         self._threads = 0 if self._on_gpu else threads
         self._window_s, self._first, self._seen = WINDOW_S, True, None
         if self._window_is_over():
             self._close_window(self._read_device())
-        # Another point's work may have another clock, and other threads: only within a point is a lower one a loss.
+        # Reset per point: other work may run at another clock or with other threads.
         self._highest_mhz = 0.0
-        kept = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
-        kept += crowding_flags(*self._window, self._threads) if self._window else []
-        self._state = State(self._state.values, tuple(worst(kept)))
+        flags = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
+        flags += crowding_flags(*self._window, self._threads) if self._window else []
+        self._state = State(self._state.values, tuple(worst(flags)))
         self._before = self._state.flags
 
     def look(self) -> None:
-        """A GPU works on a sample: read its counters if that is a point's first, or begins when the window is over."""
+        """Read GPU counters while it works on a sample: a point's first, or the first after the window's end."""
         if self._on_gpu and (self._first or self._window_is_over()):
             self._seen, self._first = self._read_device(), False
 
-    def read(self, *seen_in_it: Flag) -> Reading:
-        """The state around the sample that ends now. seen_in_it: flags of this sample alone.
+    def read(self, *sample_flags: Flag) -> Reading:
+        """Return the state around the sample that ends now. sample_flags: flags for this sample alone.
 
-        It is the last window's until this one is closed, by a later call: then the reading is brought up to date.
-        Of a GPU, a point's first sample already has what was seen of it meanwhile.
+        The reading holds the last window's state until a later call closes the current window and updates it.
+        On a GPU, a point's first sample already includes the device state read meanwhile.
         """
         reading = Reading(time.perf_counter() - self._begun)
-        self._waiting.append((reading, (*self._before, *seen_in_it)))
+        self._waiting.append((reading, (*self._before, *sample_flags)))
         self._before = ()
         seen, self._seen = self._seen, None
         if self._window_is_over() and (seen or not self._on_gpu):
@@ -142,12 +142,12 @@ class Watch:
         return reading
 
     def energy(self) -> Energy:
-        """What the device has used until now."""
+        """Return the device energy until now."""
         running = (self._state.values.get("power_w") or 0.0) * (time.perf_counter() - self._totals.at)
         return Energy(self._device.joules(), self._summed + running)
 
     def energy_since(self, then: Energy) -> EnergyUse | None:
-        """What the device has used since `then`; None where nothing tells it, or a counter began anew."""
+        """Return the energy used since `then`; None without a counter, or after a counter reset."""
         now = self.energy()
         if now.counted is not None and then.counted is not None:
             joules, method = now.counted - then.counted, "energy"
@@ -157,7 +157,7 @@ class Watch:
 
     @property
     def energy_least_s(self) -> float:
-        """Seconds of work from which on its energy is told."""
+        """Shortest work with a usable energy reading, in seconds."""
         return self._device.least_s
 
     def _write_state(self, reading: Reading, before: tuple[Flag, ...]) -> None:
@@ -177,7 +177,7 @@ class Watch:
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
 
     def _read_device(self) -> State:
-        """What the device's own counters tell now."""
+        """Read the device's own counters."""
         values = self._device.values()
         clock = values.get("clock_mhz") or 0.0
         self._highest_mhz = max(self._highest_mhz, clock)
@@ -188,10 +188,10 @@ class Watch:
 
 
 def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
-    """Others' load and steal as shares of `cores` in a window, and the flags that it deserves."""
+    """Return other load and steal as shares of `cores` between two totals, and the flags."""
 
     def rise(name: str) -> float:
-        # Ticks are rounded: a difference of them may come out slightly negative.
+        # Tick rounding can make a difference slightly negative.
         then, later = getattr(before, name), getattr(now, name)
         return max(0.0, later - then) if then is not None and later is not None else 0.0
 
@@ -224,12 +224,12 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
 
 
 def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
-    """A flag if others had cores that `threads` threads of this process needed; none for no threads.
+    """Flag windows in which other processes took cores from this process's threads; never for 0 threads.
 
-    One neighbour is a small share of many cores. Threads that wait for each other all wait for the one beside it.
+    On many cores, one neighbour is a small share, but synchronized threads all wait for the thread beside it.
     """
     cpus = topology.allowed_cpus()
-    # More threads than cores run beside each other on a core's hardware threads.
+    # With more threads than cores, count hardware threads.
     cores = processor.usable_cores(cpus)
     room = cores if threads <= cores else len(cpus)
     others = max(0.0, now.here - before.here - (now.own - before.own)) / (now.at - before.at)
@@ -243,11 +243,11 @@ def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
 
 
 def pause_flag(seconds: float) -> Flag:
-    """The flag of what was measured while the process stood still for so many seconds."""
+    """Return the flag for a measurement during which the process was suspended."""
     return Flag("stopped", f"stood still for {seconds:,.1f} s")
 
 
 def clock_flags(clock_mhz: float, highest_mhz: float) -> list[Flag]:
-    """A flag if the clock has fallen from the highest that was seen; none where there is no counter."""
+    """Flag a clock below the highest one seen; no flag without a counter."""
     drop = 1 - clock_mhz / highest_mhz if clock_mhz and highest_mhz else 0.0
     return [Flag("clock", f"{drop:.0%} below the highest seen")] if drop > CLOCK_DROP else []

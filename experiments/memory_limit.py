@@ -1,4 +1,4 @@
-"""Memory that this process may use: the machine's, or what the cgroups around it leave of it."""
+"""Determine the memory this process may use: the machine's, or less within cgroup limits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import psutil
 from contract.cgroups import ROOT, cgroups, decimal, number
 from experiments.counters import read_key_values
 
-# Files that hold a limit (version 2, version 1) and the usage beside it.
+# Limit files and usage files (cgroup version 2, then version 1).
 _LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
 _USED = ("memory.current", "memory.usage_in_bytes")
-# Memory that the kernel takes back when it is needed (version 2; version 1 with all groups inside).
+# Reclaimable memory: version 1 (totals that include child groups), then version 2.
 _CACHE = (
     ("total_inactive_file", "total_active_file"),
     ("inactive_file", "active_file", "slab_reclaimable"),
@@ -20,25 +20,25 @@ _CACHE = (
 
 
 def total_bytes(root: Path = ROOT) -> int:
-    """Memory of the machine in bytes, or the smallest limit of this process's cgroups if that is less."""
+    """Return the machine's memory in bytes, or this process's smallest cgroup limit if that is less."""
     limits = [limit for folder in cgroups(root, "memory") for limit in _limits(folder)]
     return int(min([psutil.virtual_memory().total, *limits]))
 
 
 def available_bytes(root: Path = ROOT) -> int:
-    """Bytes that can be taken before the machine swaps or a cgroup's limit is reached; caches count as available."""
+    """Return the bytes available before swapping or a cgroup limit; caches count as available."""
     free = [float(psutil.virtual_memory().available)]
     for folder in cgroups(root, "memory"):
-        used = next((held for name in _USED if (held := number(folder / name)) is not None), 0.0)
+        used = next((usage for name in _USED if (usage := number(folder / name)) is not None), 0.0)
         free += [limit - max(0.0, used - _cache_bytes(folder)) for limit in _limits(folder)]
     return max(0, int(min(free)))
 
 
 def _limits(folder: Path) -> list[float]:
-    """The limits of one cgroup in bytes. Version 1 also says the least of the groups around it, seen or unseen."""
-    found = [number(folder / name) for name in _LIMITS]
-    found.append(decimal(read_key_values(folder / "memory.stat").get("hierarchical_memory_limit", "")))
-    return [limit for limit in found if limit is not None and limit > 0]
+    """Read a cgroup's limits in bytes. Version 1 also reports the smallest limit among all parent groups."""
+    limits = [number(folder / name) for name in _LIMITS]
+    limits.append(decimal(read_key_values(folder / "memory.stat").get("hierarchical_memory_limit", "")))
+    return [limit for limit in limits if limit is not None and limit > 0]
 
 
 def _cache_bytes(folder: Path) -> float:

@@ -1,4 +1,4 @@
-"""A node's record beside its rounds: there from the first of them on, and sealed once all are measured."""
+"""Write a node's record beside its rounds: partial from the first round on, sealed after the last."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from experiments.jobs import Plan
 
 
 def begin_node(folder: Path, probe: Path, plan: Plan) -> None:
-    """Put an unsealed record into a folder that gets a round: cut off here, it still tells what was measured of what.
+    """Put a partial record into a round's folder, so that an interrupted run still shows what is missing.
 
-    probe: the record of this machine. Raises StudyError, OSError.
+    probe: this machine's record. Raises StudyError, OSError.
     """
     partial, jobs = folder / PARTIAL, summarize_plan(plan)
     if _read_jobs(partial) != jobs:
         write_node(partial, {**read_node(probe), "jobs": jobs})
-    # What was sealed before was another set of rounds; the record that is read is nobody's seal.
+    # An earlier seal belongs to other rounds: remove it, unless it is the record being read.
     if (folder / RECORD).resolve() != probe.resolve():
         (folder / RECORD).unlink(missing_ok=True)
 
 
 def _read_jobs(partial: Path) -> Any:
-    """The jobs in an unsealed record; None if it is missing or cannot be read."""
+    """Read the jobs from a partial record; None if it is missing or unreadable."""
     try:
         return read_node(partial).get("jobs")
     except StudyError:
@@ -34,7 +34,7 @@ def _read_jobs(partial: Path) -> Any:
 
 
 def summarize_plan(plan: Plan) -> dict[str, Any]:
-    """Of each job of a plan: seconds that each round should take, and how many points are left out for which reason."""
+    """Return each job's predicted seconds per round and its omitted points, counted by reason."""
     numbers = range(1, plan.rounds + 1)
     return {
         job.name: {
@@ -46,21 +46,21 @@ def summarize_plan(plan: Plan) -> dict[str, Any]:
 
 
 def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = None) -> None:
-    """Write a node's record from its rounds; with a plan, each job's seconds stand beside those that were predicted.
+    """Write a node's record from its rounds; with a plan, include each job's seconds beside the predicted ones.
 
-    Raises StudyError if a round is another node's.
+    Raises StudyError if a round belongs to another node.
     """
     from contract.sample_table import read_samples
 
     record = read_node(probe)
-    seen = [(path, *read_samples(path)) for path in rounds]
-    abouts = [about for _, _, about in seen]
+    tables = [(path, *read_samples(path)) for path in rounds]
+    abouts = [about for _, _, about in tables]
     record["started_utc"] = min(about["started_utc"] for about in abouts)
     record["ended_utc"] = max(about["ended_utc"] for about in abouts)
-    # Hosts of one kind may take over from each other.
+    # Several hosts with the same kind may share the rounds.
     if hosts := sorted({about["host"] for about in abouts if about.get("host")}):
         record["hosts"] = hosts
-    strangers = {name for _, table, _ in seen for name in table["node"].unique()} - {record["id"]}
+    strangers = {name for _, table, _ in tables for name in table["node"].unique()} - {record["id"]}
     if strangers:
         raise StudyError(
             f"{probe} describes {record['id']}, but rounds of {', '.join(sorted(strangers))} lie beside it: "
@@ -69,7 +69,7 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
     if plan is not None:
         record["jobs"] = summarize_plan(plan)
         for name, job in record["jobs"].items():
-            taken = _round_seconds((path, about) for path, _, about in seen if path.name.startswith(f"{name}."))
+            taken = _round_seconds((path, about) for path, _, about in tables if path.name.startswith(f"{name}."))
             job["wall_s"] = [taken[number][0] for number in sorted(taken)]
             if any(stood := [taken[number][1] for number in sorted(taken)]):
                 job["stood_s"] = stood
@@ -79,7 +79,7 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
 
 
 def _round_seconds(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
-    """Seconds by the number of the round, which a file's name ends with, and those in which it stood still."""
+    """Return (wall seconds, suspended seconds) by round number, the last part in a file name."""
     return {
         int(path.stem.rpartition(".")[2]): (round(about["wall_s"], 2), round(about.get("stood_s", 0.0), 2))
         for path, about in files
@@ -88,7 +88,7 @@ def _round_seconds(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tu
 
 
 def _move_superseded(folder: Path, keep: set[Path]) -> None:
-    """Move rounds of an earlier preset out of the way: mixed with this one's, they would be judged together."""
+    """Move rounds from an earlier preset to `superseded/`, to keep them out of the analysis."""
     for path in folder.glob("[!.]*.parquet"):
         if path.resolve() not in keep:
             (folder / "superseded").mkdir(exist_ok=True)
@@ -96,11 +96,11 @@ def _move_superseded(folder: Path, keep: set[Path]) -> None:
 
 
 def job_paces(record: dict[str, Any]) -> dict[str, float]:
-    """Seconds of running time over seconds predicted, by job, of those rounds that say both."""
-    found = {}
+    """Return running time over predicted time by job, for rounds with both."""
+    paces = {}
     for name, job in record.get("jobs", {}).items():
         taken = job.get("wall_s", [])
         predicted = sum(job["predicted_s"][: len(taken)])
         if taken and predicted:
-            found[name] = (sum(taken) - sum(job.get("stood_s", []))) / predicted
-    return found
+            paces[name] = (sum(taken) - sum(job.get("stood_s", []))) / predicted
+    return paces

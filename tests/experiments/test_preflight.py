@@ -226,8 +226,8 @@ def test_an_answer_that_cannot_be_read_costs_its_point_alone(answer: str, tmp_pa
 def test_a_profile_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
     (tried, _), point = broken(tmp_path, "right"), kind("gemm", product())
     for profiled in ([3], [{"metric": "kernel_time"}], [{"metric": "kernel_time", "value": "?", "unit": "s"}], 3):
-        tried._answer = lambda *_, profiled=profiled: ({"status": "ok", "profiled": profiled}, 0.1)  # type: ignore[method-assign]
-        line = tried._profiled(point, Workers(BROKEN, tmp_path / "log", lambda: None))
+        tried._send_order = lambda *_, profiled=profiled: ({"status": "ok", "profiled": profiled}, 0.1)  # type: ignore[method-assign]
+        line = tried._profile_kind(point, Workers(BROKEN, tmp_path / "log", lambda: None))
         assert (line.verdict, line.seen[:30]) == ("look", "no answer that could be read (")
 
 

@@ -167,7 +167,7 @@ def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_p
         "bytes": 98.0,
     }  # fmt: skip
     measured = make(["right"])
-    measured._note(measured.job.points[0], answer)
+    measured._add_rows(measured.job.points[0], answer)
     first, second, energy, graph = kept(measured, tmp_path).to_dict("records")
     assert (first["value"], second["value"], second["elapsed_s"]) == (0.5, 0.6, 2.0)
     assert [first[name] for name in ("flop", "bytes", "error", "stop_reason")] == [8.0, 16.0, 0.1, "samples"]

@@ -309,7 +309,7 @@ from experiments.machine_state import Watch
 policy = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
 for name, params in eval(sys.argv[1]):
     order = {"experiment": name, "device": "cpu", "params": params, "policy": policy, "known": {"call_s": 1e-9}}
-    answer = worker.answer_to(order, open_device("cpu"), Watch("cpu"))
+    answer = worker.answer_order(order, open_device("cpu"), Watch("cpu"))
     assert answer["status"] == "ok", answer
     assert "torch" not in sys.modules, name
 """
