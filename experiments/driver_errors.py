@@ -41,7 +41,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
     (r"busy or unavailable",
      "another process has exclusive use, or the compute mode prohibits it: see nvidia-smi -q -d COMPUTE",
      ""),
-    (r"ecc error", "its memory is damaged: reset the GPU (sudo nvidia-smi -r), and replace it if the error returns", ""),
+    (r"ecc error", "its memory is damaged: reset it (sudo nvidia-smi -r), and replace it if the error returns", ""),
     (r"no kernel image", "this build of torch has no code for this GPU: install another build", ""),
     # A container loses its GPU when the host runs `systemctl daemon-reload`.
     (r"unknown error", _RESTART, _AGAIN),

@@ -1,7 +1,7 @@
-"""NVIDIA's management library: what a GPU says of itself, and nothing where it does not.
+"""Query GPUs through NVML, NVIDIA's management library.
 
-No question is sure of an answer: GPUs, drivers and containers each leave some out. Functions take the library as an
-argument, so that a stand-in can take its place where there is no GPU.
+Any query may fail: GPUs, drivers and containers each leave some out. Functions take the library as an argument, to
+allow a fake one without a GPU.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-# Reasons that hold a clock back and somebody should know of. Not those that slow
-# nobody down: an idle GPU, and clocks that somebody set.
+# Throttle reasons to report. Omitted: an idle GPU, and clocks set by the user.
 _REASONS = {
     "nvmlClocksThrottleReasonSwPowerCap": "power limit",
     "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
@@ -27,49 +26,49 @@ _REASONS = {
     "nvmlClocksThrottleReasonDisplayClockSetting": "display clock",
 }
 
-# NVML_FI_DEV_POWER_INSTANT: old versions of the library have no name for it.
+# NVML_FI_DEV_POWER_INSTANT: old library versions lack the constant.
 _POWER_NOW = 186
-# Larger answers stand for "not available" (0xFFFFFFFF), or are nonsense. Watts, MHz; bytes; GPUs.
+# Larger answers mean "not available" (0xFFFFFFFF) or are invalid. Units: W or MHz; bytes; GPUs.
 _MOST, _MOST_BYTES, _MOST_GPUS = 1e5, 2.0**53, 100
 
 
 def placeholder_name(maker: str = "NVIDIA") -> str:
-    """The name in a record of a GPU that does not tell its own."""
+    """Return the recorded name for a GPU without a name."""
     return f"{maker} GPU"
 
 
 def load_pynvml() -> Any:
-    """pynvml: importable without a driver."""
+    """Import pynvml, which needs no driver."""
     import pynvml
 
     return pynvml
 
 
 def refusal(library: Any = None) -> str:
-    """Why NVML does not answer, in its words; '' if it does."""
+    """Return NVML's error message, or '' if it answers."""
     return _count_gpus(library or load_pynvml())[1]
 
 
 def nvidia_gpus(library: Any = None) -> list[dict[str, Any]]:
-    """NVIDIA GPUs by NVML, without serial numbers: entries of the node record. [] where NVML does not answer.
+    """Return node record entries for NVIDIA GPUs, without serial numbers; [] if NVML does not answer.
 
-    What a GPU does not tell is left out, and `unanswered` has NVML's words for it by the name of the field;
-    "handle" stands for all of them. A GPU without a name is called `placeholder_name()`.
+    Missing fields are omitted; `unanswered` maps their names to NVML's errors ("handle" for all fields). A GPU without
+    a name is called `placeholder_name()`.
     """
     library = library or load_pynvml()
-    found = []
+    entries = []
     for index in range(_count_gpus(library)[0]):
         handle, refused = try_question(partial(library.nvmlDeviceGetHandleByIndex, index))
-        found.append(
+        entries.append(
             {"name": placeholder_name(), "unanswered": {"handle": refused}}
             if refused
             else _describe_gpu(handle, library)
         )
-    return found
+    return entries
 
 
 def status() -> str:
-    """Driver version and number of GPUs, or why NVML does not answer."""
+    """Return the driver version and GPU count, or NVML's error."""
     library = load_pynvml()
     number, refused = _count_gpus(library)
     if refused:
@@ -79,44 +78,44 @@ def status() -> str:
 
 
 def recorded_refusal(record: Mapping[str, Any]) -> str:
-    """The words of a node record in which NVML did not answer; '' if it did, or its record does not tell."""
-    told = str(record["hardware"].get("nvml", ""))
-    return "" if told.startswith("driver ") else told
+    """Return NVML's error in a node record; '' if NVML answered, or the record has no entry."""
+    status = str(record["hardware"].get("nvml", ""))
+    return "" if status.startswith("driver ") else status
 
 
-def ask(library: Any, question: str, *words: Any) -> Any:
-    """The answer to one question; None if this GPU, driver or version of the library has none."""
-    return try_question(lambda: getattr(library, question)(*words))[0]
+def ask(library: Any, question: str, *arguments: Any) -> Any:
+    """Call a library function by name; None if this GPU, driver or library version does not support it."""
+    return try_question(lambda: getattr(library, question)(*arguments))[0]
 
 
-def ask_number(library: Any, question: str, *words: Any, most: float = _MOST) -> float | None:
-    """The answer to one question if it is a number from 0 to `most`, else None."""
-    return try_question(lambda: _check_number(getattr(library, question)(*words), most))[0]
+def ask_number(library: Any, question: str, *arguments: Any, most: float = _MOST) -> float | None:
+    """Call a library function; return a number from 0 to `most`, else None."""
+    return try_question(lambda: _check_number(getattr(library, question)(*arguments), most))[0]
 
 
-def ask_text(library: Any, question: str, *words: Any) -> str | None:
-    """The answer to one question as a line of text, else None."""
-    return try_question(lambda: _check_text(getattr(library, question)(*words)))[0]
+def ask_text(library: Any, question: str, *arguments: Any) -> str | None:
+    """Call a library function; return one line of text, else None."""
+    return try_question(lambda: _check_text(getattr(library, question)(*arguments)))[0]
 
 
 def try_question(question: Callable[[], Any]) -> tuple[Any, str]:
-    """The answer to any question and ''; or None, and the words in which it was refused."""
+    """Call a function; return (its result, ''), or (None, the error message)."""
     try:
         return question(), ""
-    except Exception as refused:  # a driver in trouble, or an old library, raises what it likes
+    except Exception as refused:  # broken drivers and old libraries raise any type
         return None, _error_text(refused)
 
 
 def _error_text(refused: Exception) -> str:
     try:
         words = str(refused)
-    except Exception:  # pynvml asks the library for words that it does not know itself
+    except Exception:  # pynvml looks up messages in the library, which may fail too
         words = ""
     return re.sub(r"[^ -~]+", " ", words).strip(" .")[:200] or type(refused).__name__
 
 
 def _count_gpus(library: Any) -> tuple[int, str]:
-    """The number of GPUs and '', or 0 and why NVML does not answer."""
+    """Return (the GPU count, ''), or (0, NVML's error)."""
 
     def count() -> int:
         library.nvmlInit()
@@ -127,7 +126,7 @@ def _count_gpus(library: Any) -> tuple[int, str]:
 
 
 def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
-    """A GPU's entry of the node record."""
+    """Return a GPU's node record entry."""
     known: dict[str, Any] = {"name": placeholder_name()}
     unanswered = {}
     questions: dict[str, Callable[[], Any]] = {
@@ -153,30 +152,30 @@ def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
 
 
 def _check_number(value: Any, most: float = _MOST) -> float:
-    """A finite number within bounds, as it was answered. Raises ValueError, TypeError."""
+    """Return `value` if it is a finite number from 0 to `most`. Raises ValueError, TypeError."""
     if isinstance(value, bool) or not math.isfinite(value) or not 0 <= value <= most:
-        raise ValueError(f"{value!r} is no answer")
+        raise ValueError(f"{value!r} is not a valid answer")
     return value
 
 
 def _check_positive(value: Any, most: float) -> int:
-    """A number that is not 0: no card has no memory, and no link of no lanes."""
+    """Return `value` if it is positive: 0 bytes or 0 lanes is not a valid answer."""
     if not (number := int(_check_number(value, most))):
-        raise ValueError("0 is no answer")
+        raise ValueError("0 is not a valid answer")
     return number
 
 
 def _check_text(value: Any) -> str:
-    """A line of text, of at most 200 characters; old libraries answer in bytes. Raises ValueError, TypeError."""
+    """Return `value`, text or (in old libraries) bytes, as a line up to 200 characters. Raises ValueError, TypeError."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())[:200]
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]
     if not line:
-        raise ValueError("an empty text is no answer")
+        raise ValueError("an empty text is not a valid answer")
     return line
 
 
 class Unwatched(StrEnum):
-    """Why the state of a GPU is not recorded beside its samples, or not all of it."""
+    """Reason to record a GPU's state only partly or not at all."""
 
     MAKER = "not NVIDIA's"
     SILENT = "NVML does not answer"
@@ -186,7 +185,7 @@ class Unwatched(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """The consequence for the samples, in words."""
+        """Describe the consequence for the samples."""
         if self is Unwatched.SLICE:
             return "MIG cut the GPU: power, energy and use are the whole card's, and are not recorded for a slice"
         return f"{self.value}: clock, power, temperature and other processes are not recorded"
@@ -194,16 +193,16 @@ class Unwatched(StrEnum):
 
 @dataclass(frozen=True)
 class DeviceLookup:
-    """NVML's handle of a device, None without certainty; and why the device is not watched, or not wholly."""
+    """NVML's handle for a device (None if not identified), and the reason if its state is not fully recorded."""
 
     handle: Any = None
     unwatched: Unwatched | None = None
 
 
 def find_device(device: str, library: Any) -> DeviceLookup:
-    """NVML's handle of torch's device `cuda:N`, by its UUID or its place on the PCI bus.
+    """Look up NVML's handle for torch's device `cuda:N` by UUID or PCI address.
 
-    Never by the number of a GPU that torch sees: NVML numbers them in another order.
+    The device number is not usable: NVML numbers GPUs in another order.
     """
     from experiments.devices.accelerator import load_torch
 
@@ -222,43 +221,43 @@ def find_device(device: str, library: Any) -> DeviceLookup:
 
 
 def device_handle(device: str, library: Any) -> Any:
-    """The same handle alone. Raises NVMLError where there is none."""
-    found = find_device(device, library)
-    if found.handle is None:
+    """Return the handle from `find_device`. Raises NVMLError if there is none."""
+    lookup = find_device(device, library)
+    if lookup.handle is None:
         raise library.NVMLError(library.NVML_ERROR_NOT_FOUND)
-    return found.handle
+    return lookup.handle
 
 
 def _identity_questions(torch: Any, index: int) -> list[tuple[str, Any]]:
-    """NVML's questions by which a GPU of torch's can be found, each with the identity to ask for; the best first.
+    """Return (NVML function, argument) pairs to look up torch's GPU, the most reliable first.
 
-    CUDA's UUID has no prefix. Of a slice it is the slice's or the whole card's, by the version of CUDA. Sources:
-    cuDeviceGetUuid_v2 in the CUDA driver API, nvmlDeviceGetUUID in the NVML API reference.
+    CUDA's UUID has no prefix; for a MIG slice it identifies the slice or the card, depending on the CUDA version.
+    Sources: cuDeviceGetUuid_v2 in the CUDA driver API, nvmlDeviceGetUUID in the NVML API reference.
     """
     if torch.version.cuda is None or not torch.cuda.is_available():
-        return [("nvmlDeviceGetHandleByIndex", index)]  # it measures none, and has no numbers of its own
+        return [("nvmlDeviceGetHandleByIndex", index)]  # nothing is measured on it, so the numbering is NVML's
     properties = torch.cuda.get_device_properties(index)
     identity = str(getattr(properties, "uuid", None) or "")
     prefixes = [""] if identity.startswith(("GPU-", "MIG-")) else ["GPU-", "MIG-"]
-    found = [("nvmlDeviceGetHandleByUUID", prefix + identity) for prefix in prefixes if identity]
+    questions = [("nvmlDeviceGetHandleByUUID", prefix + identity) for prefix in prefixes if identity]
     place = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     if all(isinstance(number, int) for number in place):
         domain, bus, slot = place
-        found.append(("nvmlDeviceGetHandleByPciBusId", f"{domain:08x}:{bus:02x}:{slot:02x}.0"))
-    return found
+        questions.append(("nvmlDeviceGetHandleByPciBusId", f"{domain:08x}:{bus:02x}:{slot:02x}.0"))
+    return questions
 
 
 def is_mig(handle: Any, library: Any) -> bool:
-    """True if MIG cuts the GPU into slices, or the handle is such a slice's."""
+    """True if the GPU is split by MIG, or the handle belongs to a MIG slice."""
     modes, _ = try_question(lambda: tuple(library.nvmlDeviceGetMigMode(handle)))
     return bool(modes and modes[0] == 1) or ask(library, "nvmlDeviceIsMigDeviceHandle", handle) == 1
 
 
 def read_power_w(handle: Any, library: Any) -> float | None:
-    """What the GPU draws now; None where nothing tells it.
+    """Read the GPU's instantaneous power in watts; None if unavailable.
 
-    The field is what was last measured. nvmlDeviceGetPowerUsage is that too on old GPUs, but from Ampere on
-    (except GA100) the mean of the last second: half a second into a load it is mostly of what came before.
+    nvmlDeviceGetPowerUsage is only the fallback: from Ampere on (except GA100) it averages over the last second, so
+    half a second into a load it mostly shows the time before.
     Source: NVML API reference, nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_INSTANT.
     """
 
@@ -273,23 +272,23 @@ def read_power_w(handle: Any, library: Any) -> float | None:
 
 
 def throttle_reasons(handle: Any, library: Any) -> list[str]:
-    """Why the GPU's clock is held back now, in words; empty if it is not."""
+    """Describe the current throttle reasons; empty if the clock is not throttled."""
     mask = int(ask_number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", handle, most=2.0**64) or 0)
     return [words for name, words in _REASONS.items() if mask & getattr(library, name, 0)]
 
 
 def process_ids(handle: Any, library: Any) -> set[int]:
-    """Numbers of the processes that use the GPU, as far as the driver shows them from where we are."""
+    """Return the ids for processes on the GPU, as far as the driver shows them here."""
     questions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
     running = (ask(library, question, handle) for question in questions)
-    return {one.pid for some in running if isinstance(some, Iterable) for one in some if hasattr(one, "pid")}
+    return {entry.pid for group in running if isinstance(group, Iterable) for entry in group if hasattr(entry, "pid")}
 
 
 def count_other_processes(handle: Any, library: Any) -> int:
-    """How many processes besides this one use the GPU.
+    """Count the other processes on the GPU.
 
-    In a container the driver may know this process by another number: then one of them is taken to be this one.
+    In a container the driver may list this process under another id: then one id is assumed to be this process.
     """
-    found = process_ids(handle, library)
+    pids = process_ids(handle, library)
     own = os.getpid()
-    return len(found - {own}) if own in found else max(len(found) - 1, 0)
+    return len(pids - {own}) if own in pids else max(len(pids) - 1, 0)

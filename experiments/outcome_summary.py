@@ -1,4 +1,4 @@
-"""Outcomes of points: of a round in a few words, of a node each status that is not ok, by reason."""
+"""Summarize point outcomes: per round in one line, per node by status and reason."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from typing import Any
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node, record_path
 
-# Of a reason, as much as a line holds.
+# Truncate reasons to one line.
 SHOWN = 110
 
 
 def format_outcomes(folders: Iterable[Path]) -> str:
-    """A text: by node the points without a result, the most frequent first, and the rounds that are missing.
+    """Format failed points by node, the most frequent first, and missing rounds.
 
-    folders: of nodes, or of folders of them. A point counts once a round. Raises StudyError where there is no node.
+    folders: node folders, or their parents. A point counts once per round. Raises StudyError if there is no node.
     """
-    given = list(folders)
-    nodes = [place for folder in given for place in (folder, *sorted(folder.glob("*"))) if record_path(place).is_file()]
+    places = list(folders)
+    nodes = [
+        place for folder in places for place in (folder, *sorted(folder.glob("*"))) if record_path(place).is_file()
+    ]
     if not nodes:
-        raise StudyError(f"no node in {', '.join(map(str, given))}: name the folder of one, say results/nodes")
+        raise StudyError(
+            f"no node in {', '.join(map(str, places))}: pass a node's folder or its parent (results/nodes)"
+        )
     return "\n".join(line for node in nodes for line in _node_lines(node))
 
 
@@ -32,7 +36,7 @@ def _node_lines(node: Path) -> Iterable[str]:
     from contract.sample_table import read_samples
 
     record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))
-    found: Counter[tuple[str, str, bool, str, str]] = Counter()
+    counts: Counter[tuple[str, str, bool, str, str]] = Counter()
     unreadable = []
     for path in files:
         try:
@@ -42,19 +46,19 @@ def _node_lines(node: Path) -> Iterable[str]:
             continue
         point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
         table = table.assign(lost=table["status"].ne("ok"))
-        # A point that was timed and lacks another metric, one that takes a profile, say, is ok in part.
+        # A timed point without some other metric (a profile's, for example) is partly ok.
         table["partly"] = table["lost"] & ~table.groupby(point)["lost"].transform("all")
         worst = table.sort_values("lost").drop_duplicates(point, keep="last")
-        found.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))
-    # Reasons that differ in their numbers alone are one, told by the first.
+        counts.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))
+    # Merge reasons that differ only in numbers; show the first.
     lost: dict[tuple[Any, ...], list[Any]] = {}
-    for (*key, reason), count in found.items():
+    for (*key, reason), count in counts.items():
         if key[-1] != "ok":
             alike = lost.setdefault((*key, re.sub(r"[0-9][0-9.,]*", "#", reason)), [0, reason])
             alike[0] += count
     bad = sum(count for (_, _, partly, *_), (count, _) in lost.items() if not partly)
-    yield f"{record['id']}: {len(files)} rounds of jobs, {found.total() - bad} points ok, {bad} not"
-    for (experiment, device, partly, status, _), (count, reason) in sorted(lost.items(), key=lambda one: -one[1][0]):
+    yield f"{record['id']}: {len(files)} rounds of jobs, {counts.total() - bad} points ok, {bad} not"
+    for (experiment, device, partly, status, _), (count, reason) in sorted(lost.items(), key=lambda item: -item[1][0]):
         short = reason if len(reason) <= SHOWN else f"{reason[:SHOWN]}…"
         yield f"  {count:4}  {experiment} on {device}: {'in part ' if partly else ''}{status}: {short}"
     yield from (f"  unreadable: {fault}" for fault in unreadable)
@@ -63,12 +67,12 @@ def _node_lines(node: Path) -> Iterable[str]:
 
 
 def count_statuses(statuses: list[str]) -> str:
-    """'12 ok, 2 skipped'."""
+    """Format status counts: '12 ok, 2 skipped'."""
     return ", ".join(f"{count} {status}" for status, count in Counter(statuses).items())
 
 
 def highest_rate(rows: Iterable[Mapping[str, Any]]) -> str:
-    """', at most 41 GFLOP/s', or in GB/s where no operations are counted: the median of the fastest point, if any."""
+    """Format the fastest point's median rate: ', at most 41 GFLOP/s', or in GB/s if no point counts operations."""
     points = defaultdict(list)
     for row in rows:
         if row["status"] == "ok" and row["metric"] == "time" and row["value"]:

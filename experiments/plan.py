@@ -1,10 +1,8 @@
-"""The plan of a run: what it measures on each device, how long that should take, and what a budget leaves out.
+"""Plan a run: its points on each device, the predicted time, and the points omitted to fit a budget.
 
-Times are predicted from rates on data sheets before anything has run, so that a run
-fits the time that somebody has. Where it does not fit, points go by what they are
-worth (a preset says it, block by block) for the time that they take: details first,
-then rounds beyond the third, then what adds to a comparison. What a comparison
-cannot do without stays; a budget too small for it is refused.
+Times are predicted from data sheet rates before anything runs. To fit a budget, points are dropped by the preset's
+`value` and by predicted time: details first, then rounds beyond the third, then points that add to a comparison.
+Points that a comparison requires stay; a budget too small for them is an error.
 """
 
 from __future__ import annotations
@@ -21,37 +19,37 @@ from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORC
 from experiments.models.network_names import has_attention
 from experiments.sweep import Sweep, find_sweep
 
-# FLOP/s of an H100 SXM with 132 multiprocessors, dense, and bytes per second of its memory
-# (NVIDIA, H100 Tensor Core GPU data sheet, 2023); other GPUs in proportion to theirs.
+# Dense FLOP/s for an H100 SXM with 132 multiprocessors (NVIDIA, H100 Tensor Core GPU data sheet, 2023); other GPUs are
+# scaled by multiprocessor count.
 GPU_FLOPS = {
     "float64": 34e12, "float32": 67e12, "tf32": 494e12, "bfloat16": 989e12, "float16": 989e12,
     "float8_e4m3fn": 1979e12, "int8": 1979e12,
 }  # fmt: skip
 GPU_MULTIPROCESSORS = 132
-# An H100's facts, for the plan of a GPU that is not here. Cache: NVIDIA, H100 Tensor Core GPU Architecture, 2022.
+# H100 facts, to plan for an absent GPU. Cache: NVIDIA, H100 Tensor Core GPU Architecture, 2022.
 H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
-# A core of 3 GHz that does two multiply-adds of 8 float32 a cycle; formats without units of their own take long.
+# A 3 GHz core with two 8-wide float32 multiply-adds per cycle; formats without hardware units are slow.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9, "int8": 96e9}
-# What a core does without a library: an interpreted loop, and a compiled one without vectors. The former, of the
-# machine by which the constants below and the experiments' were found, tells how slow another's host side is.
+# FLOP/s per core without a library: an interpreted loop, and a compiled scalar loop. The first was measured on the
+# machine used to calibrate the constants below and in the experiments; `slowdown` scales other machines by it.
 LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
-# A core that does no more than this has no instructions for a format, as every core has for some: it is converted, by
-# one thread, or refused at once.
+# A core at or below this rate lacks instructions for a format: libraries convert it on one thread, or refuse it at
+# once (REFUSING). Every core supports EVERYWHERE.
 EMULATED_FLOPS, EVERYWHERE = 5e9, ("float32", "float64")
 REFUSING = ("onednn", "llvm")
-# Bytes of random data that are drawn and checked in a second: by one core, and by a GPU.
+# Random data drawn and checked, in bytes per second: by one core, and by a GPU.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
-# Share of a GPU's FLOP/s that whole steps of models reach, operator by operator.
+# Share of the GPU's FLOP/s reached by whole model steps in eager mode.
 STEP_SHARE = 0.3
-# Seconds in which cuDNN plans attention in 16 bits for a new shape (seen on a B200: 0.44 forward, 0.55 backward).
+# Seconds for cuDNN to plan 16-bit attention for a new shape (measured on a B200: 0.44 forward, 0.55 backward).
 ATTENTION_S, ATTENTION_DTYPES = 1.0, ("bfloat16", "float16")
-# Seconds for whatever a point does besides: allocate, compile, check, answer.
+# Fixed seconds per point: allocate, compile, check, answer.
 POINT_S = 0.04
-# Seconds until a measuring process is ready, where nobody has timed it: by kind of device, or without torch.
+# Default seconds until a measuring process is ready, by device kind, or without torch.
 START_S = {"cpu": 3.0, "gpu": 7.0, NO_TORCH: 0.8}
-# Share of a point's seconds that warm-up and samples take (half is the least, some go on to the end); observations.
+# Share used from a point's budget: by warm-up and samples (from half to all); by observations.
 USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
-# Calls that every point makes, if one takes no longer than so many times the point's seconds.
+# Minimum calls per point, unless a call takes longer than LONGEST_CALL times the point's budget.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
 ADDS, DETAIL = 2, 3
@@ -65,15 +63,14 @@ def full_plan(
     start_s: Mapping[str, float] | None = None,
     core_flops: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Everything in a preset on these devices (entries of a node record), without a budget.
+    """Plan everything in a preset on these devices (node record entries), without a budget.
 
-    Stages come one after the other. In each, GPUs come first in every round, and otherwise the preset's own order: a
-    run that is cut off has then lost least of what is hardest to come by. start_s: seconds until a measuring process
-    is ready, by device (NO_TORCH: one that needs none), where they are known. core_flops: FLOP/s of a core, by format,
-    where they are known.
+    Stages run in sequence. Within a stage, each round measures GPUs first, then follows the preset's order: an
+    interrupted run then keeps the results that are hardest to get. start_s: measured seconds until a process is
+    ready, by device (NO_TORCH: without torch). core_flops: measured FLOP/s per core, by format.
     """
     there, known, jobs = list(devices), START_S | dict(start_s or {}), []
-    for device in sorted(there, key=lambda one: str(one["kind"]) == "cpu"):
+    for device in sorted(there, key=lambda entry: str(entry["kind"]) == "cpu"):
         for name in preset["experiments"]:
             part = find_sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
@@ -81,7 +78,7 @@ def full_plan(
                 start = str(device["id"]) if made.needs_torch else NO_TORCH
                 ready = known.get(start, known[str(device["kind"])])
                 jobs.append(replace(made, start_s=ready + part.experiment.load_s * slowdown(core_flops or {})))
-    return Plan(tuple(one for one in jobs if one.points), int(preset["rounds"]))
+    return Plan(tuple(planned for planned in jobs if planned.points), int(preset["rounds"]))
 
 
 def plan_job(
@@ -91,14 +88,14 @@ def plan_job(
     beside: Sequence[Mapping[str, Any]] = (),
     core_flops: Mapping[str, float] | None = None,
 ) -> Job:
-    """An experiment's part of a preset on one device (an entry of a node record).
+    """Plan an experiment's sweep on one device (a node record entry).
 
-    beside: all devices of the node, without which it is not known what it lacks.
+    beside: all devices on the node, needed to find points that cannot run there.
     """
 
     def planned(point: Point) -> Point:
-        # The device itself comes first.
-        others = [one for one in beside if one["id"] != device["id"]]
+        # `lacks` expects the measured device first.
+        others = [entry for entry in beside if entry["id"] != device["id"]]
         lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
         known = replace(
             point, call_s=call_s(point, part, device, cores, core_flops or {}), memory=memory_needed(point, part)
@@ -115,25 +112,25 @@ def plan_job(
 
 
 def cache_bytes(device: Mapping[str, Any]) -> int:
-    """Bytes of the last-level cache of a device, an entry of this machine's record."""
+    """Return a device's last-level cache size in bytes. device: an entry in this machine's record."""
     return hardware.last_level_cache_bytes() if device["kind"] == "cpu" else gpu_cache_bytes(device)
 
 
 def slowdown(core_flops: Mapping[str, float]) -> float:
-    """How many times as long a core takes for what is interpreted as that by which the constants were found."""
+    """Return the ratio between this core's interpreter time and the calibration machine's; at least 1."""
     usual = LOOP_FLOPS["python"]
     return max(1.0, usual / core_flops.get("python", usual))
 
 
 def memory_needed(point: Point, part: Sweep) -> float | None:
-    """Bytes that a point needs; None where its experiment does not say."""
+    """Return the bytes a point needs; None if its experiment does not say."""
     return part.experiment.memory(**dict(point.params)) if part.experiment.memory else None
 
 
 def call_s(
     point: Point, part: Sweep, device: Mapping[str, Any], cores: int, core_flops: Mapping[str, float]
 ) -> float | None:
-    """Seconds that one call of a point should take; None where its experiment does not tell."""
+    """Predict the seconds per call; None if the experiment has no prediction."""
     params = dict(point.params)
     if part.experiment.call_s:
         return part.experiment.call_s(**params) * (slowdown(core_flops) if device["kind"] == "cpu" else 1.0)
@@ -152,19 +149,19 @@ def call_s(
 
 
 def is_emulated(dtype: str, rate: float) -> bool:
-    """Whether a core that does `rate` FLOP/s in a format has no instructions for it."""
+    """Tell if a core at `rate` FLOP/s lacks instructions for a format."""
     return dtype not in EVERYWHERE and rate <= EMULATED_FLOPS
 
 
 def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops: Mapping[str, float]) -> float:
-    """Seconds that a point, whose call and memory are known, should take in one round, set-up and check included."""
+    """Predict the seconds per round for a point with known call time and memory, including set-up and check."""
     experiment, one_s, on_cpu = part.experiment, point.call_s or 0.0, device["kind"] == "cpu"
     slow, extra, params = slowdown(core_flops) if on_cpu else 1.0, experiment.extra_s, dict(point.params)
     dtype = str(params.get("dtype"))
     if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and is_emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
     if callable(extra):
-        # The call is this machine's: only what is added to it was found on another.
+        # `extra_s` is calibrated on another machine: convert the call time, and scale the result below.
         extra = extra(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
@@ -172,27 +169,27 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
         one_s /= STEP_SHARE
         if dtype in ATTENTION_DTYPES and has_attention(params["model"]):
             fixed += ATTENTION_S
-    # A call that takes longer than that is not made, and what comes before it is.
+    # A longer call is skipped, but its probes still run.
     fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
     return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(used, fewest)
 
 
 def fit_budget(plan: Plan, minutes: float, least: bool = False) -> Plan:
-    """The plan, trimmed to fit the budget.
+    """Trim the plan to fit a budget in minutes.
 
-    least: where not even what is essential fits, give that: nobody has asked for this budget but the preset, and a
-    slow start is no reason to measure nothing. Otherwise raises StudyError.
+    least: return the essential points even if they exceed the budget; used for the preset's default budget, to run
+    even if process starts are slow. Otherwise raises StudyError.
     """
     dearest = sorted(
-        ((place, point) for place, one in enumerate(plan.jobs) for point in one.points if not point.left_out),
-        key=lambda at: (-at[1].value, -at[1].predicted_s),
+        ((index, point) for index, job in enumerate(plan.jobs) for point in job.points if not point.left_out),
+        key=lambda indexed: (-indexed[1].value, -indexed[1].predicted_s),
     )
     plan = replace(plan, budget_min=minutes)
     fewest = min(FEWEST_ROUNDS, plan.rounds)
     steps = [(rounds, DETAIL) for rounds in range(plan.rounds, fewest - 1, -1)]
     trimmed = plan
     for rounds, worth in [*steps, (fewest, ADDS)]:
-        candidates = [(place, point) for place, point in dearest if point.value >= worth]
+        candidates = [(index, point) for index, point in dearest if point.value >= worth]
         trimmed = _trim_points(candidates, replace(plan, rounds=rounds), minutes)
         if trimmed.seconds <= minutes * 60:
             return trimmed
@@ -200,19 +197,19 @@ def fit_budget(plan: Plan, minutes: float, least: bool = False) -> Plan:
         return trimmed
     enough = math.ceil(trimmed.seconds / 6) / 10
     raise StudyError(
-        f"a budget of {minutes:g} min: what the comparisons need takes about {enough:g} min "
-        f"in {trimmed.rounds} rounds. Give it that, or take a smaller preset."
+        f"a budget of {minutes:g} min is too small: the points that comparisons require take about {enough:g} min "
+        f"in {trimmed.rounds} rounds. Raise the budget, or choose a smaller preset."
     )
 
 
 def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
-    """The plan without as many of the candidates (numbers of jobs, and points), in their order, as it takes to fit."""
+    """Leave out candidates (job index, point), in their order, until the plan fits."""
     trimmed = plan
     gone: list[tuple[int, Point]] = []
     excess = plan.seconds - minutes * 60
     for at in candidates:
         if excess <= 0:
-            # A round that its own limit cuts saves less than its points take.
+            # Predict again: in a round cut by `round_s`, omitting a point saves less than its time.
             trimmed = _leave_out(gone, plan, minutes)
             excess = trimmed.seconds - minutes * 60
         if excess <= 0:
@@ -220,7 +217,7 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
         gone.append(at)
         excess -= at[1].predicted_s * min(at[1].rounds, plan.rounds)
     trimmed = _leave_out(gone, plan, minutes)
-    # The last to go may have cost far more than what was too much: what is worth most comes back while there is room.
+    # The last omitted point may exceed the excess by far: put points back, the most valuable first, while they fit.
     room = minutes * 60 - trimmed.seconds
     started, out = [{point.process_key for point in job.points if not point.left_out} for job in trimmed.jobs], []
     for place, point in reversed(gone):
@@ -236,7 +233,7 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
 
 
 def _leave_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
-    """The plan without these points (with the numbers of their jobs)."""
+    """Return the plan with points (job index, point) marked as omitted."""
     reasons: list[dict[Point, str]] = [{} for _ in plan.jobs]
     for place, point in gone:
         reasons[place][point] = f"plan: left out to fit {minutes:g} min"
@@ -244,14 +241,14 @@ def _leave_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) ->
 
 
 def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) -> float | None:
-    """Minutes that a preset grants a run, with accelerators or without; None if it does not say."""
+    """Return the preset's budget in minutes, for runs with or without a GPU; None if it has none."""
     kind = "gpu" if any(device["kind"] == "gpu" for device in devices) else "cpu"
     granted: float | None = preset.get("budget_min", {}).get(kind)
     return granted
 
 
 def format_plan(plan: Plan) -> str:
-    """The plan in words: a line for each experiment and device, and what the budget leaves out."""
+    """Format the plan: one line per experiment and device, with the points omitted for the budget."""
     lines = [f"{'experiment':14} {'device':8} {'points':>6} {'left out':>8} {'s a round':>9} {'min in all':>10}"]
     for one in plan.jobs:
         out = sum(bool(point.left_out) for point in one.points)

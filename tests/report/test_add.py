@@ -159,10 +159,10 @@ def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told
         assert not told.out and not list(tmp_path.glob("results/*.zip"))
         return line
 
-    assert "results/nodes: holds no node" in said()
+    assert "results/nodes: contains no node" in said()
     nodes = measured(tmp_path / "results" / "nodes")
     other = copied(nodes / "other", ["clock.cpu.1"])
-    assert f"holds several nodes: name the folder of one of {PUBLISHED.name}, other" in said()
+    assert f"contains several nodes: pass one node's folder ({PUBLISHED.name}, other)" in said()
 
     def with_round(name: str, content: bytes | None) -> str:
         """What is said of the other node where its only round is this file."""
@@ -176,9 +176,9 @@ def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told
     theirs = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
     for name, content, why in (
         ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which is not what its name says"),
-        ("rounds.parquet", good, "rounds.parquet: is not called <experiment>.<device>.<round>.parquet"),
-        ("", None, "holds no round yet"),
-        ("clock.cpu.1.parquet", theirs, f"is a round of {PUBLISHED.name}, not of other"),
+        ("rounds.parquet", good, "rounds.parquet: the name is not <experiment>.<device>.<round>.parquet"),
+        ("", None, "contains no round yet"),
+        ("clock.cpu.1.parquet", theirs, f"the round belongs to {PUBLISHED.name}, not to other"),
         ("clock.cpu.1.parquet", b"PAR1", "clock.cpu.1.parquet: cannot be read as Parquet"),
     ):
         assert why in with_round(name, content)

@@ -27,7 +27,10 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     [
         ("prset=quick", "configuration: prset: unknown key. Allowed: preset,"),
         ("budget_min=nan", "configuration: budget_min: not a finite number"),
-        ("preset=small.yaml budget_min=0.01", "a budget of 0.01 min: what the comparisons need takes about"),
+        (
+            "preset=small.yaml budget_min=0.01",
+            "a budget of 0.01 min is too small: the points that comparisons require take about",
+        ),
         ("preset=fulll", "no preset 'fulll'. Presets: full, quick"),
         ("preset=typo.yaml", "typo.yaml, line 10: experiments.clock.sweep.0.grid.backend.0: 'lvm'"),
         ("previous=typo.yaml", "typo.yaml, line 2: not JSON"),
