@@ -166,7 +166,7 @@ def _check_positive(value: Any, most: float) -> int:
 
 
 def _check_text(value: Any) -> str:
-    """Return `value`, text or (in old libraries) bytes, as a line up to 200 characters. Raises ValueError, TypeError."""
+    """Return `value`, text or bytes, as one line, up to 200 characters. Raises ValueError, TypeError."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]
     if not line:

@@ -1,6 +1,6 @@
-"""The processor, as lscpu, the kernel's files and macOS's sysctl describe it; no field of theirs is trusted.
+"""Describe the processor from lscpu, kernel files and macOS's sysctl, with every field validated.
 
-A field that no source tells is left out, and named in `unknown`.
+A field missing in all sources is omitted and listed in `unknown`.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from experiments.lscpu import (
 )
 from experiments.topology import CPUS, ROOT, parse_cpu_list, parse_cpu_mask, read_text
 
-# Extensions that decide how many multiply-adds a core does per cycle, by lscpu's names.
+# Extensions that determine the multiply-adds per cycle and core, by lscpu's names.
 _SIMD = re.compile(
     r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)\Z"
 )
 _LEVELS = ("L1d", "L1i", "L2", "L3", "L4")
-# As lscpu writes sizes ("2 MiB (2 instances)", "256K") and the kernel ("48K"). Before version 2.34 lscpu gives the size
-# of one cache, later that of all of them, and from 2.37 on also their number.
+# Size formats: lscpu ("2 MiB (2 instances)", "256K") and kernel ("48K"). lscpu prints the size per cache before version
+# 2.34, the total since then, and the instance count since 2.37.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|[KMG](?:i?B)?)(?:\s*\(([0-9]{1,6}) instances?\))?")
 _UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-# Names of macOS's flags for extensions of Arm.
+# Prefix for Arm extension flags on macOS.
 _MAC_FEATURE = "hw.optional.arm.FEAT_"
-# The largest values that the schema of a node takes.
+# Upper limits in the node schema.
 MOST_CORES, _MOST_BYTES, _MOST_SOCKETS, _MOST_THREADS, _MOST_KINDS, _MOST_FLAGS = 10**5, 2**53, 1000, 16, 20, 200
 
 Ask = Callable[..., bytes]
 
 
 def usable_cores(cpus: Collection[int], quota: float | None = None, root: Path = ROOT) -> int:
-    """Physical cores among the logical CPUs `cpus`, and no more than whole cores of a quota; at least 1."""
+    """Count the physical cores among `cpus`, limited to the quota's whole cores; at least 1."""
     cores = _count_physical_cores(cpus, root)
     return max(1, min(cores, int(quota)) if quota is not None else cores)
 
@@ -52,17 +52,17 @@ def _count_physical_cores(cpus: Collection[int], root: Path) -> int:
     if not cores.known and platform.system() != "Linux":
         import psutil
 
-        # Other systems say how many there are, and bind nobody to some of them.
+        # Other systems report the count and have no affinity.
         return min(psutil.cpu_count(logical=False) or len(cpus), len(cpus))
     return len(cores.groups)
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """Descriptions of the processor by the system.
+    """Processor data from the system.
 
-    fields: lscpu's, in order; sections: the same by kind of core. info: /proc/cpuinfo by logical CPU. mac: macOS's
-    sysctl. cpus: logical CPUs of the machine. cores: their physical cores by the kernel.
+    fields: lscpu's fields, in order; sections: the same, split by core kind. info: /proc/cpuinfo by logical CPU. mac:
+    macOS's sysctl. cpus: the machine's logical CPUs. cores: their physical cores, from the kernel.
     """
 
     fields: Sequence[tuple[str, str]]
@@ -75,17 +75,17 @@ class _Sources:
 
     @classmethod
     def read(cls, cpus: frozenset[int], root: Path, ask: Ask) -> _Sources:
-        """Ask them all."""
+        """Read all sources. ask: runs a command."""
         fields = lscpu_fields(ask("lscpu", "-J")) or lscpu_fields(ask("lscpu"))
         info = topology.cpuinfo(root)
         mac = {} if fields or info else sysctl_fields(ask("sysctl", "hw", "machdep.cpu"))
-        # A container's list of CPUs that are online may number them anew: those of this process are there in any case.
+        # A container may renumber the online CPUs: add the CPUs in this process's affinity.
         every = topology.online_cpus(root) | cpus
         return cls(fields, split_by_core_kind(fields), info, mac, every, topology.physical_cores(every, root), root)
 
     @property
     def lscpu_cpus(self) -> int:
-        """Number of CPUs that lscpu sees; 0 if it does not say."""
+        """CPU count according to lscpu; 0 if unknown."""
         listed = first_values(self.fields, "On-line CPU(s) list", "CPU(s)")
         return (
             len(parse_cpu_list(listed.get("On-line CPU(s) list", "")))
@@ -95,21 +95,21 @@ class _Sources:
 
     @property
     def kernel_knows(self) -> bool:
-        """True if the kernel tells which CPUs share a core, of as many CPUs as lscpu sees."""
+        """True if the kernel maps CPUs to cores for at least as many CPUs as lscpu lists."""
         return self.cores.known and len(self.cpus) >= self.lscpu_cpus
 
     @property
     def arm(self) -> bool:
-        """True if the kernel's packages may be clusters of one socket, as on many Arm boards."""
+        """True on Arm, where the kernel's packages may be clusters in one socket."""
         return any("cpu implementer" in about for about in self.info.values())
 
 
 def describe(
     cpus: Collection[int], quota: float | None = None, root: Path = ROOT, ask: Ask = read_output
 ) -> dict[str, Any]:
-    """The record of the processor: the keys of `hardware.cpu` that are known, and the names of the others.
+    """Return the known keys for a record's `hardware.cpu`, and the names without a value in `unknown`.
 
-    cpus: logical CPUs that this process may use. quota: cores that a cgroup grants. ask: runs a command.
+    cpus: logical CPUs this process may use. quota: cores granted by a cgroup. ask: runs a command.
     """
     sources = _Sources.read(frozenset(cpus), root, ask)
     about, mac = _vendor_and_model(sources), sources.mac
@@ -134,7 +134,7 @@ def describe(
     unknown += [] if counted else ["number of caches"]
     known = topology.physical_cores(frozenset(cpus), root).known or platform.system() != "Linux"
     unknown += [] if known else ["CPUs that share a core"]
-    # A record needs a name.
+    # The record requires a model name.
     found["model"] = found["model"] or parse_text(platform.processor()) or found["architecture"] or "unknown"
     return {
         **{key: value for key, value in found.items() if value is not None},
@@ -145,21 +145,21 @@ def describe(
 
 
 def _vendor_and_model(sources: _Sources) -> dict[str, str]:
-    """Vendor, family and model number by lscpu's names; on x86 it takes them from /proc/cpuinfo."""
+    """Return vendor, family and model number under lscpu's names, on x86 also from /proc/cpuinfo."""
     x86 = next((about for about in sources.info.values() if "vendor_id" in about), {})
     names = {"Vendor ID": "vendor_id", "CPU family": "cpu family", "Model": "model"}
     return {key: parse_text(x86.get(name, "")) for key, name in names.items()} | first_values(sources.fields, *names)
 
 
 def _model_names(sources: _Sources) -> list[str]:
-    """Names of the machine's kinds of core, as lscpu has them, or the kernel, or macOS."""
-    named = [parse_text(section.get("Model name", "")) for section in sources.sections]
-    named = [name for name in named if name] or list(map(parse_text, topology.cpu_models(sources.root).values()))
-    return [name for name in named if name] or [sources.mac.get("machdep.cpu.brand_string", "")]
+    """Return the model names per core kind, from lscpu, else from the kernel, else from macOS."""
+    names = [parse_text(section.get("Model name", "")) for section in sources.sections]
+    names = [name for name in names if name] or list(map(parse_text, topology.cpu_models(sources.root).values()))
+    return [name for name in names if name] or [sources.mac.get("machdep.cpu.brand_string", "")]
 
 
 def _lscpu_cores(section: Mapping[str, str]) -> int | None:
-    """Cores of one kind: those of a socket, or of a cluster, times their number."""
+    """Count the cores in an lscpu section: cores per socket (or cluster) times the socket (or cluster) count."""
     if cores := parse_count(section.get("Core(s) per socket"), MOST_CORES):
         number = parse_count(section.get("Socket(s)") or section.get("Socket(s) per book"), MOST_CORES) or 1
         for outer in ("Book(s) per drawer", "Book(s)", "Drawer(s)"):
@@ -170,13 +170,13 @@ def _lscpu_cores(section: Mapping[str, str]) -> int | None:
 
 
 def _machine_cores(sources: _Sources) -> int | None:
-    """Physical cores of the machine: by the kernel, or by lscpu where that sees more."""
+    """Count the machine's physical cores, from the kernel, or from lscpu if it sees more."""
     if sources.mac:
         return parse_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
     least = len(sources.cores.groups) if sources.cores.known else 0
     told = [_lscpu_cores(section) for section in sources.sections]
     cores = sum(filter(None, told)) if all(told) and not sources.kernel_knows else 0
-    # On s390 lscpu counts frames and drawers of which this system has a part.
+    # On s390, lscpu counts all books and drawers, although this system has only a part.
     return cores if least < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else least or None
 
 
@@ -187,14 +187,14 @@ def _sockets(sources: _Sources) -> int | None:
     counted = None if sources.arm else parse_count(packages, _MOST_SOCKETS)
     if counted and len(sources.cpus) >= sources.lscpu_cpus:
         return counted
-    # Kinds of core lie beside each other in one socket; a `-` says that lscpu knows clusters alone.
+    # Core kinds share a socket, so take the maximum; `-` means that lscpu only knows clusters.
     told = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
     clusters = any("Cluster(s)" in section for section in sources.sections)
     return max(filter(None, told), default=None if clusters else counted)
 
 
 def _threads_per_core(sources: _Sources) -> int | None:
-    """The most hardware threads of a core."""
+    """Return the largest thread count per core."""
     if sources.mac:
         cores = parse_count(sources.mac.get("hw.physicalcpu"), MOST_CORES)
         threads = parse_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
@@ -205,7 +205,7 @@ def _threads_per_core(sources: _Sources) -> int | None:
 
 
 def _simd_extensions(sources: _Sources) -> list[str] | None:
-    """Extensions that every core has."""
+    """List the extensions common to all cores."""
     lines = [section["Flags"] for section in sources.sections if parse_text(section.get("Flags", ""))]
     lines = lines or [about.get("flags") or about.get("features") or "" for about in sources.info.values()]
     if mac := sources.mac:
@@ -220,7 +220,7 @@ def _simd_extensions(sources: _Sources) -> list[str] | None:
 
 
 def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
-    """Kinds of core with their numbers, in the machine and usable by this process; empty where all are alike."""
+    """Count the cores per kind, in the machine and usable by this process; empty if all cores are equal."""
     kinds = topology.core_kinds(sources.cpus, sources.root)
     found: list[dict[str, Any]] = [
         {
@@ -231,18 +231,18 @@ def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]
         for name, members in kinds.items()
     ]
     if len(found) < 2:
-        named = [(parse_text(section.get("Model name", "")), _lscpu_cores(section)) for section in sources.sections]
-        named += [
+        names = [(parse_text(section.get("Model name", "")), _lscpu_cores(section)) for section in sources.sections]
+        names += [
             (sources.mac.get(f"hw.perflevel{level}.name", f"level {level}"), parse_count(cores, MOST_CORES))
             for level in range(_MOST_KINDS)
             if (cores := sources.mac.get(f"hw.perflevel{level}.physicalcpu"))
         ]
-        found = [{"name": name or "unnamed", **({"cores": cores} if cores else {})} for name, cores in named if cores]
+        found = [{"name": name or "unnamed", **({"cores": cores} if cores else {})} for name, cores in names if cores]
     return found[:_MOST_KINDS] if len(found) > 1 else []
 
 
 def _is_virtual(sources: _Sources) -> bool | None:
-    """True for a virtual machine; None if nothing tells it."""
+    """True for a virtual machine; None if unknown."""
     told = dict(sources.fields)
     if "Hypervisor vendor" in told:
         return bool(parse_text(told["Hypervisor vendor"])) or None
@@ -253,7 +253,7 @@ def _is_virtual(sources: _Sources) -> bool | None:
 
 
 def _read_caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
-    """Bytes of each level in all, and in how many instances; whether lscpu or the kernel counts all of these."""
+    """Return total bytes and instances per cache level, and True if every instance count is known."""
     found, counted = _mac_caches(sources.mac), True
     names = {level: (f"{level} cache", level) for level in _LEVELS}
     told = first_values(sources.fields, *(name for both in names.values() for name in both))
@@ -271,7 +271,7 @@ def _read_caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, b
 
 
 def _kernel_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]:
-    """The caches of all CPUs that are online, each counted once for the CPUs that share it."""
+    """Read the caches from sysfs; count a shared cache once."""
     sizes: dict[tuple[str, frozenset[int]], int] = {}
     for cpu in cpus:
         for folder in (root / CPUS / f"cpu{cpu}/cache").glob("index*"):
@@ -288,7 +288,7 @@ def _kernel_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]
 
 
 def _mac_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """The caches of a Mac with several kinds of core; of others sysctl tells the sizes, and not how many there are."""
+    """Read the caches on a Mac with several core kinds; on other Macs sysctl has no cache counts."""
     found = []
     for level, name in (("L1d", "l1dcachesize"), ("L1i", "l1icachesize"), ("L2", "l2cachesize"), ("L3", "l3cachesize")):
         for kind in range(_MOST_KINDS):
@@ -302,10 +302,10 @@ def _mac_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
 
 
 def _sum_caches(caches: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
-    """Caches (level, bytes of one, instances) by level, within what a record takes."""
-    found: dict[str, dict[str, int]] = {}
+    """Sum (level, bytes per cache, instances) by level; drop totals above the schema's limit."""
+    totals: dict[str, dict[str, int]] = {}
     for level, size, instances in sorted(caches):
-        one = found.setdefault(level, {"bytes": 0, "instances": 0})
-        one["bytes"] += size * instances
-        one["instances"] += instances
-    return {level: one for level, one in found.items() if 0 < one["bytes"] <= _MOST_BYTES}
+        total = totals.setdefault(level, {"bytes": 0, "instances": 0})
+        total["bytes"] += size * instances
+        total["instances"] += instances
+    return {level: total for level, total in totals.items() if 0 < total["bytes"] <= _MOST_BYTES}

@@ -1,4 +1,4 @@
-"""The experiments there are: found by importing `experiments.suite`."""
+"""Registry for experiments, filled by importing `experiments.suite`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from experiments.models import network_names
 from experiments.workload import Dtype, Footprint, Threads, Workload
 
 Params = Mapping[str, Any]
-# From the devices of a node and a point's parameters to why the point cannot be done there.
+# Function from a node's devices and a point's parameters to the reason the point cannot run there.
 Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 
-# Parameters that are columns of the samples, and mean the same in every experiment: their types, and these in words.
+# Parameters with a samples column and the same meaning in every experiment: their types, and the types' names.
 OWN: dict[str, tuple[Any, str]] = {
     "threads": (Threads, "Threads"),
     "backend": (backends.Library, "Library or a Literal of names"),
     "dtype": (Dtype, "Dtype or a Literal of its names"),
 }
-# What else is a column of the samples, of the summary or of estimates, or is given to `extra_s`.
+# Reserved names: other columns in samples, summary or estimates, and arguments for `extra_s`.
 TAKEN = (
     "node run round experiment device params metric sample value unit calls flop bytes status reason stop_reason error "
     "tolerance elapsed_s clock_mhz memory_clock_mhz temperature_c power_w utilisation other_load steal flags origin "
@@ -41,24 +41,23 @@ TAKEN = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: a function from a device and a point's parameters to the work.
+    """An experiment: a function that makes a workload from a device and a point's parameters.
 
-    smaller: from a point's parameters to those of a cheaper one of the same kind
-        (None at the end); the runner predicts a point's time from it before it dares.
-    memory: bytes that a point needs, from its parameters.
-    flop: operations of one call, from a point's parameters, where they tell how long it takes.
-    fits: kinds of device on which the question makes sense.
-    environment: variables with which the process that measures a point is started,
-        from the point's parameters; without it, those of its `backend`.
-    call_s: seconds of one call, where no operations tell them, on the machine by which the constants were found.
-    extra_s: seconds that a point takes beside its data, warm-up and samples (profiling, compiling, starting
-        processes): a number, or from its point_s, the call_s that a call should take, and its parameters; a GPU's have
-        no threads.
-    observed: nothing is timed by the core, so that point_s is what making the observation takes.
-    lasting: its points take the whole of their point_s by design, and not more.
-    load_s: seconds that its first point in a process takes more: to load models, and the data they learn from.
-    lacks: from the node's devices (entries of its record) and a point's parameters, why the point
-        cannot be done there; '' if it can, as far as the record tells. It starts and imports nothing.
+    smaller: function from a point's parameters to a cheaper point's (None at the end); the runner times cheaper points
+        first, to predict a point's time.
+    memory: function from a point's parameters to the bytes it needs.
+    flop: function from a point's parameters to the operations per call, if they determine its time.
+    fits: device kinds to measure.
+    environment: function from a point's parameters to environment variables for its measuring process; by default
+        the variables for its `backend`.
+    call_s: seconds per call on the calibration machine, for workloads without `flop`.
+    extra_s: seconds per point beyond data, warm-up and samples (profiling, compiling, starting processes): a number, or
+        a function of point_s, the predicted call_s and the parameters; a GPU's parameters have no threads.
+    observed: the core times nothing, and point_s is the time for the observation.
+    lasting: points use exactly their point_s by design.
+    load_s: extra seconds for the first point in a process, to load models and training data.
+    lacks: function from the node's devices (record entries) and a point's parameters to the reason the point cannot
+        run there; '' if it can, according to the record. It must not start or import anything.
     """
 
     name: str
@@ -68,7 +67,9 @@ class Experiment:
     memory: Callable[..., float] | None = None
     flop: Callable[..., float] | None = None
     fits: tuple[str, ...] = ("cpu", "gpu")
-    environment: Callable[[dict[str, Any]], dict[str, str]] = lambda of: backends.environment(of.get("backend", ""))
+    environment: Callable[[dict[str, Any]], dict[str, str]] = lambda params: backends.environment(
+        params.get("backend", "")
+    )
     call_s: Callable[..., float] | None = None
     extra_s: Callable[..., float] | float = 0.0
     observed: bool = False
@@ -78,36 +79,36 @@ class Experiment:
 
     @property
     def says(self) -> str:
-        """The first line of the module's description."""
+        """The first line in the module's docstring."""
         return (inspect.getdoc(inspect.getmodule(self.function)) or "").split("\n", 1)[0]
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of each parameter, from the function's type hints."""
+        """Return a JSON Schema per parameter, from the function's type hints."""
         return {name: _schema(hint) for name, hint in self.parameters.items()}
 
     def fault(self) -> str:
-        """What every experiment has and this one has not, and what to do about it; '' if it has all."""
+        """Return an instruction to fix the definition; '' if it is valid."""
         if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", self.name) or self.name in _REGISTRY:
-            return "give it a name of its own, of small letters and digits, with hyphens between words"
+            return "choose a unique name: lowercase letters and digits, with hyphens between words"
         if "threads" not in self.parameters:
-            return "add the parameter `threads: Threads` (Threads is in experiments.workload); on a GPU it is given 0"
+            return "add the parameter `threads: Threads` (Threads is in experiments.workload); on a GPU its value is 0"
         for key, hint in self.parameters.items():
             own = next((name for name, (kind, _) in OWN.items() if hint == kind), key)
             if own != key:
-                return f"parameter {key!r}: call it {own!r}"
+                return f"parameter {key!r}: rename it to {own!r}"
             if key in TAKEN.split():
-                return f"parameter {key!r}: a column has that name: give it another"
+                return f"parameter {key!r}: a column has that name: choose another"
             if key in OWN and hint != OWN[key][0] and (key == "threads" or get_origin(hint) is not Literal):
                 return f"parameter {key!r}: make its type {OWN[key][1]}"
             if not _schema(hint):
                 return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
         for name in ("memory", "flop", "call_s", "extra_s"):
-            given = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
-            told = getattr(self, name)
+            arguments = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
+            value = getattr(self, name)
             try:
-                inspect.signature(told if callable(told) else lambda **_: 0).bind(**dict.fromkeys(given))
+                inspect.signature(value if callable(value) else lambda **_: 0).bind(**dict.fromkeys(arguments))
             except TypeError as mismatch:
-                return f"{name} is given all parameters by name, but {mismatch}: those it needs not are `**_: Any`"
+                return f"{name} is called with all parameters by name, but {mismatch}: accept unused ones by `**_: Any`"
         return ""
 
 
@@ -115,33 +116,35 @@ _REGISTRY: dict[str, Experiment] = {}
 
 
 def experiment(name: str, **options: Any) -> Callable[[Callable[..., Workload]], Callable[..., Workload]]:
-    """Register a function `(device, **parameters) -> Work`; options: the other fields of `Experiment`, by name.
+    """Register a function `(device, **parameters) -> Workload`. options: the other `Experiment` fields.
 
-    Raises StudyError, with the place, for what every experiment has and this one has not.
+    Raises StudyError with file and line if the definition is invalid.
     """
 
     def register(function: Callable[..., Workload]) -> Callable[..., Workload]:
         place = f"{inspect.getsourcefile(function)}, line {function.__code__.co_firstlineno}: experiment {name!r}"
         known = [field.name for field in fields(Experiment)][3:]
-        for one in options.keys() - set(known):
-            raise StudyError(f"{place}: no option {one!r}. Options: {', '.join(known)}.{did_you_mean(one, known)}")
-        made = Experiment(name, function, _parameter_types(function), **options)
-        if fault := made.fault():
+        for option in options.keys() - set(known):
+            raise StudyError(
+                f"{place}: no option {option!r}. Options: {', '.join(known)}.{did_you_mean(option, known)}"
+            )
+        registered = Experiment(name, function, _parameter_types(function), **options)
+        if fault := registered.fault():
             raise StudyError(f"{place}: {fault}")
-        _REGISTRY[name] = made
+        _REGISTRY[name] = registered
         return function
 
     return register
 
 
 def _parameter_types(function: Callable[..., Workload]) -> dict[str, Any]:
-    """Names and types of what comes after the device; None for a parameter without a type."""
+    """Return the parameters after the device with their types; None for a missing type."""
     hints = get_type_hints(function, include_extras=True)
     return {key: hints.get(key) for key in list(inspect.signature(function).parameters)[1:]}
 
 
 def experiments() -> dict[str, Experiment]:
-    """All experiments by name, in alphabetical order."""
+    """Import and return all experiments by name, sorted."""
     suite = importlib.import_module("experiments.suite")
     for module in pkgutil.iter_modules(suite.__path__):
         importlib.import_module(f"experiments.suite.{module.name}")
@@ -149,8 +152,8 @@ def experiments() -> dict[str, Experiment]:
 
 
 def get_experiment(name: str) -> Experiment:
-    """The experiment called `name`. Raises StudyError, with the nearest name, if there is none."""
-    # Its own module is sooner loaded than all.
+    """Return the experiment `name`. Raises StudyError with the nearest name if there is none."""
+    # Loading only its module is faster than loading all.
     module = name.replace("-", "_")
     if name not in _REGISTRY and module.isidentifier() and importlib.util.find_spec(f"experiments.suite.{module}"):
         importlib.import_module(f"experiments.suite.{module}")
@@ -182,5 +185,5 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def convert_params(experiment: Experiment, params: Params) -> dict[str, Any]:
-    """The parameters as the function expects them: number formats as `Dtype`."""
+    """Convert the parameters for the function: number formats to `Dtype`."""
     return {key: Dtype(value) if experiment.parameters[key] is Dtype else value for key, value in params.items()}

@@ -1,4 +1,4 @@
-"""One round: every point of an experiment once on a device, shuffled, in one measuring process."""
+"""Measure one round: each point once on a device, in random order."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from experiments.worker_processes import COMMAND, Workers, unreadable_answer
 
 @dataclass
 class Round:
-    """What is to be measured, and the answers so far."""
+    """A round's job, and the results so far. meanwhile: called while a measuring process starts."""
 
     job: Job
     number: int
     seed: int
     log: Path | None = None
     command: Sequence[str] = COMMAND
-    # What there is to do while a measuring process gets ready.
     meanwhile: Callable[[], object] = lambda: None
     rows: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
@@ -42,17 +41,17 @@ class Round:
     environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all points. Budgets count running time: a round that stands still loses no point."""
+        """Measure all points. Budgets count running time, so a suspended round loses no point."""
         points, answers = shuffle_points(self.job.round_points(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
 
-        # tqdm's own thread would wake up during samples; it draws only between points here.
+        # Disable tqdm's monitor thread, which would wake up during samples.
         tqdm.monitor_interval = 0
         with running_time.RunningTime(waits_for=workers.are_stopped) as clock:
             begun = clock.now()
             try:
-                # Some terminals say that they are 0 by 0; this asks with a fallback.
+                # Some terminals report 0 by 0; this function has a fallback.
                 size = shutil.get_terminal_size()
                 with tqdm(
                     total=len(points),
@@ -66,8 +65,10 @@ class Round:
                     for point in points:
                         answers.append(self._measure_point(point, workers, clock.now() - begun))
                         bar.update()
-                    # A GPU's profiler slows later timings of its process: profiles are a second pass.
-                    waiting = [(point, one) for point, one in zip(points, answers, strict=True) if "profile" in one]
+                    # Profile in a second pass: on a GPU, the profiler slows later timings in the process.
+                    waiting = [
+                        (point, answer) for point, answer in zip(points, answers, strict=True) if "profile" in answer
+                    ]
                     bar.total = len(points) + len(waiting)
                     for point, answer in waiting:
                         answer["profiled"] = self._profile_point(point, answer["profile"], workers, clock.now() - begun)
@@ -87,7 +88,7 @@ class Round:
             )
 
     def _measure_point(self, point: Point, workers: Workers, spent_s: float) -> dict[str, Any]:
-        """The answer to a point, or its outcome, `spent_s` seconds after the round began."""
+        """Measure a point; return its answer or outcome. spent_s: seconds since the round began."""
         if point.left_out:
             return dict(zip(("status", "reason"), status_of(point.left_out), strict=True))
         return self._send_order(point, self.job.order(point), workers, spent_s)
@@ -95,19 +96,19 @@ class Round:
     def _profile_point(
         self, point: Point, units: dict[str, str], workers: Workers, spent_s: float
     ) -> list[dict[str, Any]]:
-        """The metrics of a point's profile, each with its value or an outcome, `spent_s` seconds into the round."""
+        """Profile a point; return each metric with a value or an outcome. spent_s: seconds since the round began."""
         answer = self._send_order(point, {**self.job.order(point), "profile": True}, workers, spent_s)
         try:
             if "profiled" in answer:
                 self.timed_s += answer["profiled_s"]
-                return [dict(one) for one in answer["profiled"]]
+                return [dict(metric) for metric in answer["profiled"]]
         except (LookupError, TypeError, ValueError) as fault:
             answer = unreadable_answer(fault)
         lack = {key: answer.get(key, "failed") for key in ("status", "reason")}
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
     def _send_order(self, point: Point, order: dict[str, Any], workers: Workers, spent_s: float) -> dict[str, Any]:
-        """The answer to an order; an outcome if the round's seconds are used up or no process can be started."""
+        """Send an order; return the answer, or an outcome if the round is over or no process starts."""
         if spent_s > self.job.round_s:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:
@@ -116,12 +117,12 @@ class Round:
             return unreadable_answer(fault)
 
     def rows_by_point(self) -> list[list[dict[str, Any]]]:
-        """The rows so far, in lists of one point's each."""
+        """Group the rows so far by point."""
         keys = ("backend", "dtype", "threads", "params")
         return [list(rows) for _, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys])]
 
     def _add_answer(self, point: Point, answer: dict[str, Any]) -> None:
-        """Note an answer; an answer of another shape costs its point alone."""
+        """Add an answer's rows; an unreadable answer fails only its own point."""
         rows, outcomes = len(self.rows), len(self.outcomes)
         try:
             self._add_rows(point, answer)
@@ -130,7 +131,7 @@ class Round:
             self._add_rows(point, unreadable_answer(fault))
 
     def _add_rows(self, point: Point, answer: dict[str, Any]) -> None:
-        """Turn an answer into rows of the table of samples."""
+        """Convert an answer to rows in the samples table."""
         self.outcomes.append(answer["status"])
         base: dict[str, Any] = {
             "round": self.number,
@@ -162,7 +163,7 @@ class Round:
             self.rows.append(base | ({"calls": 1} if "value" in metric else {}) | metric)
 
     def _add_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
-        """Rows of one of the works that were measured at a point."""
+        """Add the rows for one workload measured at a point."""
         if part["status"] != "ok":
             self.rows.append(base | {key: part[key] for key in ("metric", "status", "reason")})
             return
@@ -181,21 +182,21 @@ class Round:
 
 
 def shuffle_points(points: Sequence[Point], seed: int) -> list[Point]:
-    """The points in random order, those of one network after each other: it is exported once for all of them.
+    """Shuffle the points, but keep a network's points together, so that it is exported once.
 
-    Slow changes of the machine, too, then weigh least where runtimes of one network are compared.
+    Keeping them together also reduces slow drift between runtimes compared on one network.
     """
-    drawn = random.Random(seed)
+    random_order = random.Random(seed)
     by_network: dict[Any, list[Point]] = {}
     for point in points:
         by_network.setdefault(dict(point.params).get("model"), []).append(point)
-    blocks = [drawn.sample(block, len(block)) for block in by_network.values()]
-    drawn.shuffle(blocks)
+    blocks = [random_order.sample(block, len(block)) for block in by_network.values()]
+    random_order.shuffle(blocks)
     return [point for block in blocks for point in block]
 
 
 def samples_table(measured: Round, node: str, run: str) -> Any:
-    """The round's samples as a table that conforms; a point with a row that does not is one that failed."""
+    """Return the round's samples as a valid table; a point with an invalid row becomes a failed point."""
     import pandas as pd
 
     from contract.sample_table import SAMPLES, validate
@@ -212,17 +213,17 @@ def samples_table(measured: Round, node: str, run: str) -> Any:
 
 
 def _valid_rows(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
-    """The rows of one point, or one row that says why they cannot be kept."""
+    """Return a point's rows if they are valid, else one failed row with the reason."""
     try:
         framed(rows)
     except (StudyError, ValueError, TypeError) as fault:
         nothing = dict.fromkeys(("value", "error", "tolerance", "flop", "bytes"))
         outcome = {"metric": "time", "unit": "s", "sample": 0, "calls": 0, "stop_reason": "", "flags": ""}
-        kept = {key: rows[0][key] for key in rows[0] if key not in vars(Reading(0.0))}
-        return [{**kept, **nothing, **outcome, "status": "failed", "reason": f"its samples were refused: {fault}"}]
+        identity = {key: rows[0][key] for key in rows[0] if key not in vars(Reading(0.0))}
+        return [{**identity, **nothing, **outcome, "status": "failed", "reason": f"its samples were refused: {fault}"}]
     return rows
 
 
 def round_seed(base: int, experiment: str, device: str, number: int) -> int:
-    """The seed of a round's order: from the study's seed and what the round is."""
+    """Derive the seed for a round's order from the study's seed, experiment, device and round."""
     return random.Random(f"{base}/{experiment}/{device}/{number}").getrandbits(32)

@@ -1,4 +1,4 @@
-"""A new experiment: module, sweep, quantity, section and test, which work as they are and are then changed."""
+"""Write a new experiment: module, sweep, quantity, section and test, all working, to be changed afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contract.files import write_text
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "workflow" / "templates"
-# What is made of each template, and the presets that get its sweep.
+# Output file per template, and the presets that get the sweep.
 MADE = {
     "experiment": "experiments/suite/{}.py",
     "quantity": "report/quantities/{}.py",
@@ -24,37 +24,37 @@ PRESETS = ("workflow/presets/quick.yaml", "workflow/presets/full.yaml", "tests/w
 
 
 def write_experiment(name: str) -> list[str]:
-    """Write the files of an experiment, all or none, and give their paths in the repository.
+    """Write an experiment's files, all or none; return their paths in the repository.
 
-    Raises StudyError for what is no name, or is the name of something else; OSError if a place cannot be written.
+    Raises StudyError for an invalid or taken name; OSError if a file cannot be written.
     """
     module = name.replace("-", "_")
     if not re.fullmatch("[a-z][a-z0-9]*(_[a-z0-9]+)*", module) or keyword.iskeyword(module) or len(name) > 18:
         raise StudyError(
-            f"new: {name!r} is no name: use at most 18 small letters and digits, words joined by _, as in time_to_train"
+            f"new: {name!r} is not a valid name: use at most 18 lowercase letters, digits and _, as in time_to_train"
         )
     words = {"name": module.replace("_", "-"), "module": module, "title": module.replace("_", " ").capitalize()}
     templates = {path.stem: Template(path.read_text(encoding="utf-8")) for path in TEMPLATES.glob("*.txt")}
     text = {part: template.substitute(words) for part, template in templates.items()}
-    made = {place.format(module): text[part] for part, place in MADE.items()}
-    for path in made:
+    files = {place.format(module): text[part] for part, place in MADE.items()}
+    for path in files:
         if (ROOT / path).exists():
-            raise StudyError(f"new: {name!r} is taken: there is {path}. Take another name, or remove what has it")
+            raise StudyError(f"new: {name!r} is taken: {path} exists. Choose another name, or remove that file")
     before = {path: (ROOT / path).read_text(encoding="utf-8") for path in PRESETS}
-    made |= {path: preset + text["sweep"] for path, preset in before.items()}
+    files |= {path: preset + text["sweep"] for path, preset in before.items()}
     with ExitStack() as undo:
-        for path, contents in made.items():
+        for path, contents in files.items():
             write_text(ROOT / path, contents)
             if path in before:
                 undo.callback(write_text, ROOT / path, before[path])
             else:
                 undo.callback((ROOT / path).unlink)
         undo.pop_all()
-    return list(made)
+    return list(files)
 
 
 def format_next_steps(name: str, paths: list[str]) -> str:
-    """What was written, and what its author does next."""
+    """Format the written paths and the next steps."""
     run = f"python -m experiments run {name.replace('_', '-')} --preset {PRESETS[-1]} --out /tmp/new.cpu.1.parquet"
     says = "It works as it is. Try it, then put your own work in its place, as CONTRIBUTING.md says:"
     return "\n".join([*paths, says, f"  pytest {paths[3]}", f"  {run}"])

@@ -1,4 +1,4 @@
-"""Presets: which points each experiment measures, and how long it may take."""
+"""Read presets: each experiment's points and time limits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from experiments.registry import Experiment, experiments, get_experiment
 
 PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
 
-# A point takes a second at least: nobody waits for more.
+# At about a second per point, more would take over a day.
 MOST_POINTS = 100_000
 
-# What a block of a preset may say of its points.
+# Keys in a preset block that set point limits.
 _LIMITS = ("point_s", "rounds", "value")
 
 
@@ -42,14 +42,14 @@ class Sweep:
     hang_s: Mapping[str, float] = field(default_factory=dict)
 
     def points(self, device_kind: str, cache: int = 0, largest_cache: int = 0) -> list[Point]:
-        """The points for a kind of device, without repetition.
+        """Return the points for a device kind, without duplicates.
 
-        cache: bytes of the device's last-level cache. largest_cache: of the largest one of the node's devices. 0: those
-        of this machine's CPU. Raises StudyError naming the block that lacks a parameter, or has too many values.
+        cache: the device's last-level cache in bytes. largest_cache: the largest among the node's devices. 0: this
+        machine's CPU cache. Raises StudyError naming a block with a missing parameter or too many combinations.
         """
         cache = cache or hardware.last_level_cache_bytes()
         units = {"largestLLC": largest_cache or cache, "LLC": cache}
-        found: dict[Point, Point] = {}
+        points: dict[Point, Point] = {}
         for number, block in enumerate(self.blocks):
             if block.get("on", device_kind) != device_kind:
                 continue
@@ -72,50 +72,50 @@ class Sweep:
                             resolved.get("model")
                         )
                         point = Point.from_params(self.experiment.name, resolved, environment=variables, **limits)
-                        found.setdefault(point, point)
-        return list(found.values())
+                        points.setdefault(point, point)
+        return list(points.values())
 
 
 def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The parameters in numbers.
+    """Resolve relative parameters to numbers.
 
-    format: of a file of the user's own, that of the file.
-    threads: 'all', and '1..all' for 1, 2, 4, … all. Footprints: '4xLLC' is four times the device's own last-level
-    cache, '4xlargestLLC' four times the largest of the node, so that a point is the same on all its devices.
+    format: taken from the user's model file, if given. threads: 'all', or '1..all' for 1, 2, 4, … all. Footprints:
+    '4xLLC' is four times the device's last-level cache, '4xlargestLLC' four times the largest on the node, to get equal
+    points on all its devices.
     """
-    resolved = {key: _footprint_bytes(one, units) for key, one in params.items()} | user_models.fixed_params(params)
-    asked = params.get("threads", 1)
+    resolved = {key: _footprint_bytes(value, units) for key, value in params.items()} | user_models.fixed_params(params)
+    threads = params.get("threads", 1)
     if device_kind != "cpu":
         return [{**resolved, "threads": 0}]  # a GPU's host only launches
-    counts = _thread_counts(asked, hardware.usable_cores())
+    counts = _thread_counts(threads, hardware.usable_cores())
     if "backend" not in resolved:
-        return [{**resolved, "threads": threads} for threads in counts]
+        return [{**resolved, "threads": count} for count in counts]
     libraries = backends.expand(resolved["backend"])
-    return [{**resolved, "backend": name, "threads": threads} for name in libraries for threads in counts]
+    return [{**resolved, "backend": name, "threads": count} for name in libraries for count in counts]
 
 
 def _footprint_bytes(value: Any, units: Mapping[str, int]) -> Any:
-    """A footprint in bytes; every other value as it is."""
+    """Convert a footprint to bytes; return other values unchanged."""
     number, _, unit = str(value).partition("x")
     return int(number) * units[unit] if unit in units else value
 
 
-def _thread_counts(asked: int | str, cores: int) -> list[int]:
-    if asked == "all":
+def _thread_counts(threads: int | str, cores: int) -> list[int]:
+    if threads == "all":
         return [cores]
-    if asked == "1..all":
+    if threads == "1..all":
         return [*(1 << power for power in range(cores.bit_length()) if 1 << power < cores), cores]
-    return [int(asked)]
+    return [int(threads)]
 
 
 def preset_path(preset: str) -> Path:
-    """The file of a preset: one of ours by name, or a path to somebody's own.
+    """Return a preset's file, from its name or from the path to a user's file.
 
-    Raises StudyError listing the names there are.
+    Raises StudyError listing the known names.
     """
-    named = PRESETS / f"{preset}.yaml"
-    if named.is_file():
-        return named
+    known = PRESETS / f"{preset}.yaml"
+    if known.is_file():
+        return known
     if preset.endswith((".yaml", ".yml")) and Path(preset).is_file():
         return Path(preset)
     names = sorted(path.stem for path in PRESETS.glob("*.yaml"))
@@ -125,7 +125,7 @@ def preset_path(preset: str) -> Path:
 
 
 def read_preset(preset: str) -> dict[str, Any]:
-    """The preset, checked key by key. Raises StudyError naming file, line and key of a mistake."""
+    """Read and validate a preset. Raises StudyError naming file, line and key."""
     path = preset_path(preset)
     content: dict[str, Any] = read_yaml(path, preset_schema())
     for name in content["experiments"]:
@@ -135,9 +135,9 @@ def read_preset(preset: str) -> dict[str, Any]:
 
 
 def find_sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
-    """One experiment's part of a preset that was read from `source`.
+    """Return one experiment's sweep. source: the preset's file, for errors.
 
-    Raises StudyError if the preset does not measure it.
+    Raises StudyError if the preset does not measure the experiment.
     """
     if name not in preset["experiments"]:
         get_experiment(name)
@@ -154,17 +154,17 @@ def find_sweep(preset: dict[str, Any], name: str, source: str) -> Sweep:
 
 
 def preset_schema() -> dict[str, Any]:
-    """JSON Schema of a preset, from the parameters of the experiments that there are."""
+    """Build the JSON Schema for presets from the experiments' parameters."""
     seconds = {"type": "number", "exclusiveMinimum": 0, "maximum": 86_400}
     minutes = {"type": "number", "minimum": 1, "maximum": 10_080}
     limits = {
-        # Relative half-width of a point's 95% interval within a round at which sampling stops.
+        # Relative half-width of the point's 95% interval within a round, at which to stop sampling.
         "target": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        # Running time for warm-up and samples of one point in one round; of one experiment's round, past which points
-        # are skipped.
+        # point_s: budget per point and round, for warm-up and samples. round_s: budget per experiment and round;
+        # later points are skipped.
         "point_s": seconds,
         "round_s": seconds,
-        # Kept of a point in one round.
+        # Per point and round.
         "max_samples": count(100_000, least=6),
     }
 
@@ -175,33 +175,36 @@ def preset_schema() -> dict[str, Any]:
         values = experiment.schema()
         block = fields(
             "",
-            # Only on this kind of device.
+            # Restrict the block to this device kind.
             on={"enum": ["cpu", "gpu"]},
-            # 1: a comparison needs it; 2: adds to one (also without this key); 3: a detail.
+            # 1: required by a comparison; 2: adds to a comparison (default); 3: a detail.
             value={"enum": [1, 2, 3]},
-            # Measured in so many of the first rounds.
+            # Number of first rounds to measure the points in.
             rounds=count(100, least=1),
             point_s=seconds,
-            # Combinations as they stand; values of which every combination is measured, for every case.
+            # cases: explicit combinations. grid: values to combine with each other and with every case.
             cases=several(fields("", **values)),
             grid=fields("", **{name: several(value) for name, value in values.items()}),
         )
         return fields(
             "sweep",
             **limits,
-            # Measured in all rounds once those of lower stages have been: a run that is cut off lacks the last first.
+            # Stages run in sequence, each with all rounds: an interrupted run loses the last stages first.
             stage=count(9, least=1),
             sweep=several(block),
         )
 
     return fields(
         " ".join(["rounds", *limits, "experiments"]),
-        # Processes in which each point is measured.
+        # Number of processes to measure each point in.
         rounds=count(100, least=1),
-        # That a run may take, on a machine without and with a GPU.
+        # Budget for a run in minutes, without and with a GPU.
         budget_min=fields("", cpu=minutes, gpu=minutes),
-        # That a point on a CPU or a GPU may take besides its own seconds before it counts as hanging; 60 without this.
+        # Extra seconds before a point counts as hanging (default 60).
         hang_s=fields("", cpu=seconds, gpu=seconds),
         **limits,
-        experiments={**fields("", **{name: part(one) for name, one in experiments().items()}), "minProperties": 1},
+        experiments={
+            **fields("", **{name: part(experiment) for name, experiment in experiments().items()}),
+            "minProperties": 1,
+        },
     )

@@ -1,4 +1,4 @@
-"""The measuring core: warm up, sample until the answer is good enough, say why it stopped."""
+"""The measuring core: warm up, sample until the interval is narrow enough, and record the stop reason."""
 
 from __future__ import annotations
 
@@ -14,32 +14,30 @@ from experiments.devices.base import Device, do_nothing
 from experiments.machine_state import Reading
 from experiments.workload import Workload
 
-# Reading the clock may cost a sample this share of its time at most.
+# Maximum clock overhead, as a share of a sample's time.
 OVERHEAD_SHARE = 1e-3
-# Fewest values whose extremes bracket the median with 95% (order statistics: 2 * 0.5^6 < 5%).
+# Fewest values whose extremes enclose the median with 95% confidence (order statistics: 2 * 0.5^6 < 5%).
 MIN_SAMPLES = 6
-# Warm-up ends when the last calls are not faster than those before by more than this share.
+# Warm-up ends when the last calls are at most this share faster than the ones before.
 STILL_FALLING = 0.01
-# Samples span at least this share of the budget: a disturbance that lasts longer than
-# a handful of short calls must have a chance to show.
+# Samples span at least this share of the budget, to catch disturbances longer than a few short calls.
 LEAST_SHARE = 0.5
-# Samples of what lasts are made for so many budgets: a call alone may take longer than one of many in a
-# row, and the samples must not be used up before the time is.
+# Share for lasting workloads: a single call may be slower than calls in a row, and max_samples must not end the
+# measurement before the budget.
 LASTING_SHARE = 1.5
-# Noise has plateaued when twice the samples narrow the interval by less than this share
-# (independent noise would narrow it by 29%).
+# Stop if doubling the samples narrows the interval by less than this share (independent noise: 29%).
 PLATEAU_GAIN = 0.10
-# Samples of a point that are taken again because the process stood still meanwhile.
+# Maximum repeats per point after the process was suspended during a sample.
 MOST_REPEATS = 3
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How long to measure a point.
+    """When to stop measuring a point.
 
     target: relative half-width of the median's 95% interval at which to stop.
-    budget_s: seconds of running time for warm-up and samples of one point in one round.
-    max_samples: samples kept per point and round.
+    budget_s: running time in seconds for warm-up and samples, per point and round.
+    max_samples: maximum samples per point and round.
     """
 
     target: float
@@ -49,10 +47,10 @@ class Policy:
 
 @dataclass
 class Measurement:
-    """Samples of one point in one round: seconds of one call, by phase ('' is the whole).
+    """Samples for one point in one round: seconds per call, by phase ('' is the whole call).
 
-    calls: those of one sample. made: all calls since the first sample, those that no sample holds among them.
-    stood_s: seconds in which the process stood still; the other seconds are without them.
+    calls: calls per sample. made: all calls since sampling began, including dropped ones. stood_s: seconds the process
+    was suspended, excluded from the other times.
     """
 
     samples: dict[str, list[float]] = field(default_factory=dict)
@@ -66,7 +64,7 @@ class Measurement:
 
 
 def half_width(values: list[float]) -> float:
-    """Relative half-width of the median's 95% interval, by order statistics; inf under 6 values.
+    """Return the relative half-width of the median's 95% interval, by order statistics; inf under 6 values.
 
     Source: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15),
     rule for nonparametric intervals of the median.
@@ -82,9 +80,9 @@ def half_width(values: list[float]) -> float:
 
 
 def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy, share: float = LEAST_SHARE) -> int:
-    """Calls in a row per sample: the clock's own cost stays below its share, and the samples span theirs.
+    """Return the calls per sample needed to limit the clock overhead and to span the budget.
 
-    share: of the budget, that as many samples as are kept will take.
+    share: share of the budget to span with max_samples samples.
     """
     long_enough = max(overhead_s / OVERHEAD_SHARE, share * policy.budget_s / policy.max_samples)
     return max(1, math.ceil(long_enough / max(one_call_s, 1e-9)))
@@ -99,21 +97,21 @@ def measure(
     look: Callable[[], object] = do_nothing,
     stood_s: Callable[[], float] = running_time.stood_s,
 ) -> Measurement:
-    """Measure one point on `device` within `policy`. Raises whatever the work raises, and NoTimeError.
+    """Measure one point on `device` within `policy`. Raises the workload's errors, and NoTimeError.
 
-    look: called once a sample, while the device works on it where it can be (see `Device.time`); read_state after it,
-    with flags of the sample if there are any. stood_s: seconds in which the process has stood still. A reading that
-    is no time is dropped; a sample in which the process stood still is taken again, a few times.
+    look: called once per sample, while the device works if possible (see `Device.time`). read_state: called after each
+    sample, with its flags. stood_s: returns the seconds the process has been suspended. Unusable readings are dropped;
+    a sample during which the process was suspended is repeated, up to MOST_REPEATS times.
     """
     names = [name for name, _ in work.phases] or [""]
     begun, stood = now(), stood_s()
     timer = Timer(work, device)
-    # What lasts is watched from cold on: how it warms up is the question.
+    # No warm-up for lasting workloads: their warm-up is measured.
     share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
     one_s = call_s(timer, policy.budget_s / 10, policy.budget_s, now)
     calls = calls_per_sample(one_s, device.overhead_s, policy, share)
     settled_s = _warm_up(timer, calls, begun + policy.budget_s * warm_up, now)
-    # In a row calls can be much shorter than alone: the samples would be used up before the time is.
+    # Calls in a row can be much faster than a single one, and max_samples must not end the measurement early.
     calls = max(calls, calls_per_sample(settled_s, device.overhead_s, policy, share))
     if work.single:
         calls = 1
@@ -121,9 +119,9 @@ def measure(
     totals: list[float] = []
     widths: dict[int, float] = {}
     started, next_check = now(), MIN_SAMPLES
-    # Readings since the last sample, and those of them that were no time; samples that were taken again.
+    # Readings and unusable readings at the last sample, attempts since then; repeats in total.
     read, unreadable, attempts, repeats = 0, 0, 0, 0
-    # At least one sample even where warm-up ate the budget: a slow point is still a point.
+    # Take at least one sample, even if warm-up used the budget.
     while True:
         due = started + LEAST_SHARE * policy.budget_s * len(totals) / policy.max_samples
         while work.single and now() < due:
@@ -146,14 +144,14 @@ def measure(
             break
         flags = []
         if timer.unreadable > unreadable:
-            missing, of = timer.unreadable - unreadable, timer.readings - read
-            flags.append(Flag("unreadable", f"{missing} of {of} readings of the clock were no time"))
+            missing, total = timer.unreadable - unreadable, timer.readings - read
+            flags.append(Flag("unreadable", f"{missing} of {total} readings of the clock were no time"))
         read, unreadable, attempts = timer.readings, timer.unreadable, 0
         totals.append(sum(parts))
         for name, part in zip(names, parts, strict=True):
             result.samples[name].append(part)
         result.readings.append(read_state(*flags))
-        # The sample holds the pause: the time of all samples is to do so as well.
+        # The sample includes the pause, so the sampled time must too.
         result.timed_s += paused
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
@@ -176,7 +174,7 @@ def measure(
 
 
 def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -> float:
-    """Call until the time stops falling, but not past `until`; seconds of a call at the end, inf if there was none."""
+    """Call until the time stops falling, or until `until`; return the final seconds per call, inf without one."""
     times: list[float] = []
     while now() < until:
         if (parts := timer.take(calls)) is not None:
@@ -187,7 +185,7 @@ def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -
 
 
 def _stop_reason(widths: dict[int, float], n: int, target: float) -> str:
-    """Why `n` samples are enough: 'converged', 'plateau', or '' if they are not."""
+    """Return the reason to stop after `n` samples: 'converged', 'plateau', or '' to continue."""
     if widths[n] <= target:
         return "converged"
     earlier = [count for count in widths if count <= n // 2 and widths[count] < math.inf]

@@ -1,4 +1,4 @@
-"""Physical cores and kinds of core, from what the kernel says of each logical CPU."""
+"""Group logical CPUs into physical cores and core kinds, from kernel files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from contract.cgroups import ROOT, read_text
 
 CPUS = "sys/devices/system/cpu"
-# Longer ranges are no list of CPUs: the kernel's own limit on x86 is 8,192.
+# Reject longer ranges: the kernel's limit on x86 is 8,192.
 _MOST_CPUS = 2**16
 
 # Common cores by Arm's implementer and part (Linux, arch/arm64/include/asm/cputype.h).
@@ -32,19 +32,19 @@ _ARM_PARTS = {
     "0x51": {"0x001": "Oryon"},
     "0xc0": {"0xac3": "Ampere-1", "0xac4": "Ampere-1a"},
 }  # fmt: skip
-# Intel's kinds of core by the kernel's names of their event counters.
+# Intel's core kinds, by the kernel's names for their event counters.
 _INTEL_KINDS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
 
 
 class Cores(NamedTuple):
-    """groups: logical CPUs of each physical core. known: whether the kernel says which of all of them share a core."""
+    """groups: logical CPUs per physical core. known: True if the kernel maps every CPU to a core."""
 
     groups: tuple[tuple[int, ...], ...]
     known: bool
 
 
 def parse_cpu_list(words: str) -> set[int]:
-    """Parse the kernel's list of CPUs: '0-2,5' is {0, 1, 2, 5}; anything else is an empty set."""
+    """Parse the kernel's CPU list format: '0-2,5' is {0, 1, 2, 5}; an invalid list gives an empty set."""
     found: set[int] = set()
     for part in filter(None, words.strip().split(",")):
         ends = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part.strip())
@@ -56,7 +56,7 @@ def parse_cpu_list(words: str) -> set[int]:
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """Write CPUs as the kernel, taskset and docker do: {0, 1, 2, 5} is '0-2,5'."""
+    """Format CPUs for taskset and docker: {0, 1, 2, 5} gives '0-2,5'."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][-1] + 1:
@@ -67,14 +67,14 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def parse_cpu_mask(words: str) -> set[int]:
-    """Parse the kernel's older form of a set of CPUs: '00000001,00000003' is {0, 1, 32}; anything else is empty."""
+    """Parse the kernel's CPU mask format: '00000001,00000003' is {0, 1, 32}; an invalid mask gives an empty set."""
     digits = words.replace(",", "")
     mask = int(digits, 16) if re.fullmatch("[0-9a-fA-F]{1,16384}", digits) else 0
     return {cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1}
 
 
 def allowed_cpus() -> frozenset[int]:
-    """Logical CPUs that this process may use: its affinity, or all where the system knows none."""
+    """Return the logical CPUs in this process's affinity, or all CPUs on systems without affinity."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
@@ -82,18 +82,18 @@ def allowed_cpus() -> frozenset[int]:
 
 @cache
 def online_cpus(root: Path = ROOT) -> frozenset[int]:
-    """Logical CPUs of the machine that are online; empty where the kernel lists none."""
+    """Return the machine's online logical CPUs; empty if the kernel lists none."""
     return frozenset(parse_cpu_list(read_text(root / CPUS / "online")) or cpuinfo(root).keys())
 
 
 @cache
 def cpuinfo(root: Path = ROOT) -> dict[int, dict[str, str]]:
-    """Each logical CPU's lines of /proc/cpuinfo, with keys in small letters; empty outside Linux."""
+    """Parse /proc/cpuinfo by logical CPU, with lowercase keys; empty outside Linux."""
     found: dict[int, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in read_text(root / "proc/cpuinfo").splitlines():
         key, _, value = (part.strip() for part in line.partition(":"))
-        # s390 has all of a processor in one line: "processor 0: version = FF, …".
+        # s390 puts each processor on one line: "processor 0: version = FF, …".
         number = re.fullmatch(r"processor\s*([0-9]{1,6})?", key)
         if number and (number[1] or re.fullmatch("[0-9]{1,6}", value)):
             current = found.setdefault(int(number[1] or value), {})
@@ -107,7 +107,7 @@ def physical_cores(cpus: frozenset[int], root: Path = ROOT) -> Cores:
     """Group logical CPUs by physical core, in the order of their numbers.
 
     Sources: the kernel's Documentation/admin-guide/cputopology.rst; /proc/cpuinfo where sysfs is hidden.
-    A CPU of which neither says anything is taken for a core.
+    A CPU in neither source counts as a core.
     """
     groups: dict[object, list[int]] = {}
     known = True
@@ -119,7 +119,7 @@ def physical_cores(cpus: frozenset[int], root: Path = ROOT) -> Cores:
 
 
 def _core_key(cpu: int, root: Path) -> object | None:
-    """A name of the physical core of a logical CPU; None where nothing tells it."""
+    """Return a key for the logical CPU's physical core; None if unknown."""
     folder = root / CPUS / f"cpu{cpu}/topology"
     for name in ("core_cpus_list", "thread_siblings_list"):
         siblings = parse_cpu_list(read_text(folder / name))
@@ -133,7 +133,7 @@ def _core_key(cpu: int, root: Path) -> object | None:
 
 
 def count_sockets(cpus: Iterable[int], root: Path = ROOT) -> int | None:
-    """Number of sockets that hold these logical CPUs; None where the kernel does not number all of them."""
+    """Count the sockets with these logical CPUs; None if the kernel lacks an id for one."""
     about = cpuinfo(root)
     ids = {
         read_text(root / CPUS / f"cpu{cpu}/topology/physical_package_id") or about.get(cpu, {}).get("physical id", "")
@@ -143,7 +143,7 @@ def count_sockets(cpus: Iterable[int], root: Path = ROOT) -> int | None:
 
 
 def cpu_models(root: Path = ROOT) -> dict[int, str]:
-    """The model of each logical CPU as /proc/cpuinfo has it; CPUs of which it says none are missing."""
+    """Return the model per logical CPU from /proc/cpuinfo; CPUs without a model are missing."""
     found = {}
     for cpu, about in cpuinfo(root).items():
         maker, part = about.get("cpu implementer", "").lower(), about.get("cpu part", "").lower()
@@ -157,7 +157,7 @@ def cpu_models(root: Path = ROOT) -> dict[int, str]:
 
 
 def core_kinds(cpus: frozenset[int], root: Path = ROOT) -> dict[str, frozenset[int]]:
-    """These logical CPUs by kind of core, where there are several: hybrid processors, big.LITTLE. Else empty."""
+    """Group logical CPUs by core kind on hybrid processors and big.LITTLE; empty if all cores are equal."""
     folders = [*(root / "sys/devices").glob("cpu_*"), *(root / "sys/bus/event_source/devices").glob("cpu_*")]
     counted = {folder.name: frozenset(parse_cpu_list(read_text(folder / "cpus"))) for folder in folders}
     kinds = {_INTEL_KINDS[name]: counted[name] for name in _INTEL_KINDS if counted.get(name)}

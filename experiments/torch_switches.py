@@ -1,4 +1,4 @@
-"""PyTorch's process-wide switches: whether it calls a vendor's libraries, and how these may compute."""
+"""Set PyTorch's process-wide switches for vendor libraries and TF32."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from experiments.workload import Dtype, Unsupported
 
 
 class Switches:
-    """A context in which switches are as wanted, and after which they are as before.
+    """Context manager to set switches and restore them afterwards.
 
-    wanted: (object, attribute, value) of each. It takes some 3 us to enter and leave, so
-    that single calls can be made in it.
+    wanted: (object, attribute, value) per switch. Entering and leaving takes about 3 us, short enough to wrap single
+    calls.
     """
 
     def __init__(self, *wanted: tuple[Any, str, Any]) -> None:
@@ -28,7 +28,7 @@ class Switches:
 
 
 class _Nnpack:
-    """NNPACK's switch as an attribute; PyTorch calls that library for convolutions where oneDNN is off."""
+    """NNPACK's switch as an attribute; PyTorch uses NNPACK for convolutions if oneDNN is off."""
 
     @property
     def enabled(self) -> bool:
@@ -44,21 +44,21 @@ class _Nnpack:
 
 
 def switches(name: str, dtype: Dtype, *, library: bool = True) -> Switches:
-    """The switches for PyTorch's device `name`.
+    """Return the switches for PyTorch's device `name`.
 
-    library: layers may call cuDNN (on AMD's GPUs MIOpen); on a CPU, oneDNN.
-    dtype: TF32 allows matrix units for float32, every other format forbids them.
-    Raises Unsupported for devices whose libraries have no switch.
+    library: allow layers to call cuDNN (MIOpen on AMD GPUs); on a CPU, oneDNN.
+    dtype: TF32 allows matrix units for float32; every other format disables them.
+    Raises Unsupported for devices without such switches.
     """
     import torch
 
     kind = torch.device(name).type
     if kind not in ("cpu", "cuda"):
-        raise Unsupported(f"PyTorch cannot do without the libraries of {kind}")
+        raise Unsupported(f"PyTorch cannot switch off the vendor libraries on {kind}")
     if kind == "cpu":
         return Switches((torch.backends.mkldnn, "enabled", library), (_Nnpack(), "enabled", False))
     cudnn, products, tf32 = torch.backends.cudnn, torch.backends.cuda.matmul, dtype is Dtype.TF32
-    # Searching algorithms (benchmark) would make the first call of each shape slow.
+    # The algorithm search (benchmark) would slow the first call for each shape.
     return Switches(
         (cudnn, "enabled", library),
         (cudnn, "benchmark", False),

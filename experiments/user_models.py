@@ -1,6 +1,6 @@
-"""Models of the user's own: networks by a class of Transformers, and language models by a file.
+"""User-defined models: networks from a Transformers class, and language models from a file.
 
-The process that plans reads them from YAML; processes that measure are told of them by their environment.
+The planning process reads them from YAML and passes them to measuring processes in environment variables.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 
-# The name by which a preset asks for all of them.
+# Preset name for all user models.
 OWN = "own"
-# Variables: the models in JSON; and the folders of their files, which no record holds.
+# Environment variables: the models as JSON, and their file paths, which are never recorded.
 VARIABLE, FILES = "STUDY_OWN_MODELS", "STUDY_OWN_FILES"
-# The longest text that a record holds.
+# Maximum text length in a record.
 MOST_TEXT = 4000
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 100_000}
 _NETWORK = {
@@ -51,45 +51,45 @@ _SCHEMA = {
 
 
 def models(kind: str) -> dict[str, dict[str, Any]]:
-    """By name, the models described by a class of Transformers (kind: class) or by a file (kind: shape)."""
+    """Return the models by name. kind: "class" for Transformers classes, "shape" for model files."""
     return {name: about for name, about in json.loads(models_json()).items() if kind in about}
 
 
 def models_json() -> str:
-    """All models in JSON."""
+    """Return all models as JSON."""
     return os.environ.get(VARIABLE) or "{}"
 
 
 def model_file(name: str) -> Path:
-    """The file of a language model."""
+    """Return a language model's file."""
     return Path(json.loads(os.environ[FILES])[name])
 
 
 def fixed_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a point that a model's file decides."""
+    """Return the point parameters set by a model's file."""
     about = models("shape").get(params.get("model", ""), {})
     return {key: about[key] for key in ("format",) if key in about and key in params}
 
 
 def model_variables(name: object) -> dict[str, str]:
-    """Variables of a process that measures a model of this name: none for the study's own."""
+    """Return the environment variables to measure a user model; none for the study's models."""
     if name not in json.loads(models_json()):
         return {}
     return {variable: os.environ[variable] for variable in (VARIABLE, FILES)}
 
 
 def export_models(path: Path, taken: Iterable[str], describe: Callable[[Path], Mapping[str, Any]]) -> None:
-    """Tell this process, and those it starts, of the models in a YAML file.
+    """Read models from a YAML file into environment variables, for this process and its children.
 
-    taken: names of the study's own. describe: a language model's shape and format, of its file.
-    Raises StudyError, with file, line and key.
+    taken: names used by the study. describe: returns the shape and format for a language model's file.
+    Raises StudyError with file, line and key.
     """
     own, files = read_yaml(path, _SCHEMA), {}
     for name, about in own.items():
         if name in taken or name == OWN:
-            raise StudyError(f"{path}: {name}: a model of the study has that name: give it another")
+            raise StudyError(f"{path}: {name}: the study has a model with this name: choose another")
         if set(about) != {"file"} and not about.keys() >= {"class", "input"}:
-            raise StudyError(f"{path}: {name}: give a class of Transformers with its input, or a file alone")
+            raise StudyError(f"{path}: {name}: set `class` (from Transformers) and `input`, or `file` alone")
         if isinstance(config := about.get("config"), str):
             about["config"] = _read_config(path.parent / config)
         if "file" in about:
@@ -100,15 +100,15 @@ def export_models(path: Path, taken: Iterable[str], describe: Callable[[Path], M
                 raise StudyError(f"{path}: {name}: {fault}") from None
     described = json.dumps(own, sort_keys=True)
     if len(described) > MOST_TEXT:
-        raise StudyError(f"{path}: more than {MOST_TEXT:,} characters: leave out fields that the class has itself")
+        raise StudyError(f"{path}: more than {MOST_TEXT:,} characters: remove fields equal to the class's defaults")
     os.environ.update({VARIABLE: described, FILES: json.dumps(files)})
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """The fields of a configuration that shape a network: names of labels become their number."""
+    """Read the configuration fields that define a network; replace label names by their count."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise StudyError(f"{path}: not a configuration: it has no fields")
+        raise StudyError(f"{path}: not a configuration: it must be a JSON object")
     if "id2label" in content:
         content["num_labels"] = len(content["id2label"])
     return {key: value for key, value in content.items() if key not in ("id2label", "label2id")}

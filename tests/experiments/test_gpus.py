@@ -134,9 +134,9 @@ AMD = Torch(MI300X, hip="7.0")
         pytest.param(Library(refuses=MISMATCH), Torch(), r"version mismatch.*(reboot|restart)", id="driver updated"),
         pytest.param(Library(count=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="no count"),
         pytest.param(NONE, Torch(H100, H100, cuda="13.0"), "NVML does not answer", id="torch still sees them"),
-        pytest.param(Library(CARD, {"Handle": LOST}), Torch(), r"NVML does not tell of it \(GPU is lost\).*xid",
+        pytest.param(Library(CARD, {"Handle": LOST}), Torch(), r"NVML does not report its name \(GPU is lost\).*xid",
                      id="one fell off the bus"),
-        pytest.param(Library(CARD, {"Name": UNKNOWN}), Torch(), "does not tell of it", id="one has no name"),
+        pytest.param(Library(CARD, {"Name": UNKNOWN}), Torch(), "does not report its name", id="one has no name"),
     ],
 )  # fmt: skip
 def test_a_gpu_lost_during_a_study_is_not_another_machine(
@@ -232,10 +232,10 @@ def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pyte
     assert main(["list"]) == main(["check"]) == 0
     assert GB10.name in capsys.readouterr().out
     refused = {"nvml": "Driver/library version mismatch", "gpus": []}
-    assert "load its modules again" in fingerprint.unknown_gpu_facts({"hardware": refused, "devices": []})[0]
+    assert "load the modules again" in fingerprint.unknown_gpu_facts({"hardware": refused, "devices": []})[0]
     record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
     told, part = fingerprint.unknown_gpu_facts(record)
-    assert told.startswith("NVIDIA GB10: not told by NVML: power_limit_w (Not Supported)")
+    assert told.startswith("NVIDIA GB10: not reported by NVML: power_limit_w (Not Supported)")
     assert part.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
 
 
@@ -275,7 +275,7 @@ CONTAINER = {".dockerenv": ""}
         ("NVML Shared Library Not Found", {**CONTAINER, "dev/nvidia0": ""}, "DRIVER_CAPABILITIES=compute,utility"),
         ("NVML Shared Library Not Found", {"dev/dxg": ""}, "in Windows"),
         ("Driver Not Loaded", {}, "sudo modprobe nvidia"),
-        ("Driver/library version mismatch", {}, "restart the machine, or load its modules again"),
+        ("Driver/library version mismatch", {}, "restart the machine, or load the modules again"),
         ("RM has detected an NVML/RM version mismatch.", CONTAINER, "restart the host"),
         ("error 803: system has unsupported display driver / cuda driver combination", {}, "restart the machine"),
         ("Unknown Error", {}, "restart the machine"),
@@ -297,7 +297,7 @@ def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], m
     [
         ("LIBRARY_NOT_FOUND", CONTAINER, PLAIN, "note", "--gpus all"),
         ("LIBRARY_NOT_FOUND", CONTAINER, BUILT, "note", "--gpus all"),
-        ("LIB_RM_VERSION_MISMATCH", {}, PLAIN, "warning", "load its modules again"),
+        ("LIB_RM_VERSION_MISMATCH", {}, PLAIN, "warning", "load the modules again"),
         ("UNKNOWN", CONTAINER, PLAIN, "warning", "start the container again"),
     ],
 )
@@ -312,7 +312,7 @@ def test_the_doctor_mends_the_cause(
 def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Machine) -> None:
     machine(Library(refuses=MISMATCH))
     record = {**RECORD, "hardware": {**RECORD["hardware"], "nvml": nvml.status()}}
-    with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load its modules again") as caught:
+    with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load the modules again") as caught:
         fingerprint.require_device(record, "gpu")
     assert "\n" not in str(caught.value)
 

@@ -154,7 +154,7 @@ def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.Monk
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(StudyError, match="being measured by another process of yours"), lock.node_lock(0.1):
+        with pytest.raises(StudyError, match="another process of yours is measuring"), lock.node_lock(0.1):
             pass
         holder.kill()
     # The lock died with its holder: no file has to be removed by hand.
@@ -190,7 +190,7 @@ def test_a_lock_lies_in_a_folder_that_only_its_user_writes_to(
     ("words", "out", "why"),
     [
         (["gem"], "x.parquet", "no experiment 'gem'.*Did you mean 'gemm'"),
-        (["gemm"], "x.csv", r"name a \.parquet file"),
+        (["gemm"], "x.csv", r"choose a file name that ends in \.parquet"),
         (["gemm", "--device", "cuda:9"], "x.parquet", "no device 'cuda:9'.*Devices: cpu"),
     ],
 )

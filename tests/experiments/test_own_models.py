@@ -122,7 +122,7 @@ def test_each_mistake_is_told_in_one_line(announce: Announce, changed: dict[str,
 
 def test_a_name_of_the_study_is_refused(announce: Announce) -> None:
     for name in ("resnet-50", "mlp", "own", "llama-1b"):
-        with pytest.raises(StudyError, match=f"{name}: a model of the study has that name"):
+        with pytest.raises(StudyError, match=f"{name}: the study has a model with this name"):
             announce(**{name: MINE})
 
 

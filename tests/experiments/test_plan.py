@@ -90,7 +90,7 @@ def test_what_is_worth_least_goes_first(blocks: list[Any], seconds: float, kept:
 def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take() -> None:
     made = planned(block(1, 64, 65), block(3, 66))
     with pytest.raises(
-        StudyError, match=r"0.5 min is too small: the points that comparisons require take about \S+ min in 3 rounds"
+        StudyError, match=r"0.5 min is too small: .* comparisons require take about \S+ min in 3 rounds"
     ) as told:
         fit_budget(made, 0.5)
     assert fit_budget(made, float(str(told.value).split("about ")[1].split()[0])).rounds == 3, "that much is enough"

@@ -83,7 +83,7 @@ def why_not(device: str, name: str, params: dict[str, Any]) -> str:
     if device == "mps" and dtype == "float8_e4m3fn":
         return "has no float8_e4m3fn"
     if name == "libraries" and layer in ("convolution", "lstm"):
-        return "PyTorch cannot do without the libraries of"
+        return "PyTorch cannot switch off the vendor libraries on"
     if name == "libraries" and params["variant"] == "naive":
         return "run on NVIDIA's and AMD's GPUs alone"
     if dtype == "float64" or name == "tabular":

@@ -30,16 +30,21 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Workload: .
     [
         (no_threads, "new", {}, "add the parameter `threads: Threads`"),
         (threads_of_another_type, "new", {}, "parameter 'threads': make its type Threads"),
-        (format_by_another_name, "new", {}, "parameter 'kind': call it 'dtype'"),
+        (format_by_another_name, "new", {}, "parameter 'kind': rename it to 'dtype'"),
         (any_library, "new", {}, "parameter 'backend': make its type Library or a Literal"),
         (a_column, "new", {}, "parameter 'node': a column has that name"),
         (no_type, "new", {}, "parameter 'n': make its type int, float"),
         (a_list, "new", {}, "parameter 'n': make its type int, float"),
-        (right, "New_one", {}, "of small letters and digits"),
-        (right, "gemm", {}, "a name of its own"),
+        (right, "New_one", {}, "lowercase letters and digits"),
+        (right, "gemm", {}, "choose a unique name"),
         (right, "new", {"memories": len}, "no option 'memories'.*Did you mean 'memory'"),
-        (right, "new", {"memory": lambda n: n}, "memory is given all parameters by name, but got an unexpected"),
-        (right, "new", {"extra_s": lambda shape, **_: 1}, "extra_s is given .* missing a required argument: 'shape'"),
+        (right, "new", {"memory": lambda n: n}, "memory is called with all parameters by name, but got an unexpected"),
+        (
+            right,
+            "new",
+            {"extra_s": lambda shape, **_: 1},
+            "extra_s is called with .* missing a required argument: 'shape'",
+        ),
     ],
 )
 def test_what_is_lacking_is_said_with_its_place(

@@ -253,7 +253,7 @@ def test_what_is_no_answer_costs_its_point_and_its_process_alone(said: str) -> N
     measured = make(["right"] * 3)
     measured.command = scripted(f"print({said!r})")
     measured.run()
-    assert [(row["status"], "no answer" in row["reason"]) for row in measured.rows] == [("failed", True)] * 3
+    assert [(row["status"], "not a JSON object" in row["reason"]) for row in measured.rows] == [("failed", True)] * 3
     assert measured.workers == 3
 
 

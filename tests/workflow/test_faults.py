@@ -29,7 +29,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("budget_min=nan", "configuration: budget_min: not a finite number"),
         (
             "preset=small.yaml budget_min=0.01",
-            "a budget of 0.01 min is too small: the points that comparisons require take about",
+            "a budget of 0.01 min is too small: the points that comparisons require",
         ),
         ("preset=fulll", "no preset 'fulll'. Presets: full, quick"),
         ("preset=typo.yaml", "typo.yaml, line 10: experiments.clock.sweep.0.grid.backend.0: 'lvm'"),

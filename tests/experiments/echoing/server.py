@@ -8,7 +8,7 @@ from experiments import children
 from experiments.serving import server
 
 
-def orders() -> Any:
+def read_order() -> Any:
     """The orders of the server, which holds itself to its cores before it loads a library."""
     asked = children.read_order()
     from experiments.serving.services import SERVICES
@@ -19,5 +19,5 @@ def orders() -> Any:
 
 
 if __name__ == "__main__":
-    server.orders = orders
+    server.read_order = read_order
     server.main()
