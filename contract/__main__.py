@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from contract.sample_table import dictionary
+from contract.sample_table import sample_dictionary
 
 
-def markdown() -> str:
+def dictionary_markdown() -> str:
     """The data dictionary as a Markdown document."""
     lines = [
         "# Data dictionary",
@@ -19,11 +19,11 @@ def markdown() -> str:
         "| column | type | unit | may be empty | meaning |",
         "|---|---|---|---|---|",
     ]
-    for row in dictionary().itertuples():
+    for row in sample_dictionary().itertuples():
         empty = "yes" if row.may_be_empty else "no"
         lines.append(f"| `{row.column}` | {row.type} | {row.unit} | {empty} | {row.meaning} |")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(markdown().encode())
+    sys.stdout.buffer.write(dictionary_markdown().encode())

@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
         raise StudyError(f"{self.prog}: {message}. `{self.prog} --help` says more")
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Any finite number. Raises ArgumentTypeError."""
     try:
         value = float(text)
@@ -31,15 +31,15 @@ def number(text: str) -> float:
     return value
 
 
-def minutes(text: str) -> float:
+def parse_minutes(text: str) -> float:
     """Minutes, more than none and a week at most. Raises ArgumentTypeError."""
-    value = number(text)
+    value = parse_number(text)
     if not 0 < value <= 10_080:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes between 0 and 10080, a week")
     return value
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
+def integer_between(least: int, most: int) -> Callable[[str], int]:
     """A whole number between both, which belong to it. What is returned raises ArgumentTypeError."""
 
     def read(text: str) -> int:
@@ -64,10 +64,10 @@ def expand_home(text: str) -> str:
     return expanded
 
 
-def path(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """A path, its `~` expanded: `--out=~/x` and "~/x" in quotes reach a program as they are. Raises StudyError."""
     return Path(expand_home(text))
 
 
-count = whole(1, 1_000_000)
-seed = whole(0, 2**32 - 1)
+parse_count = integer_between(1, 1_000_000)
+parse_seed = integer_between(0, 2**32 - 1)

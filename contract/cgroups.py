@@ -19,7 +19,7 @@ def read_text(path: Path) -> str:
         return ""
 
 
-def decimal(text: str) -> float | None:
+def parse_decimal(text: str) -> float | None:
     """The finite number that a text is; None where it is none."""
     with contextlib.suppress(ValueError):
         value = float(text)
@@ -27,13 +27,13 @@ def decimal(text: str) -> float | None:
     return None
 
 
-def number(path: Path) -> float | None:
+def read_number(path: Path) -> float | None:
     """The number that a file of the kernel holds; None where there is none."""
-    return decimal(read_text(path))
+    return parse_decimal(read_text(path))
 
 
 @cache
-def cgroups(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
+def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
     """Folders of this process's cgroup and of those that contain it, innermost first; none outside Linux.
 
     controller: cpu or memory. Versions 1 and 2, and both beside each other.
@@ -60,13 +60,13 @@ def cgroups(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def quota(root: Path = ROOT) -> float | None:
+def cpu_quota(root: Path = ROOT) -> float | None:
     """The fewest cores that a cgroup of this process grants; None if none sets a limit."""
     granted = []
-    for folder in cgroups(root):
-        limit, period = number(folder / "cpu.cfs_quota_us"), number(folder / "cpu.cfs_period_us")
+    for folder in cgroup_folders(root):
+        limit, period = read_number(folder / "cpu.cfs_quota_us"), read_number(folder / "cpu.cfs_period_us")
         if words := read_text(folder / "cpu.max").split():
-            limit, period = decimal(words[0]), decimal(words[1] if len(words) > 1 else "100000")
+            limit, period = parse_decimal(words[0]), parse_decimal(words[1] if len(words) > 1 else "100000")
         if limit and period and limit > 0 and period > 0:
             granted.append(limit / period)
     return min(granted, default=None)

@@ -26,28 +26,28 @@ COORDINATOR = "STUDY_COORDINATOR_PID"
 GRACE_S = 3.0
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
-_LOOK_S = 1.0
-_HEAD = "--head-of-session"
+_POLL_S = 1.0
+_SESSION_HEAD = "--head-of-session"
 
 
-def end_when_told() -> None:
+def interrupt_on_signal() -> None:
     """Have a command raise KeyboardInterrupt on a signal or once its coordinator is gone, and killed GRACE_S later."""
 
     def interrupt(*_: object) -> None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         # It may have ended before the thread that waits for signals has come to it.
-        atexit.register(_tell, signal.SIGTERM)
+        atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
 
     for number in _SIGNALS:
         # Signals that nohup, or a shell for its background, ignores stay ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
-    pass_on(int(os.environ.get(COORDINATOR, 0)), GRACE_S)
+    forward_signals(int(os.environ.get(COORDINATOR, 0)), GRACE_S)
 
 
-def pass_on(coordinator: int = 0, grace_s: float | None = None) -> None:
+def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     """Once a signal that this process handles, or its coordinator's end, tells it to end, tell its children.
 
     coordinator: a process, 0 for none. grace_s: seconds after which this process and its children are killed;
@@ -62,21 +62,21 @@ def pass_on(coordinator: int = 0, grace_s: float | None = None) -> None:
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    threading.Thread(target=_pass_on, args=(told, coordinator, grace_s), daemon=True).start()
+    threading.Thread(target=_forward_signals, args=(told, coordinator, grace_s), daemon=True).start()
 
 
-def _pass_on(told: int, coordinator: int, grace_s: float | None) -> None:
-    if not _told(told, coordinator):
+def _forward_signals(told: int, coordinator: int, grace_s: float | None) -> None:
+    if not _wait_for_signal(told, coordinator):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-    _tell(signal.SIGTERM)
+    _signal_children(signal.SIGTERM)
     if grace_s is None:
         return
     time.sleep(grace_s)
-    _tell(signal.SIGKILL)
+    _signal_children(signal.SIGKILL)
     os._exit(130)
 
 
-def _tell(number: int) -> None:
+def _signal_children(number: int) -> None:
     """Send a signal to all that this process has started, and what that has."""
     import psutil
 
@@ -85,7 +85,7 @@ def _tell(number: int) -> None:
             child.send_signal(number)
 
 
-def _told(told: int, coordinator: int) -> bool:
+def _wait_for_signal(told: int, coordinator: int) -> bool:
     """Wait until a signal arrives (True) or the coordinator, if there is one, is gone (False)."""
     with selectors.DefaultSelector() as selector:
         selector.register(told, selectors.EVENT_READ)
@@ -95,7 +95,7 @@ def _told(told: int, coordinator: int) -> bool:
                 selector.register(os.pidfd_open(coordinator), selectors.EVENT_READ)
                 coordinator = 0
         while True:
-            for key, _ in selector.select(_LOOK_S if coordinator else None):
+            for key, _ in selector.select(_POLL_S if coordinator else None):
                 if key.fd != told:
                     return False
                 if os.read(told, 1)[0] in _SIGNALS:
@@ -109,7 +109,7 @@ def _told(told: int, coordinator: int) -> bool:
 
 def end_with_parent(_: int = 0) -> None:
     """Kill this process once its parent is gone. Linux does it, whatever is at work; elsewhere a thread waits."""
-    # Imported here, as in `pool`: to run a program needs neither, and hundreds are run.
+    # Imported here, as in `worker_pool`: to run a program needs neither, and hundreds are run.
     import multiprocessing
 
     before, parent = os.getppid(), multiprocessing.parent_process()
@@ -118,29 +118,29 @@ def end_with_parent(_: int = 0) -> None:
         if os.getppid() == before:
             return
     # Where a server forks for it, the parent is not the one that the system names.
-    threading.Thread(target=_end_after, args=(parent, before), daemon=True).start()
+    threading.Thread(target=_exit_after_parent, args=(parent, before), daemon=True).start()
 
 
-def _end_after(parent: Any, number: int) -> None:
+def _exit_after_parent(parent: Any, number: int) -> None:
     if parent is not None:
         parent.join()
     while parent is None and os.getppid() == number:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     os._exit(1)
 
 
 def available_cpus() -> int:
     """Number of logical CPUs to keep busy: those of this process's affinity, else all, and no more than its quota."""
     # Here: this file also runs as a program, without its package.
-    from contract.cgroups import quota
+    from contract.cgroups import cpu_quota
 
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = quota()
+    granted = cpu_quota()
     return min(cpus, math.ceil(granted)) if granted else cpus
 
 
 @contextmanager
-def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     """Processes that share the work of this one and end with it."""
     from concurrent.futures import ProcessPoolExecutor
 
@@ -160,7 +160,7 @@ def pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
 
 
-def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
+def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
     """Results of `work`, a function of a module, for each part, in order, by so many processes; 1: by this one.
 
     Where the system allows no others (without /dev/shm, say) this one does all the work, and says so.
@@ -170,7 +170,7 @@ def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Ite
     begun = False
     try:
         if processes > 1:
-            with pool(processes, multiprocessing.get_context("spawn")) as workers:
+            with worker_pool(processes, multiprocessing.get_context("spawn")) as workers:
                 made = workers.map(work, *parts)
                 begun = True
                 yield from made
@@ -178,13 +178,13 @@ def mapped(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Ite
     except (OSError, ImportError, NotImplementedError) as refusal:
         if begun:
             raise
-        where = "/dev/shm: " if lock_refusal() else ""
+        where = "/dev/shm: " if lock_error() else ""
         reason = getattr(refusal, "strerror", None) or refusal
         print(f"note: one process works in place of {processes} ({where}{reason})", file=sys.stderr)
     yield from map(work, *parts)
 
 
-def lock_refusal() -> OSError | None:
+def lock_error() -> OSError | None:
     """The system's refusal to make a lock between processes, which Linux keeps in /dev/shm; None where it makes one."""
     import multiprocessing
 
@@ -195,7 +195,7 @@ def lock_refusal() -> OSError | None:
     return None
 
 
-def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run another program as `subprocess.run` does, its output as text; it and what it starts end with this process."""
     with session(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", **options
@@ -208,7 +208,7 @@ def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str
 def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A program in a session of its own, of which nothing is left at the end."""
     # Isolated: nothing of ours or of the working folder's is imported.
-    order = [sys.executable, "-I", __file__, _HEAD, *words]
+    order = [sys.executable, "-I", __file__, _SESSION_HEAD, *words]
     with subprocess.Popen(order, start_new_session=True, **options) as child:
         try:
             yield child
@@ -217,13 +217,13 @@ def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[s
                 os.killpg(child.pid, signal.SIGKILL)
 
 
-def _head(words: Sequence[str]) -> int:
+def _run_session_head(words: Sequence[str]) -> int:
     """As the head of a session of its own: run a program, and kill all of the session once the parent is gone."""
     parent = os.getppid()
     child = subprocess.Popen(words)
     while True:
         try:
-            return child.wait(_LOOK_S)
+            return child.wait(_POLL_S)
         except subprocess.TimeoutExpired:
             if os.getppid() != parent:
                 os.killpg(0, signal.SIGKILL)
@@ -231,8 +231,8 @@ def _head(words: Sequence[str]) -> int:
 
 def _main(words: Sequence[str]) -> int:
     """Run a program that ends, with all that it starts, with this process, and this one with its parent."""
-    if words[0] == _HEAD:
-        return _head(words[1:])
+    if words[0] == _SESSION_HEAD:
+        return _run_session_head(words[1:])
     end_with_parent()
     try:
         with session(words) as child:

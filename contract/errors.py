@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from contract.child_processes import lock_refusal
+from contract.child_processes import lock_error
 from contract.encoding import escape_unprintable
 
 _ADVICE = {
@@ -79,10 +79,10 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         sys.stderr.close()
         return 0
     except MemoryError:
-        print(f"error: {_told(errno.ENOMEM)}. Nothing that was finished is lost.", file=sys.stderr)
+        print(f"error: {_advise(errno.ENOMEM)}. Nothing that was finished is lost.", file=sys.stderr)
         return 74
     except OSError as refusal:
-        advice = _advice(refusal)
+        advice = _advice_on(refusal)
         if advice is None:
             raise
         print(f"error: {advice}. Nothing that was finished is lost.", file=sys.stderr)
@@ -101,7 +101,7 @@ def _flush() -> None:
         raise
 
 
-def _advice(refusal: OSError) -> str | None:
+def _advice_on(refusal: OSError) -> str | None:
     """The file or resource that the system refused, why, and what to do; None for a defect of ours."""
     name, number = refusal.filename, refusal.errno
     # Errors of libraries name the file in their own words.
@@ -109,11 +109,11 @@ def _advice(refusal: OSError) -> str | None:
         return None if type(refusal) is OSError else f"{refusal}: choose another place, or mend this one"
     if name is None and refusal.strerror != os.strerror(number):
         temporary = "temporary directory" in str(refusal.strerror)
-        return f"{refusal.strerror}: {'set TMPDIR to a folder that you may write to' if temporary else _told(number)}"
+        return f"{refusal.strerror}: {'set TMPDIR to a folder that you may write to' if temporary else _advise(number)}"
     if name is None:
-        if number in _SHARED and (locks := lock_refusal()) and locks.errno == number:
+        if number in _SHARED and (locks := lock_error()) and locks.errno == number:
             return f"/dev/shm: {_reason(number)}: processes share memory there, make it writable (mode 1777), with room"
-        return _told(number) if number in _LIMITS else f"output: {_told(number)}" if number in WRITING else None
+        return _advise(number) if number in _LIMITS else f"output: {_advise(number)}" if number in WRITING else None
     frames = list(traceback.walk_tb(refusal.__traceback__))
     if frames and frames[-1][0].f_code.co_filename == subprocess.__file__:
         return f"{name}: cannot be started ({_reason(number)}): install this program, or put it on the PATH"
@@ -121,12 +121,12 @@ def _advice(refusal: OSError) -> str | None:
         return f"{name}: belongs to the study, and is missing: clone it, and install it with pip install --editable"
     if number in (errno.EACCES, errno.EPERM) and Path(str(name)).is_file() and not os.access(name, os.R_OK):
         return f"{name}: permission denied: make the file readable for you (chmod u+r)"
-    return f"{name}: {_told(number)}"
+    return f"{name}: {_advise(number)}"
 
 
 def _reason(number: int) -> str:
     return os.strerror(number).lower()
 
 
-def _told(number: int) -> str:
+def _advise(number: int) -> str:
     return _ADVICE.get(number) or f"{_reason(number)}: choose another place, or mend this one"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import WRITING, StudyError
-from contract.schema import check, line_of, plain, refuse, short
+from contract.schema import check_document, line_number, refuse_value, to_builtins, truncate
 
 # The largest of ours has 60 kB, 6,000 values and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
@@ -26,7 +26,7 @@ YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
 RUN_LOCK = ".run.lock"
 
 
-def held_lock(path: Path | str) -> int | None:
+def acquire_lock(path: Path | str) -> int | None:
     """An open file that holds a kernel lock until it is closed, or None if another process holds it.
 
     The file is neither followed, if it is a link, nor written. Raises OSError.
@@ -42,11 +42,11 @@ def held_lock(path: Path | str) -> int | None:
     return handle
 
 
-def remove_left(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
+def remove_leftovers(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
     """Remove what killed processes left: files of which nobody holds the lock. remove: takes such a file."""
     for left in files:
         with suppress(OSError):
-            if (unheld := held_lock(left)) is not None:
+            if (unheld := acquire_lock(left)) is not None:
                 remove(left)
                 os.close(unheld)
 
@@ -55,7 +55,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 @contextmanager
-def atomic(path: Path | str) -> Iterator[Path]:
+def atomic_path(path: Path | str) -> Iterator[Path]:
     """Give a temporary path beside `path`; move it there when the block ends well.
 
     A reader, or a run that is killed, sees the old file or the whole new one; what killed runs left is removed.
@@ -63,10 +63,10 @@ def atomic(path: Path | str) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_left(path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"))
+    remove_leftovers(path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"))
     made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     os.close(made)
-    handle = held_lock(name)
+    handle = acquire_lock(name)
     # mkstemp makes private files; a result is as readable as the umask says.
     umask = os.umask(0)
     os.umask(umask)
@@ -87,7 +87,7 @@ def atomic(path: Path | str) -> Iterator[Path]:
 
 def write_text(path: Path | str, text: str) -> None:
     """Write `text` as UTF-8, whole or not at all. Raises OSError."""
-    with atomic(path) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -96,7 +96,7 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
 
     in_lines: value is a mapping; each item of the lists in it stands on one line.
     """
-    with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:
             file.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
             return
@@ -134,7 +134,7 @@ def parse_json(data: bytes, where: Path | str) -> Any:
         steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", outside))
         if max(accumulate(steps), default=0) > MOST_DEPTH:
             raise StudyError(f"{where}: lists and objects lie more than {MOST_DEPTH} deep in each other")
-        value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+        value = json.loads(text, parse_constant=_parse_finite, parse_float=_parse_finite, parse_int=_parse_integer)
         if re.search(r"\\u[dD][89a-fA-F]", text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -145,20 +145,20 @@ def parse_json(data: bytes, where: Path | str) -> Any:
     return value
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{short(text)} is not a finite number")
+        raise ValueError(f"{truncate(text)} is not a finite number")
     return number
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if len(text) > 300:  # what no fraction could tell either
-        raise ValueError(f"{short(text)} is too large a whole number")
+        raise ValueError(f"{truncate(text)} is too large a whole number")
     return int(text)
 
 
-def read_regular(path: Path | str, most: int) -> bytes:
+def read_plain_file(path: Path | str, most: int) -> bytes:
     """The contents of a plain file of `most` bytes at most, never of what a link points to.
 
     Raises StudyError for anything else that may bear the name: a link, a folder, a pipe, a device, a file that may not
@@ -188,7 +188,7 @@ def read_regular(path: Path | str, most: int) -> bytes:
     return data
 
 
-def read_table(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
+def read_checked_json(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
     """A JSON document that may be missing, checked against the schema in a file; None without it.
 
     Raises StudyError if it is not JSON, or not of the schema.
@@ -196,7 +196,7 @@ def read_table(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
     if not Path(path).exists():
         return None
     table = read_json(path)
-    check(table, read_json(schema), path)
+    check_document(table, read_json(schema), path)
     return dict(table)
 
 
@@ -217,17 +217,17 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
         raise StudyError(f"{path}: no such file") from None
     except UnicodeDecodeError as broken:
         raise StudyError(f"{path}: not UTF-8 text ({broken.reason} at byte {broken.start})") from None
-    return pickle.loads(_parsed(str(path), text, json.dumps(schema) if schema is not None else ""))
+    return pickle.loads(_parse_yaml(str(path), text, json.dumps(schema) if schema is not None else ""))
 
 
 @lru_cache(maxsize=1024)
-def _parsed(path: str, text: str, schema: str) -> bytes:
+def _parse_yaml(path: str, text: str, schema: str) -> bytes:
     """The document, pickled: to parse one with its lines takes a hundred times as long as to copy it."""
     # Imported here: `list` and `--help` should not wait for a YAML parser.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        document = _parser().load(text)
+        document = _yaml_parser().load(text)
     except MarkedYAMLError as broken:
         mark = broken.problem_mark or broken.context_mark
         line = mark.line + 1 if mark else 1
@@ -238,13 +238,13 @@ def _parsed(path: str, text: str, schema: str) -> bytes:
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError) as broken:
         # A value that is not of the kind that its tag or its form announces: a day 45, a number of 5,000 digits.
         raise StudyError(f"{path}: not YAML ({' '.join(str(broken).split())[:200]})") from None
-    bounded(document, path)
+    check_bounds(document, path)
     if schema:
-        check(document, _schema(schema), path)
-    return pickle.dumps(plain(document))
+        check_document(document, _load_schema(schema), path)
+    return pickle.dumps(to_builtins(document))
 
 
-def _parser() -> Any:
+def _yaml_parser() -> Any:
     """A parser whose nodes know their lines, which goes no deeper than YAML_LEVELS: brackets cost it far more."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer
@@ -267,7 +267,7 @@ def _parser() -> Any:
     return parser
 
 
-def bounded(document: Any, path: Path | str) -> None:
+def check_bounds(document: Any, path: Path | str) -> None:
     """Refuse what no file of the study holds: numbers that are not finite, and aliases that never end or nearly so.
 
     Raises StudyError with the place of the first.
@@ -281,31 +281,33 @@ def bounded(document: Any, path: Path | str) -> None:
             within = list(enumerate(node))
         else:
             if isinstance(node, (int, float)) and not abs(node) <= 1e300:
-                refuse(document, steps, path, "not a finite number")
+                refuse_value(document, steps, path, "not a finite number")
             return 1
         if id(node) not in sizes:
             sizes[id(node)] = None
             sizes[id(node)] = 1 + sum(size(value, (*steps, key)) for key, value in within)
         known = sizes[id(node)]
         if known is None or known > YAML_VALUES:
-            refuse(document, steps, path, f"more than {YAML_VALUES:,} values: write out what its aliases stand for")
+            refuse_value(
+                document, steps, path, f"more than {YAML_VALUES:,} values: write out what its aliases stand for"
+            )
         return known or 0
 
     size(document, ())
 
 
 @lru_cache(maxsize=16)
-def _schema(text: str) -> Any:
+def _load_schema(text: str) -> Any:
     """A schema: that of the claims names every quantity, and is the same for each of their files."""
     return json.loads(text)
 
 
-def place(path: Path | str, *steps: str | int) -> str:
+def yaml_place(path: Path | str, *steps: str | int) -> str:
     """'claims/W15.yaml, line 9': where the value under `steps` stands in a YAML file; the file alone if nowhere."""
     from ruamel.yaml.error import YAMLError
 
     try:
-        line = line_of(_parser().load(Path(path).read_text(encoding="utf-8")), list(steps))
+        line = line_number(_yaml_parser().load(Path(path).read_text(encoding="utf-8")), list(steps))
     except (OSError, ValueError, YAMLError):
         line = None
     return f"{path}, line {line}" if line else str(path)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import parse_json, read_regular, write_json
-from contract.schema import check
+from contract.files import parse_json, read_plain_file, write_json
+from contract.schema import check_document
 
 # The largest that was published has 3 kB.
 MOST_BYTES = 2**20
@@ -24,12 +24,12 @@ A_TIME = {
 }
 
 
-def utc(ago_s: float = 0.0) -> str:
+def utc_time(ago_s: float = 0.0) -> str:
     """So many seconds ago, as A_TIME describes it."""
     return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def text(most: int = 200) -> dict[str, Any]:
+def text_schema(most: int = 200) -> dict[str, Any]:
     """The schema of a line of text: nothing in it moves a terminal's cursor."""
     return {
         "type": "string",
@@ -39,22 +39,22 @@ def text(most: int = 200) -> dict[str, Any]:
     }
 
 
-def count(most: float, least: int = 0) -> dict[str, Any]:
+def integer_schema(most: float, least: int = 0) -> dict[str, Any]:
     """The schema of a whole number."""
     return {"type": "integer", "minimum": least, "maximum": int(most)}
 
 
-def number(most: float) -> dict[str, Any]:
+def number_schema(most: float) -> dict[str, Any]:
     """The schema of a number that is not negative."""
     return {"type": "number", "minimum": 0, "maximum": most}
 
 
-def several(items: dict[str, Any], most: int = 1000) -> dict[str, Any]:
+def list_schema(items: dict[str, Any], most: int = 1000) -> dict[str, Any]:
     """The schema of a list."""
     return {"type": "array", "items": items, "maxItems": most}
 
 
-def fields(required: str, /, **properties: Any) -> dict[str, Any]:
+def object_schema(required: str, /, **properties: Any) -> dict[str, Any]:
     """The schema of an object with these keys and no others."""
     return {
         "type": "object",
@@ -64,90 +64,94 @@ def fields(required: str, /, **properties: Any) -> dict[str, Any]:
     }
 
 
-def named(values: dict[str, Any], most: int = 100) -> dict[str, Any]:
+def map_schema(values: dict[str, Any], most: int = 100) -> dict[str, Any]:
     """The schema of an object with any keys and values of one kind."""
-    return {"type": "object", "propertyNames": text(), "additionalProperties": values, "maxProperties": most}
+    return {"type": "object", "propertyNames": text_schema(), "additionalProperties": values, "maxProperties": most}
 
 
 _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
-OPTIONS = named({"anyOf": [text(1000), {"type": ["boolean", "null"]}, _NUMBER]})
-_BYTES = count(2**53)
-_MAYBE = {"anyOf": [text(), {"type": "null"}]}
+OPTIONS = map_schema({"anyOf": [text_schema(1000), {"type": ["boolean", "null"]}, _NUMBER]})
+_BYTES = integer_schema(2**53)
+_MAYBE = {"anyOf": [text_schema(), {"type": "null"}]}
 # Last-level cache of a GPU that does not tell its own: above every one that ships at the time of writing.
 GPU_CACHE_BYTES = 256 << 20
-_DEVICE = fields(
+_DEVICE = object_schema(
     "id kind name",
     id={"type": "string", "pattern": "^[a-z]{1,20}(:[0-9]{1,4})?$"},
     kind={"enum": ["cpu", "gpu"]},
-    name=text(),
-    maker=text(),
+    name=text_schema(),
+    maker=text_schema(),
     memory_bytes=_BYTES,
-    multiprocessors=count(1e5),
-    compute_capability=text(),
-    architecture=text(),
+    multiprocessors=integer_schema(1e5),
+    compute_capability=text_schema(),
+    architecture=text_schema(),
     l2_bytes=_BYTES,
     # Of the cache before its memory, where that is another than the L2 cache, or larger than the runtime tells.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
     # Why clock, power and the like are not recorded beside its samples, or not all of them.
-    unwatched=text(),
-    runtime=text(),
-    driver=text(),
+    unwatched=text_schema(),
+    runtime=text_schema(),
+    driver=text_schema(),
 )
-_CPU = fields(
+_CPU = object_schema(
     "model usable_cores",
-    model=text(),
-    vendor=text(),
-    family=text(),
-    model_number=text(),
-    architecture=text(),
-    sockets=count(1000, 1),
-    cores=count(1e5, 1),
-    usable_cores=count(1e5, 1),
-    quota=number(1e5),
-    threads_per_core=count(16, 1),
-    kinds=several(fields("name", name=text(), cores=count(1e5, 1), usable_cores=count(1e5)), 20),
-    simd=several(text(50), 200),
-    matrix=several(text(50), 200),
+    model=text_schema(),
+    vendor=text_schema(),
+    family=text_schema(),
+    model_number=text_schema(),
+    architecture=text_schema(),
+    sockets=integer_schema(1000, 1),
+    cores=integer_schema(1e5, 1),
+    usable_cores=integer_schema(1e5, 1),
+    quota=number_schema(1e5),
+    threads_per_core=integer_schema(16, 1),
+    kinds=list_schema(
+        object_schema("name", name=text_schema(), cores=integer_schema(1e5, 1), usable_cores=integer_schema(1e5)), 20
+    ),
+    simd=list_schema(text_schema(50), 200),
+    matrix=list_schema(text_schema(50), 200),
     caches={
-        **named(fields("bytes instances", bytes=_BYTES, instances=count(1e5, 1)), 10),
+        **map_schema(object_schema("bytes instances", bytes=_BYTES, instances=integer_schema(1e5, 1)), 10),
         "propertyNames": {"enum": ["L1d", "L1i", "L2", "L3", "L4"]},
     },
     virtual={"type": "boolean"},
-    unknown=several(text(50), 30),
+    unknown=list_schema(text_schema(50), 30),
 )
-_GPU = fields(
+_GPU = object_schema(
     "name",
-    name=text(),
+    name=text_schema(),
     memory_bytes=_BYTES,
-    power_limit_w=number(1e5),
-    max_sm_clock_mhz=number(1e5),
-    max_memory_clock_mhz=number(1e5),
-    pcie_generation=count(100),
-    pcie_width=count(1000),
+    power_limit_w=number_schema(1e5),
+    max_sm_clock_mhz=number_schema(1e5),
+    max_memory_clock_mhz=number_schema(1e5),
+    pcie_generation=integer_schema(100),
+    pcie_width=integer_schema(1000),
     # Cut into slices.
     mig={"type": "boolean"},
     # Fields that its library does not tell, with the reason that it gives.
-    unanswered=named(text(), 20),
+    unanswered=map_schema(text_schema(), 20),
     # Maker and source of an entry that is not from NVIDIA's library.
-    maker=text(),
+    maker=text_schema(),
     known_by={"enum": ["torch"]},
 )
-_TORCH = fields("version", version=text(), cuda=_MAYBE, hip=_MAYBE, config=several(text(1000), 50))
-_POOL = named({"anyOf": [text(), count(1e5)]}, 20)
+_TORCH = object_schema(
+    "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50)
+)
+_POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
 # Seconds of each round that has anything to measure, as planned, as they were, and those of them in which it stood
 # still; points without a place in the plan, by reason.
-_JOB = fields(
+_JOB = object_schema(
     "predicted_s left_out",
-    predicted_s=several(number(1e8), 100),
-    wall_s=several(number(1e8), 100),
-    stood_s=several(number(1e8), 100),
-    left_out=named(count(1e6)),
+    predicted_s=list_schema(number_schema(1e8), 100),
+    wall_s=list_schema(number_schema(1e8), 100),
+    stood_s=list_schema(number_schema(1e8), 100),
+    left_out=map_schema(integer_schema(1e6)),
 )
 
 # Digits that nobody types as the name of a host or a person by accident.
 INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
-NODE_SCHEMA: dict[str, Any] = fields(
+NODE_SCHEMA: dict[str, Any] = object_schema(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
     id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
@@ -155,26 +159,30 @@ NODE_SCHEMA: dict[str, Any] = fields(
     kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{2,79}$"},
     instance={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     origin={"enum": ["measured", "synthetic"]},
-    hardware=fields(
-        "cpu memory_bytes gpus", cpu=_CPU, memory_bytes=count(2**53, 1), gpus=several(_GPU, 100), nvml=text(1000)
+    hardware=object_schema(
+        "cpu memory_bytes gpus",
+        cpu=_CPU,
+        memory_bytes=integer_schema(2**53, 1),
+        gpus=list_schema(_GPU, 100),
+        nvml=text_schema(1000),
     ),
-    software=fields(
+    software=object_schema(
         "os python packages blas",
-        os=text(),
-        libc=text(),
-        python=text(),
-        packages=named(text()),
-        blas=several(_POOL, 50),
+        os=text_schema(),
+        libc=text_schema(),
+        python=text_schema(),
+        packages=map_schema(text_schema()),
+        blas=list_schema(_POOL, 50),
         torch=_TORCH,
     ),
-    devices={**several(_DEVICE, 100), "minItems": 1},
-    left_out=several(text(4000), 100),
-    study=fields("version commit", version=text(), commit=text()),
+    devices={**list_schema(_DEVICE, 100), "minItems": 1},
+    left_out=list_schema(text_schema(4000), 100),
+    study=object_schema("version commit", version=text_schema(), commit=text_schema()),
     started_utc=A_TIME,
     ended_utc=A_TIME,
     options=OPTIONS,
-    hosts=several(INSTANCE, 1000),
-    jobs=named(_JOB, 1000),
+    hosts=list_schema(INSTANCE, 1000),
+    jobs=map_schema(_JOB, 1000),
 )
 
 
@@ -193,7 +201,7 @@ def machine_of_node(node: str) -> str:
     return node.rpartition(".")[0] if node.count(".") > 1 else node
 
 
-def number_of_machines(nodes: Iterable[str]) -> int:
+def count_machines(nodes: Iterable[str]) -> int:
     """How many machines nodes are of: one that was measured more than once counts once."""
     return len({machine_of_node(node) for node in nodes})
 
@@ -223,13 +231,13 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
     return [name for name in asked if name not in there]
 
 
-def job_of(name: str) -> tuple[str, str]:
+def parse_job_name(name: str) -> tuple[str, str]:
     """The experiment and the device of a job, by its name as in those of its files: gemm.cuda-0."""
     experiment, _, device = name.rpartition(".")
     return experiment, device.replace("-", ":")
 
 
-def status_of(left_out: str) -> tuple[str, str]:
+def parse_left_out(left_out: str) -> tuple[str, str]:
     """The status and the reason of a point that a plan leaves out: for want of time, or of what the node lacks."""
     return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)
 
@@ -239,13 +247,13 @@ def read_node(path: Path) -> dict[str, Any]:
 
     Raises StudyError naming the file and the fault.
     """
-    return parse_node(read_regular(path, MOST_BYTES), path)
+    return parse_node(read_plain_file(path, MOST_BYTES), path)
 
 
 def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
     """The same of a record's bytes. Raises StudyError naming the place and the fault."""
     record = parse_json(data, where)
-    check(record, NODE_SCHEMA, where)
+    check_document(record, NODE_SCHEMA, where)
     kind, _, instance = record["id"].partition(".")
     record = {"kind": kind, "instance": instance, **record}
     if record["id"] != node_id(record["kind"], record["instance"]):
@@ -255,5 +263,5 @@ def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
 
 def write_node(path: Path, record: dict[str, Any]) -> None:
     """Write a node record, whole or not at all. Raises StudyError if it does not conform, OSError."""
-    check(record, NODE_SCHEMA, path)
+    check_document(record, NODE_SCHEMA, path)
     write_json(path, record)

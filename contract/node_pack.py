@@ -21,9 +21,9 @@ from typing import Any
 
 from contract import node, sample_table
 from contract.errors import StudyError
-from contract.files import parse_json, read_regular
-from contract.node import PARTIAL, RECORD, count, fields, text
-from contract.schema import check, one_line, short
+from contract.files import parse_json, read_plain_file
+from contract.node import PARTIAL, RECORD, integer_schema, object_schema, text_schema
+from contract.schema import check_document, escape_line, truncate
 
 VERSION, MANIFEST = 1, "manifest.json"
 # Some thirty times the bytes and forty times the files of the largest node that was published.
@@ -33,19 +33,19 @@ _RECORDS = (RECORD, PARTIAL)
 _ALLOWED = f"only {RECORD} or {PARTIAL} and <experiment>.<device>.<round>.parquet belong in a pack"
 _AGAIN = "pack the node again with `python -m experiments pack`"
 
-SCHEMA = fields(
+SCHEMA = object_schema(
     "pack node kind commit preset files",
     pack={"const": VERSION},
-    node=text(),
-    kind=text(),
-    commit=text(),
-    preset=text(1000),
+    node=text_schema(),
+    kind=text_schema(),
+    commit=text_schema(),
+    preset=text_schema(1000),
     files={
         "type": "object",
-        "propertyNames": text(),
+        "propertyNames": text_schema(),
         "maxProperties": MOST_FILES,
-        "additionalProperties": fields(
-            "bytes sha256", bytes=count(MOST_BYTES), sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"}
+        "additionalProperties": object_schema(
+            "bytes sha256", bytes=integer_schema(MOST_BYTES), sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"}
         ),
     },
 )
@@ -74,7 +74,7 @@ class Pack:
             (folder / name).write_bytes(data)
 
 
-def round_name(experiment: str, device: str, number: int) -> str:
+def round_file_name(experiment: str, device: str, number: int) -> str:
     """The name of the file of a round."""
     return f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
 
@@ -82,14 +82,14 @@ def round_name(experiment: str, device: str, number: int) -> str:
 def check_round(path: Path) -> None:
     """Raise StudyError if a file holds anything but the one round that its name says, or cannot be read."""
     contents = sample_table.load_samples(path)[0].select(["experiment", "device", "round"])
-    held = {round_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
+    held = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
     if held != {path.name}:
         raise StudyError(
-            f"{path}: holds {short(', '.join(sorted(held)) or 'no round')}, which is not what its name says"
+            f"{path}: holds {truncate(', '.join(sorted(held)) or 'no round')}, which is not what its name says"
         )
 
 
-def manifest_of(files: Mapping[str, bytes]) -> dict[str, Any]:
+def make_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
     """What a manifest says of these files. Raises StudyError unless there is one record among them, which reads."""
     records = [name for name in _RECORDS if name in files]
     if len(records) != 1:
@@ -108,12 +108,12 @@ def manifest_of(files: Mapping[str, bytes]) -> dict[str, Any]:
     }
 
 
-def archive_of(files: Mapping[str, bytes]) -> bytes:
+def make_archive(files: Mapping[str, bytes]) -> bytes:
     """The bytes of a pack, the same for the same files. Raises StudyError for what no pack may hold."""
     _check_names(files)
     for name, data in files.items():
         _check_size(name, len(data))
-    manifest = json.dumps(manifest_of(files), indent=1, ensure_ascii=False).encode()
+    manifest = json.dumps(make_manifest(files), indent=1, ensure_ascii=False).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((MANIFEST, manifest), *sorted(files.items())):
@@ -131,37 +131,37 @@ def archive_of(files: Mapping[str, bytes]) -> bytes:
 def read_pack(path: Path) -> Pack:
     """Read and check a pack: its structure, names, sizes, digests, and that the manifest says what the record says.
 
-    What the rounds hold is not looked at. Raises StudyError, in one line, for anything that is not as `archive_of`
+    What the rounds hold is not looked at. Raises StudyError, in one line, for anything that is not as `make_archive`
     makes it, and for a file that is not plain.
     """
-    where = one_line(str(path))
+    where = escape_line(str(path))
     try:
-        data = read_regular(path, MOST_BYTES)
+        data = read_plain_file(path, MOST_BYTES)
     except StudyError as fault:
-        raise StudyError(one_line(str(fault))) from None
+        raise StudyError(escape_line(str(fault))) from None
     try:
-        return _read(data)
+        return _parse_pack(data)
     except StudyError as fault:
-        raise StudyError(f"{where}: {one_line(str(fault))}") from None
+        raise StudyError(f"{where}: {escape_line(str(fault))}") from None
     except Exception as fault:
         # A parser of archives may stumble over anything.
         raise StudyError(
-            f"{where}: cannot be read as a zip file ({type(fault).__name__}: {one_line(short(fault))}): {_AGAIN}"
+            f"{where}: cannot be read as a zip file ({type(fault).__name__}: {escape_line(truncate(fault))}): {_AGAIN}"
         ) from None
 
 
-def _read(data: bytes) -> Pack:
-    files = _members(data)
+def _parse_pack(data: bytes) -> Pack:
+    files = _read_members(data)
     if MANIFEST not in files:
         raise StudyError(f"holds no {MANIFEST}: it is no pack. Make one with `python -m experiments pack`")
     given = parse_json(files.pop(MANIFEST), MANIFEST)
     version = given.get("pack") if isinstance(given, dict) else None
     if version != VERSION:
         raise StudyError(
-            f"{MANIFEST}: a pack of version {short(repr(version), 40)}, this program reads version {VERSION}: "
+            f"{MANIFEST}: a pack of version {truncate(repr(version), 40)}, this program reads version {VERSION}: "
             "use the matching release, or pack the node again"
         )
-    check(given, SCHEMA, MANIFEST)
+    check_document(given, SCHEMA, MANIFEST)
     _check_names(given["files"])
     for name in given["files"]:
         if name not in files:
@@ -172,19 +172,19 @@ def _read(data: bytes) -> Pack:
         said = given["files"][name]
         if said["bytes"] != len(contents) or said["sha256"] != hashlib.sha256(contents).hexdigest():
             raise StudyError(f"{name}: is not the file whose size and digest the manifest tells: {_AGAIN}")
-    made = manifest_of(files)
+    made = make_manifest(files)
     for key, value in made.items():
         if given[key] != value:
             raise StudyError(f"{MANIFEST}: says {key} {given[key]!r}, and the node's record says {value!r}")
     if not any(map(ROUND.fullmatch, files)):
         raise StudyError("holds no round: there is nothing to add")
-    if archive_of(files) != data:
+    if make_archive(files) != data:
         raise StudyError(f"holds more than its files, or them in another order or form than a pack does: {_AGAIN}")
     record = next(node.parse_node(files[name], name) for name in _RECORDS if name in files)
     return Pack(files, record, given, hashlib.sha256(data).hexdigest())
 
 
-def _members(data: bytes) -> dict[str, bytes]:
+def _read_members(data: bytes) -> dict[str, bytes]:
     """The members of a zip file by name, none of which is larger than it may be. Raises StudyError, and whatever else
     a parser of archives does."""
     if data[: len(_START_MARK)] != _START_MARK:
@@ -217,7 +217,7 @@ def _check_names(names: Iterable[str]) -> None:
     """Raise StudyError for a name that no file of a pack has, for one that is there twice, and for too many."""
     seen: set[str] = set()
     for name in names:
-        shown = one_line(short(repr(name), 100))
+        shown = escape_line(truncate(repr(name), 100))
         if name not in (MANIFEST, *_RECORDS) and not ROUND.fullmatch(name):
             raise StudyError(f"holds {shown}: {_ALLOWED}")
         if name in seen:

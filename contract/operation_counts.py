@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def product(m: int, n: int, k: int, **_: Any) -> float:
+def product_flop(m: int, n: int, k: int, **_: Any) -> float:
     """Multiplications and additions of (m, k) by (k, n)."""
     return 2.0 * m * n * k
 
 
 # By experiment, from a point's parameters.
-FLOP: dict[str, Callable[..., float]] = {"gemm": product, "content": product}
+FLOP: dict[str, Callable[..., float]] = {"gemm": product_flop, "content": product_flop}

@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 _HASH = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 
-def commit(root: Path = ROOT) -> str:
+def current_commit(root: Path = ROOT) -> str:
     """The commit of the files in `root`, with `+` if tracked files differ from it or could not be compared.
 
     `git archive` writes it into `.commit`; else git is asked, where `root` is the top of a checkout. UNKNOWN elsewhere.
@@ -30,22 +30,22 @@ def commit(root: Path = ROOT) -> str:
     if _HASH.fullmatch(written):
         return written
     try:
-        head = git(root, "rev-parse", "--verify", "HEAD").strip()
+        head = run_git(root, "rev-parse", "--verify", "HEAD").strip()
     except StudyError:
         return UNKNOWN
     try:
-        changed = git(root, "status", "--porcelain", "--untracked-files=no")
+        changed = run_git(root, "status", "--porcelain", "--untracked-files=no")
     except StudyError:
         changed = "?"
     return head + ("+" if changed else "")
 
 
-def short(commit: str | None, digits: int = 12) -> str:
+def short_commit(commit: str | None, digits: int = 12) -> str:
     """The first digits of a commit, its `+` kept; empty for None."""
     return re.sub(rf"^([0-9a-f]{{{digits}}})[0-9a-f]*", r"\1", commit or "")
 
 
-def git(root: Path, *words: str, timeout_s: float = 60) -> str:
+def run_git(root: Path, *words: str, timeout_s: float = 60) -> str:
     """Git's answer about the checkout whose top folder is `root`, whatever repository the environment names.
 
     Raises StudyError if `root` is no such folder, or git is missing, refuses or takes longer than `timeout_s`.

@@ -100,34 +100,34 @@ class RunningTime:
         return self
 
     def __enter__(self) -> RunningTime:
-        global _own
-        self._before, _own = _own, self
+        global _process_clock
+        self._before, _process_clock = _process_clock, self
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        global _own
-        _own = self._before
+        global _process_clock
+        _process_clock = self._before
         self._end.set()
 
 
-_own: RunningTime | None = None
+_process_clock: RunningTime | None = None
 
 
 def now() -> float:
     """Seconds on the process's clock: its running time inside of a RunningTime, else time.perf_counter."""
-    return _own.now() if _own is not None else time.perf_counter()
+    return _process_clock.now() if _process_clock is not None else time.perf_counter()
 
 
-def stood_s() -> float:
+def paused_s() -> float:
     """Seconds in which this process has stood still; 0 outside of a RunningTime."""
-    return _own.stood_s() if _own is not None else 0.0
+    return _process_clock.stood_s() if _process_clock is not None else 0.0
 
 
-def _in_child() -> None:
+def _reset_in_child() -> None:
     """A forked process has no thread that looks."""
-    global _own
-    _own = None
+    global _process_clock
+    _process_clock = None
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_reset_in_child)

@@ -41,7 +41,7 @@ class Flag:
         return float(found[0].replace(",", "")) if found else 0.0
 
 
-def parse(text: str) -> list[Flag]:
+def parse_sample_flags(text: str) -> list[Flag]:
     """The flags that a text holds, in either form. Raises ValueError for a name that is not in FLAGS."""
     flags = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
@@ -53,16 +53,16 @@ def parse(text: str) -> list[Flag]:
     return flags
 
 
-def known(text: str) -> bool:
+def flags_known(text: str) -> bool:
     """Whether every flag in `text` is in the list."""
     try:
-        parse(text)
+        parse_sample_flags(text)
     except ValueError:
         return False
     return True
 
 
-def worst(flags: Iterable[Flag]) -> list[Flag]:
+def worst_flags(flags: Iterable[Flag]) -> list[Flag]:
     """Each name once, in the list's order, with its largest figure and every reason that has none."""
     found = list(flags)
     kept = []
@@ -77,6 +77,6 @@ def worst(flags: Iterable[Flag]) -> list[Flag]:
     return kept
 
 
-def text(flags: Iterable[Flag]) -> str:
-    """The flags as the table holds them: `parse` reads it back."""
+def format_flags(flags: Iterable[Flag]) -> str:
+    """The flags as the table holds them: `parse_sample_flags` reads it back."""
     return "; ".join(map(str, flags))

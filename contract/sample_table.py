@@ -20,10 +20,19 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
-from contract.files import atomic, parse_json, read_regular
-from contract.node import A_TIME, OPTIONS, count, fields, named, number, several, text
-from contract.sample_flags import FLAGS, known
-from contract.schema import check
+from contract.files import atomic_path, parse_json, read_plain_file
+from contract.node import (
+    A_TIME,
+    OPTIONS,
+    integer_schema,
+    list_schema,
+    map_schema,
+    number_schema,
+    object_schema,
+    text_schema,
+)
+from contract.sample_flags import FLAGS, flags_known
+from contract.schema import check_document
 
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
@@ -51,23 +60,23 @@ UNIT_OF = {
     "*delay": "s",
 }
 
-ROUND_SCHEMA = fields(
+ROUND_SCHEMA = object_schema(
     "schema",
     schema={"const": SCHEMA_VERSION},
-    seed=count(2**53),
+    seed=integer_schema(2**53),
     started_utc=A_TIME,
     ended_utc=A_TIME,
-    wall_s=number(1e8),
+    wall_s=number_schema(1e8),
     # Seconds of wall_s in which the round stood still.
-    stood_s=number(1e8),
+    stood_s=number_schema(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
-    warmup_s=number(1e8),
-    timed_s=number(1e8),
-    workers=count(1e6),
+    warmup_s=number_schema(1e8),
+    timed_s=number_schema(1e8),
+    workers=integer_schema(1e6),
     options=OPTIONS,
-    left_out_of_environment=named(text(4000)),
-    environments=several(named(text(4000)), 100),
-    protocol=count(1e6),
+    left_out_of_environment=map_schema(text_schema(4000)),
+    environments=list_schema(map_schema(text_schema(4000)), 100),
+    protocol=integer_schema(1e6),
     planned={"type": "string", "pattern": "^[0-9a-f]{12}$"},
 )
 
@@ -82,17 +91,20 @@ def _column(
     dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False, like: str = _LINE
 ) -> pa.Column:
     """like: the pattern of a text; a number is finite, and a whole one fits where it is worked with."""
-    own = {"str": lambda: _each(re.compile(like).fullmatch, "is not such a name or text"), "int64": lambda: _SMALL}
+    own = {
+        "str": lambda: _check_each(re.compile(like).fullmatch, "is not such a name or text"),
+        "int64": lambda: _SMALL,
+    }
     held = [*checks, own.get(dtype, lambda: _FINITE)()]
     return pa.Column(dtype, checks=held, nullable=null, description=description, metadata={"unit": unit})
 
 
-def _each(holds: Callable[[str], object], error: str) -> pa.Check:
+def _check_each(holds: Callable[[str], object], error: str) -> pa.Check:
     """A check of texts; each is looked at once, however often it stands there."""
     return pa.Check(lambda texts: texts.isin([text for text in texts.unique() if holds(text)]), error=error)
 
 
-def _flat_object(text: str) -> bool:
+def _is_flat_object(text: str) -> bool:
     """Whether a text is a JSON object of numbers and texts."""
     try:
         held = parse_json(text.encode(), "")
@@ -101,17 +113,17 @@ def _flat_object(text: str) -> bool:
     return isinstance(held, dict) and not any(isinstance(one, (dict, list)) for one in held.values())
 
 
-def unit_of(metric: str) -> str | None:
+def metric_unit(metric: str) -> str | None:
     """The unit that a metric of this name has; None if it may have any."""
     return next((unit for pattern, unit in UNIT_OF.items() if fnmatchcase(metric, pattern)), None)
 
 
-def _right_unit(table: pd.DataFrame) -> pd.Series:
-    wanted = table["metric"].map({metric: unit_of(metric) for metric in table["metric"].unique()})
+def _unit_matches_metric(table: pd.DataFrame) -> pd.Series:
+    wanted = table["metric"].map({metric: metric_unit(metric) for metric in table["metric"].unique()})
     return wanted.isna() | wanted.eq(table["unit"])
 
 
-def _right_result(table: pd.DataFrame) -> pd.Series:
+def _error_within_tolerance(table: pd.DataFrame) -> pd.Series:
     judged = table["status"].eq("ok") & table["tolerance"].notna()
     return ~judged | table["error"].le(table["tolerance"])
 
@@ -136,7 +148,7 @@ SAMPLES = pa.DataFrameSchema(
         "params": _column(
             "str",
             "The point's other parameters: a JSON object with sorted keys",
-            _each(_flat_object, "is not a JSON object of numbers and texts"),
+            _check_each(_is_flat_object, "is not a JSON object of numbers and texts"),
         ),
         "metric": _column("str", "What was measured: time, time.forward, repeat_share, …", like=_WORD),
         "sample": _column("int64", "Index of the sample within its round, point and metric", _NOT_NEGATIVE),
@@ -186,7 +198,7 @@ SAMPLES = pa.DataFrameSchema(
             "str",
             "What may have spoilt the sample, as `name: what was seen`, separated by semicolons "
             f"(earlier data: bare names, separated by spaces). Names: {', '.join(FLAGS)}; empty if nothing was seen",
-            _each(known, f"names an unknown flag (known: {', '.join(FLAGS)})"),
+            _check_each(flags_known, f"names an unknown flag (known: {', '.join(FLAGS)})"),
         ),
         "origin": _column("str", "measured, or synthetic (tests only)", pa.Check.isin(ORIGINS)),
     },
@@ -199,12 +211,12 @@ SAMPLES = pa.DataFrameSchema(
             lambda table: ~(table["unit"].eq("s") & table["value"].le(0)),
             error="value: is not a time",
         ),
-        pa.Check(_right_unit, error="unit: is not the unit of this metric"),
+        pa.Check(_unit_matches_metric, error="unit: is not the unit of this metric"),
         pa.Check(
             lambda table: ~table["metric"].str.endswith("_share") | ~table["value"].gt(1 + 1e-6),
             error="value: is more than the whole, for a share",
         ),
-        pa.Check(_right_result, error="error: exceeds the tolerance although the status is ok"),
+        pa.Check(_error_within_tolerance, error="error: exceeds the tolerance although the status is ok"),
         pa.Check(
             lambda table: table["status"].eq("ok") | table["reason"].ne(""),
             error="reason: is empty although the status is not ok",
@@ -271,7 +283,7 @@ def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> N
     contents = contents.replace_schema_metadata(
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
     )
-    with atomic(path) as temporary:
+    with atomic_path(path) as temporary:
         # A round is small: zstd would save a twentieth of its bytes, and take twice as long to be read.
         parquet.write_table(contents, temporary, compression="snappy")
 
@@ -283,20 +295,20 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     another schema version, or breaks the data dictionary.
     """
     contents, about = load_samples(path)
-    return validate(frame(contents), str(path)), about
+    return validate(to_data_frame(contents), str(path)), about
 
 
 def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     """As `read_samples`, but the table is not validated yet: many files are sooner checked together than one by one."""
     contents, about = load_encoded(path)
-    return _spelt_out(contents), about
+    return _decode_texts(contents), about
 
 
 def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
     """As `load_samples`, but a text that stands in many rows is held once: many files are sooner spelt out together."""
-    data = read_regular(path, MOST_BYTES)
+    data = read_plain_file(path, MOST_BYTES)
     try:
-        with _opened(arrow.BufferReader(data)) as file:
+        with _open_parquet(arrow.BufferReader(data)) as file:
             _check_size(file.metadata, path)
             contents = file.read(use_threads=False)
         contents.validate(full=True)
@@ -311,12 +323,12 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
             f"{path}: written under version {version} of the data dictionary, "
             f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
         )
-    check(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
+    check_document(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
     # What else a writer left there would be obeyed when the table becomes a data frame.
     return contents.replace_schema_metadata(None), about
 
 
-def _opened(source: arrow.BufferReader) -> parquet.ParquetFile:
+def _open_parquet(source: arrow.BufferReader) -> parquet.ParquetFile:
     """A file whose texts are read once each. Files are small: read in one go, they need no reading ahead."""
     try:
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=_TEXTS)
@@ -326,7 +338,7 @@ def _opened(source: arrow.BufferReader) -> parquet.ParquetFile:
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=there)
 
 
-def under_name(contents: arrow.Table, old: str, new: str) -> arrow.Table:
+def rename_node(contents: arrow.Table, old: str, new: str) -> arrow.Table:
     """A table of samples whose node bears another id; other ids, and all else, as they are."""
     at = contents.column_names.index("node")
     held = contents.column(at)
@@ -365,7 +377,7 @@ def _check_texts(contents: arrow.Table, path: Path) -> None:
             raise StudyError(f"{path}: column {name!r}: holds more than {MOST_TEXT:,} bytes of text")
 
 
-def _spelt_out(contents: arrow.Table) -> arrow.Table:
+def _decode_texts(contents: arrow.Table) -> arrow.Table:
     """The table with each text in its rows."""
     plain = [
         field.with_type(field.type.value_type) if arrow.types.is_dictionary(field.type) else field
@@ -374,9 +386,9 @@ def _spelt_out(contents: arrow.Table) -> arrow.Table:
     return contents.unify_dictionaries().combine_chunks().cast(arrow.schema(plain))
 
 
-def frame(contents: arrow.Table) -> pd.DataFrame:
+def to_data_frame(contents: arrow.Table) -> pd.DataFrame:
     """What `load_samples` or `load_encoded` read, as a data frame; columns that earlier data lack are empty."""
-    table = _spelt_out(contents).to_pandas()
+    table = _decode_texts(contents).to_pandas()
     return table.assign(**{name: float("nan") for name in LATER if name not in table.columns})
 
 
@@ -384,7 +396,7 @@ _KINDS = {"float64": "number", "int64": "whole number"}
 _TEXTS = [str(name) for name, column in SAMPLES.columns.items() if str(column.dtype) not in _KINDS]
 
 
-def dictionary() -> pd.DataFrame:
+def sample_dictionary() -> pd.DataFrame:
     """The data dictionary: column, type, unit, whether it may be empty, meaning."""
     return pd.DataFrame(
         [

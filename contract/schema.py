@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from contract.errors import StudyError
 
 
-def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
+def check_document(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     """Check a document against a JSON Schema (2020-12).
 
     `document` may come from `read_yaml`'s parser, whose nodes know their lines.
@@ -26,10 +26,10 @@ def check(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     # A misspelt key is also a missing one: the misspelling is what can be mended.
     fault = next((fault for fault in faults if fault.validator == "additionalProperties"), best_match(iter(faults)))
     steps = list(fault.absolute_path)
-    message, word = _say(fault)
+    message, word = _describe_fault(fault)
     if word is not None:
         steps.append(word)
-    refuse(document, steps, path, message)
+    refuse_value(document, steps, path, message)
 
 
 @cache
@@ -55,12 +55,12 @@ _ALSO_CALLED = {
 }
 
 
-def short(value: Any, most: int = 200) -> str:
+def truncate(value: Any, most: int = 200) -> str:
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
     return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
 
@@ -79,33 +79,33 @@ _COUNTED = {
 }
 
 
-def _say(fault: Any) -> tuple[str, str | None]:
+def _describe_fault(fault: Any) -> tuple[str, str | None]:
     """The violation in plain words, and the unknown key if it is about one."""
     allowed: list[str]
     if fault.validator == "additionalProperties" and isinstance(fault.instance, Mapping):
         allowed = [str(key) for key in fault.schema.get("properties", {})]
         unknown = sorted(str(key) for key in fault.instance if key not in allowed)[0]
-        unknown = short(unknown)
+        unknown = truncate(unknown)
         return f"unknown key. Allowed: {', '.join(allowed)}.{did_you_mean(unknown, allowed)}", unknown
     if fault.validator == "enum":
         allowed = [str(value) for value in fault.validator_value]
-        return f"{short(repr(fault.instance))} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
+        return f"{truncate(repr(fault.instance))} is not allowed. Allowed: {', '.join(allowed)}." + did_you_mean(
             str(fault.instance), allowed
         ), None
     if fault.validator == "type":
-        return f"{short(repr(plain(fault.instance)))} is not of type {fault.validator_value}", None
+        return f"{truncate(repr(to_builtins(fault.instance)))} is not of type {fault.validator_value}", None
     if fault.validator == "required":
         missing = [key for key in fault.validator_value if key not in fault.instance]
         return f"missing: {', '.join(missing)}", None
     if fault.validator == "pattern" and "description" in fault.schema:
-        return f"{short(repr(fault.instance))} is not {fault.schema['description']}", None
+        return f"{truncate(repr(fault.instance))} is not {fault.schema['description']}", None
     if fault.validator in _COUNTED:
         limit = f"at {'most' if fault.validator.startswith('max') else 'least'} {fault.validator_value}"
         return f"has {len(fault.instance)} {_COUNTED[fault.validator]}; {limit} are allowed", None
     value = repr(fault.instance)
     message = str(fault.message)
     # A long value must not push its own fault out of the message.
-    return short(message.replace(value, short(value), 1), 400), None
+    return truncate(message.replace(value, truncate(value), 1), 400), None
 
 
 def did_you_mean(word: str, allowed: list[str]) -> str:
@@ -115,7 +115,7 @@ def did_you_mean(word: str, allowed: list[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def line_of(document: Any, steps: list[Any]) -> int | None:
+def line_number(document: Any, steps: list[Any]) -> int | None:
     """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
     line, node = None, document
     if isinstance(document, Mapping) and (whole := getattr(document, "lc", None)) is not None and whole.data:
@@ -132,20 +132,20 @@ def line_of(document: Any, steps: list[Any]) -> int | None:
     return line
 
 
-def plain(node: Any) -> Any:
+def to_builtins(node: Any) -> Any:
     """The document as dicts, lists and scalars of Python's own."""
     if isinstance(node, Mapping):
-        return {str(key): plain(value) for key, value in node.items()}
+        return {str(key): to_builtins(value) for key, value in node.items()}
     if isinstance(node, list):
-        return [plain(value) for value in node]
+        return [to_builtins(value) for value in node]
     for kind in (bool, int, float, str):
         if isinstance(node, kind):
             return kind(node)
     return node
 
 
-def refuse(document: Any, steps: Sequence[Any], path: Path | str, message: str) -> NoReturn:
+def refuse_value(document: Any, steps: Sequence[Any], path: Path | str, message: str) -> NoReturn:
     """Raise StudyError with the line, if the parser knows it, and the key."""
-    line = line_of(document, list(steps))
+    line = line_number(document, list(steps))
     where = ".".join(str(step) for step in steps) or "(top level)"
     raise StudyError(f"{path}{f', line {line}' if line else ''}: {where}: {message}")

@@ -16,10 +16,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from contract.arguments import Parser, count, expand_home, minutes, path, seed
+from contract.arguments import Parser, expand_home, parse_count, parse_minutes, parse_path, parse_seed
 from contract.errors import StudyError
-from contract.files import atomic, write_json
-from contract.node import node_id, read_node, utc
+from contract.files import atomic_path, write_json
+from contract.node import node_id, read_node, utc_time
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
 # Time to wait for another round on this node; a round whose workflow was killed ends within seconds.
@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     listing.set_defaults(run=_list)
 
     probe = commands.add_parser("probe", help="what this machine is: its fingerprint as JSON")
-    probe.add_argument("--out", type=path, help="file to write (default: standard output); a node keeps its name there")
+    probe.add_argument(
+        "--out", type=parse_path, help="file to write (default: standard output); a node keeps its name there"
+    )
     probe.add_argument("--require", choices=["cpu", "gpu"], help="fail unless there is such a device")
     probe.add_argument("--id", action="store_true", help="only the node's name, quickly")
     probe.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="noted in the record")
@@ -51,10 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     tried.add_argument(
         "--preset", type=expand_home, default="rented", help="quick, full, rented, or a file of your own"
     )
-    tried.add_argument("--plan", type=path, help="what `plan` wrote, in place of a preset")
+    tried.add_argument("--plan", type=parse_path, help="what `plan` wrote, in place of a preset")
     tried.add_argument("--device", help="cpu, cuda:0, … (default: all, GPUs first)")
-    tried.add_argument("--minutes", type=minutes, default=3.0, help="at most (default: 3)")
-    tried.add_argument("--log", type=path, default=Path("results/preflight.log"), help="for tracebacks")
+    tried.add_argument("--minutes", type=parse_minutes, default=3.0, help="at most (default: 3)")
+    tried.add_argument("--log", type=parse_path, default=Path("results/preflight.log"), help="for tracebacks")
     tried.set_defaults(run=_preflight)
 
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
@@ -62,53 +64,61 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
     asked = run.add_mutually_exclusive_group()
     asked.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    asked.add_argument("--plan", type=path, help="what `plan` wrote: the points that it asks for are measured")
-    run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
-    run.add_argument("--out", type=path, required=True, help="Parquet file to write")
-    run.add_argument("--node", type=path, help="what `probe` wrote: samples bear its name (default: this machine's)")
-    run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
-    run.add_argument("--protocol", type=count, help="noted with the round: rounds of two are not mixed")
-    run.add_argument("--log", type=path, help="for what libraries print, and tracebacks (default: standard error)")
+    asked.add_argument("--plan", type=parse_path, help="what `plan` wrote: the points that it asks for are measured")
+    run.add_argument("--round", type=parse_count, default=1, help="number of the round, from 1")
+    run.add_argument("--out", type=parse_path, required=True, help="Parquet file to write")
+    run.add_argument(
+        "--node", type=parse_path, help="what `probe` wrote: samples bear its name (default: this machine's)"
+    )
+    run.add_argument("--seed", type=parse_seed, default=0, help="seed of the points' order")
+    run.add_argument("--protocol", type=parse_count, help="noted with the round: rounds of two are not mixed")
+    run.add_argument(
+        "--log", type=parse_path, help="for what libraries print, and tracebacks (default: standard error)"
+    )
     run.set_defaults(run=_run)
 
     plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
     plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    plan.add_argument("--models", type=path, help="models of your own, which a preset calls `own`")
-    plan.add_argument("--budget", type=minutes, metavar="MINUTES", help="in place of the preset's own")
-    plan.add_argument("--node", type=path, help="what `probe` wrote (default: this machine)")
+    plan.add_argument("--models", type=parse_path, help="models of your own, which a preset calls `own`")
+    plan.add_argument("--budget", type=parse_minutes, metavar="MINUTES", help="in place of the preset's own")
+    plan.add_argument("--node", type=parse_path, help="what `probe` wrote (default: this machine)")
     plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well, of an H100's rates and cache")
-    plan.add_argument("--cores", type=count, help="as if there were so many cores")
+    plan.add_argument("--cores", type=parse_count, help="as if there were so many cores")
     plan.add_argument("--time-start", action="store_true", help="time the start of processes, and a core")
-    plan.add_argument("--out", type=path, help="file to write, for `run --plan`")
+    plan.add_argument("--out", type=parse_path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
     seal = commands.add_parser("seal", help="write a node's record once its rounds are measured")
-    seal.add_argument("--probe", type=path, required=True, help="what `probe` wrote")
-    seal.add_argument("--rounds", type=path, nargs="+", required=True, help="the Parquet files of its rounds")
-    seal.add_argument("--plan", type=path, help="what `plan` wrote: its predictions are kept beside what rounds took")
-    seal.add_argument("--out", type=path, required=True, help="node.json to write")
+    seal.add_argument("--probe", type=parse_path, required=True, help="what `probe` wrote")
+    seal.add_argument("--rounds", type=parse_path, nargs="+", required=True, help="the Parquet files of its rounds")
+    seal.add_argument(
+        "--plan", type=parse_path, help="what `plan` wrote: its predictions are kept beside what rounds took"
+    )
+    seal.add_argument("--out", type=parse_path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
     came = commands.add_parser("outcomes", help="what became of a node's points: each status that is not ok, by reason")
-    came.add_argument("folders", type=path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes")
+    came.add_argument(
+        "folders", type=parse_path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
+    )
     came.set_defaults(run=_outcomes)
 
     packed = commands.add_parser("pack", help="put a node into one file that can be sent")
     packed.add_argument(
         "folder",
-        type=path,
+        type=parse_path,
         nargs="?",
         default=Path("results/nodes"),
         metavar="NODE_FOLDER",
         help="of a node (default: the only one in results/nodes)",
     )
-    packed.add_argument("--out", type=path, metavar="FILE", help="default: results/<node>.zip")
+    packed.add_argument("--out", type=parse_path, metavar="FILE", help="default: results/<node>.zip")
     packed.set_defaults(run=_pack)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
-    check.add_argument("--node", type=path, help="a node record that must be this machine's, if it exists")
-    check.add_argument("--models", type=path, help="models of your own, which a preset calls `own`")
+    check.add_argument("--node", type=parse_path, help="a node record that must be this machine's, if it exists")
+    check.add_argument("--models", type=parse_path, help="models of your own, which a preset calls `own`")
     check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
     check.set_defaults(run=_check)
 
@@ -191,7 +201,7 @@ def _run(arguments: argparse.Namespace) -> int:
     job, preset, plan = _find_job(arguments)
     node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
     # Fail before measuring if the file cannot be written.
-    with atomic(arguments.out.with_suffix(".writable")):
+    with atomic_path(arguments.out.with_suffix(".writable")):
         pass
     arguments.out.with_suffix(".writable").unlink()
     seed = rounds.round_seed(arguments.seed, arguments.name, arguments.device, arguments.round)
@@ -214,8 +224,8 @@ def _run(arguments: argparse.Namespace) -> int:
         about = {
             "seed": seed,
             # Take both from the clock at the end, in case it is set during the round.
-            "started_utc": utc(wall),
-            "ended_utc": utc(),
+            "started_utc": utc_time(wall),
+            "ended_utc": utc_time(),
             "wall_s": wall,
             **({"stood_s": round_.stood_s} if round_.stood_s else {}),
             "warmup_s": round_.warmup_s,

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from contract import running_time
-from contract.cgroups import ROOT, cgroups, decimal, number, quota  # noqa: F401 - quota is one of the counters
+from contract.cgroups import ROOT, cgroup_folders, cpu_quota, parse_decimal, read_number  # noqa: F401
 from contract.sample_flags import Flag
 from experiments import nvml, topology
 
@@ -97,7 +97,7 @@ def read_totals(process: psutil.Process) -> Totals:
         quota_hits=hits,
         hot=count_heat_throttles(),
         stops=_stops,
-        stood=running_time.stood_s(),
+        stood=running_time.paused_s(),
     )
 
 
@@ -148,10 +148,10 @@ def read_key_values(path: Path) -> dict[str, str]:
 
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:
     """Read the quota periods in this process's cgroups, in total and with throttled tasks."""
-    stats = [read_key_values(folder / "cpu.stat") for folder in cgroups(root)]
+    stats = [read_key_values(folder / "cpu.stat") for folder in cgroup_folders(root)]
     return (
-        sum(decimal(stat.get("nr_periods", "")) or 0.0 for stat in stats),
-        sum(decimal(stat.get("nr_throttled", "")) or 0.0 for stat in stats),
+        sum(parse_decimal(stat.get("nr_periods", "")) or 0.0 for stat in stats),
+        sum(parse_decimal(stat.get("nr_throttled", "")) or 0.0 for stat in stats),
     )
 
 
@@ -161,7 +161,7 @@ def pressure(kind: str, root: Path = ROOT) -> float | None:
     Prefer this process's cgroup: on a machine with many cores, waits in other groups do not disturb it.
     Source: the kernel's Documentation/accounting/psi.rst.
     """
-    for path in (*(folder / f"{kind}.pressure" for folder in cgroups(root)[:1]), root / "proc/pressure" / kind):
+    for path in (*(folder / f"{kind}.pressure" for folder in cgroup_folders(root)[:1]), root / "proc/pressure" / kind):
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int(path.read_text(encoding="ascii").splitlines()[0].rpartition("total=")[2]) * 1e-6
     return None
@@ -181,7 +181,7 @@ def _pages_moved() -> float:
 def count_heat_throttles(root: Path = ROOT) -> float:
     """Count the clock reductions due to heat on the first socket and its first core; 0 without a counter."""
     folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
-    return sum(number(folder / f"{scope}_throttle_count") or 0.0 for scope in ("core", "package"))
+    return sum(read_number(folder / f"{scope}_throttle_count") or 0.0 for scope in ("core", "package"))
 
 
 def find_temperature_sensor(root: Path = ROOT) -> Path | None:
@@ -227,7 +227,7 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 
     def joules() -> float | None:
         """Sum the energy over all sockets; None if one cannot be read."""
-        counted = [number(meter) for meter in meters]
+        counted = [read_number(meter) for meter in meters]
         return (
             sum(reading * 1e-6 for reading in counted if reading is not None)
             if counted and None not in counted
@@ -251,8 +251,8 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
         # Use the core this process just ran on: others may be asleep.
         core = process.cpu_num() if hasattr(process, "cpu_num") else 0
         # Only cpufreq measures: in a virtual machine, /proc/cpuinfo shows the nominal clock.
-        kilohertz = number(root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
-        warmth = number(thermometer) if thermometer else None
+        kilohertz = read_number(root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
+        warmth = read_number(thermometer) if thermometer else None
         return {
             "clock_mhz": kilohertz / 1000 if kilohertz else None,
             "temperature_c": warmth / 1000 if warmth is not None else None,

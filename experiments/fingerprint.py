@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.node import node_id, utc
-from contract.provenance import commit, short, study_version
+from contract.node import node_id, utc_time
+from contract.provenance import current_commit, short_commit, study_version
 from experiments import driver_errors, gpus, hardware, nvml
 from experiments.devices import detect, open_devices
 from experiments.devices.accelerator import load_torch
@@ -70,8 +70,8 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
         },
         "devices": entries,
         "left_out": [*left_out, *refused],
-        "study": {"version": study_version(), "commit": short(commit())},
-        "started_utc": utc(),
+        "study": {"version": study_version(), "commit": short_commit(current_commit())},
+        "started_utc": utc_time(),
         "options": options,
     }
 

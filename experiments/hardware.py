@@ -29,12 +29,12 @@ def cpu() -> dict[str, Any]:
     usable_cores (`usable_cores`), quota (cores granted by a cgroup, if fewer), threads_per_core, kinds (if core
     kinds differ), simd, matrix, caches (bytes and instances per level), virtual, unknown (names without a value).
     """
-    return processor.describe(topology.allowed_cpus(), counters.quota())
+    return processor.describe(topology.allowed_cpus(), counters.cpu_quota())
 
 
 def usable_cores() -> int:
     """Count the physical cores this process may use: in its affinity, without SMT siblings, within the quota."""
-    return processor.usable_cores(topology.allowed_cpus(), counters.quota())
+    return processor.usable_cores(topology.allowed_cpus(), counters.cpu_quota())
 
 
 def refuse_partial_allocation() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contract.errors import StudyError
-from contract.files import held_lock
+from contract.files import acquire_lock
 
 # Not TMPDIR or XDG_RUNTIME_DIR: they differ between one user's sessions.
 PLACE = Path("/tmp")
@@ -40,7 +40,7 @@ def node_lock(patience_s: float) -> Iterator[None]:
     path = lock_path()
     # Count only our own sleeps: a suspended process does not wait.
     waited = 0.0
-    while (handle := held_lock(path)) is None:
+    while (handle := acquire_lock(path)) is None:
         if waited > patience_s:
             raise StudyError(
                 "another process of yours is measuring on this machine: two measurements at once would disturb "

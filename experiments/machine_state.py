@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from contract.sample_flags import Flag, text, worst
+from contract.sample_flags import Flag, format_flags, worst_flags
 from experiments import counters, processor, topology
 from experiments.counters import Totals, Values
 
@@ -112,7 +112,7 @@ class Watch:
         self._highest_mhz = 0.0
         flags = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
         flags += crowding_flags(*self._window, self._threads) if self._window else []
-        self._state = State(self._state.values, tuple(worst(flags)))
+        self._state = State(self._state.values, tuple(worst_flags(flags)))
         self._before = self._state.flags
 
     def look(self) -> None:
@@ -137,7 +137,9 @@ class Watch:
             self._waiting.clear()
             return reading
         if seen:
-            self._state = State({**self._state.values, **seen.values}, tuple(worst([*self._state.flags, *seen.flags])))
+            self._state = State(
+                {**self._state.values, **seen.values}, tuple(worst_flags([*self._state.flags, *seen.flags]))
+            )
         self._write_state(*self._waiting[-1])
         return reading
 
@@ -162,7 +164,7 @@ class Watch:
 
     def _write_state(self, reading: Reading, before: tuple[Flag, ...]) -> None:
         """Write the last window's state into a reading."""
-        vars(reading).update(self._state.values, flags=text(worst([*before, *self._state.flags])))
+        vars(reading).update(self._state.values, flags=format_flags(worst_flags([*before, *self._state.flags])))
 
     def _window_is_over(self) -> bool:
         return time.perf_counter() - self._totals.at >= self._window_s
@@ -173,7 +175,7 @@ class Watch:
         self._window = before, self._totals
         flags += crowding_flags(*self._window, self._threads)
         self._summed += (device.values.get("power_w") or 0.0) * (self._totals.at - before.at)
-        self._state = State({**device.values, **values}, tuple(worst([*flags, *device.flags])))
+        self._state = State({**device.values, **values}, tuple(worst_flags([*flags, *device.flags])))
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
 
     def _read_device(self) -> State:

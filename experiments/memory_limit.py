@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from contract.cgroups import ROOT, cgroups, decimal, number
+from contract.cgroups import ROOT, cgroup_folders, parse_decimal, read_number
 from experiments.counters import read_key_values
 
 # Limit files and usage files (cgroup version 2, then version 1).
@@ -21,27 +21,27 @@ _CACHE = (
 
 def total_bytes(root: Path = ROOT) -> int:
     """Return the machine's memory in bytes, or this process's smallest cgroup limit if that is less."""
-    limits = [limit for folder in cgroups(root, "memory") for limit in _limits(folder)]
+    limits = [limit for folder in cgroup_folders(root, "memory") for limit in _limits(folder)]
     return int(min([psutil.virtual_memory().total, *limits]))
 
 
 def available_bytes(root: Path = ROOT) -> int:
     """Return the bytes available before swapping or a cgroup limit; caches count as available."""
     free = [float(psutil.virtual_memory().available)]
-    for folder in cgroups(root, "memory"):
-        used = next((usage for name in _USED if (usage := number(folder / name)) is not None), 0.0)
+    for folder in cgroup_folders(root, "memory"):
+        used = next((usage for name in _USED if (usage := read_number(folder / name)) is not None), 0.0)
         free += [limit - max(0.0, used - _cache_bytes(folder)) for limit in _limits(folder)]
     return max(0, int(min(free)))
 
 
 def _limits(folder: Path) -> list[float]:
     """Read a cgroup's limits in bytes. Version 1 also reports the smallest limit among all parent groups."""
-    limits = [number(folder / name) for name in _LIMITS]
-    limits.append(decimal(read_key_values(folder / "memory.stat").get("hierarchical_memory_limit", "")))
+    limits = [read_number(folder / name) for name in _LIMITS]
+    limits.append(parse_decimal(read_key_values(folder / "memory.stat").get("hierarchical_memory_limit", "")))
     return [limit for limit in limits if limit is not None and limit > 0]
 
 
 def _cache_bytes(folder: Path) -> float:
     stat = read_key_values(folder / "memory.stat")
     names = next((names for names in _CACHE if names[0] in stat), ())
-    return sum(decimal(stat.get(name, "")) or 0.0 for name in names)
+    return sum(parse_decimal(stat.get(name, "")) or 0.0 for name in names)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from contract.errors import StudyError
-from contract.files import atomic, read_regular
+from contract.files import atomic_path, read_plain_file
 from contract.node import RECORD, missing_rounds, read_node, record_path
-from contract.node_pack import MOST_BYTES, ROUND, archive_of, check_round, manifest_of
+from contract.node_pack import MOST_BYTES, ROUND, check_round, make_archive, make_manifest
 from contract.sample_table import read_samples
 
 NODES = Path("results/nodes")
@@ -40,8 +40,8 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
     rounds = sorted(place.glob("[!.]*.parquet"))
     if not rounds:
         raise StudyError(f"{place}: contains no round yet: there is nothing to pack")
-    files = {record.name: read_regular(record, MOST_BYTES)}
-    manifest = manifest_of(files)
+    files = {record.name: read_plain_file(record, MOST_BYTES)}
+    manifest = make_manifest(files)
     for path in rounds:
         if not ROUND.fullmatch(path.name):
             raise StudyError(
@@ -51,13 +51,13 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
         check_round(path)
         if strangers := set(table["node"]) - {manifest["node"]}:
             raise StudyError(f"{path}: the round belongs to {min(strangers)}, not to {manifest['node']}: move it away")
-        files[path.name] = read_regular(path, MOST_BYTES)
+        files[path.name] = read_plain_file(path, MOST_BYTES)
     try:
-        archive = archive_of(files)
+        archive = make_archive(files)
     except StudyError as fault:
         raise StudyError(f"{place}: {fault}") from None
     target = out or NODES.parent / f"{manifest['node']}.zip"
-    with atomic(target) as temporary:
+    with atomic_path(target) as temporary:
         temporary.write_bytes(archive)
     return _describe_pack(target, len(archive), record, [path.name for path in rounds])
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from contract import running_time
 from contract.errors import StudyError
-from contract.node import status_of
+from contract.node import parse_left_out
 from experiments.jobs import Job, Point
 from experiments.machine_state import Reading
 from experiments.outcome_summary import count_statuses, highest_rate
@@ -90,7 +90,7 @@ class Round:
     def _measure_point(self, point: Point, workers: Workers, spent_s: float) -> dict[str, Any]:
         """Measure a point; return its answer or outcome. spent_s: seconds since the round began."""
         if point.left_out:
-            return dict(zip(("status", "reason"), status_of(point.left_out), strict=True))
+            return dict(zip(("status", "reason"), parse_left_out(point.left_out), strict=True))
         return self._send_order(point, self.job.order(point), workers, spent_s)
 
     def _profile_point(

@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_yaml
-from contract.node import count, fields
+from contract.node import integer_schema, object_schema
 from contract.schema import did_you_mean
 from experiments import backends, hardware, user_models
 from experiments.jobs import Point
@@ -165,7 +165,7 @@ def preset_schema() -> dict[str, Any]:
         "point_s": seconds,
         "round_s": seconds,
         # Per point and round.
-        "max_samples": count(100_000, least=6),
+        "max_samples": integer_schema(100_000, least=6),
     }
 
     def several(items: dict[str, Any]) -> dict[str, Any]:
@@ -173,38 +173,38 @@ def preset_schema() -> dict[str, Any]:
 
     def part(experiment: Experiment) -> dict[str, Any]:
         values = experiment.schema()
-        block = fields(
+        block = object_schema(
             "",
             # Restrict the block to this device kind.
             on={"enum": ["cpu", "gpu"]},
             # 1: required by a comparison; 2: adds to a comparison (default); 3: a detail.
             value={"enum": [1, 2, 3]},
             # Number of first rounds to measure the points in.
-            rounds=count(100, least=1),
+            rounds=integer_schema(100, least=1),
             point_s=seconds,
             # cases: explicit combinations. grid: values to combine with each other and with every case.
-            cases=several(fields("", **values)),
-            grid=fields("", **{name: several(value) for name, value in values.items()}),
+            cases=several(object_schema("", **values)),
+            grid=object_schema("", **{name: several(value) for name, value in values.items()}),
         )
-        return fields(
+        return object_schema(
             "sweep",
             **limits,
             # Stages run in sequence, each with all rounds: an interrupted run loses the last stages first.
-            stage=count(9, least=1),
+            stage=integer_schema(9, least=1),
             sweep=several(block),
         )
 
-    return fields(
+    return object_schema(
         " ".join(["rounds", *limits, "experiments"]),
         # Number of processes to measure each point in.
-        rounds=count(100, least=1),
+        rounds=integer_schema(100, least=1),
         # Budget for a run in minutes, without and with a GPU.
-        budget_min=fields("", cpu=minutes, gpu=minutes),
+        budget_min=object_schema("", cpu=minutes, gpu=minutes),
         # Extra seconds before a point counts as hanging (default 60).
-        hang_s=fields("", cpu=seconds, gpu=seconds),
+        hang_s=object_schema("", cpu=seconds, gpu=seconds),
         **limits,
         experiments={
-            **fields("", **{name: part(experiment) for name, experiment in experiments().items()}),
+            **object_schema("", **{name: part(experiment) for name, experiment in experiments().items()}),
             "minProperties": 1,
         },
     )

@@ -95,7 +95,7 @@ def measure(
     read_state: Callable[..., Reading],
     now: Callable[[], float] = running_time.now,
     look: Callable[[], object] = do_nothing,
-    stood_s: Callable[[], float] = running_time.stood_s,
+    stood_s: Callable[[], float] = running_time.paused_s,
 ) -> Measurement:
     """Measure one point on `device` within `policy`. Raises the workload's errors, and NoTimeError.
 

@@ -142,13 +142,13 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
         answer = outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin(int(order["params"].get("threads", 0)))
     parts = _measure_workloads(work, device, policy, watch)
-    timed, stood = running_time.now(), running_time.stood_s()
+    timed, stood = running_time.now(), running_time.paused_s()
     seen = attempt(lambda: {"observed": _observe(work)})
     if "observed" not in seen:
         if not parts:
             return seen
         parts.append({**seen, "metric": "observations"})
-    stood = running_time.stood_s() - stood
+    stood = running_time.paused_s() - stood
     told: dict[str, Any] = {"last": True} if any("last" in part for part in parts) else {}
     if work.profile and device.kind == "cpu":
         told["profiled"] = _profile(work.profile)["profiled"]
@@ -265,10 +265,10 @@ def _profile(profile: Profile | None) -> dict[str, Any]:
         taken.update(profile.take())
         return outcome("failed", "the profile has no such number")
 
-    begun, stood = running_time.now(), running_time.stood_s()
+    begun, stood = running_time.now(), running_time.paused_s()
     lack = attempt(take)
     last = {"last": True} if lack.pop("last", False) else {}
-    spent, stood = running_time.now() - begun, running_time.stood_s() - stood
+    spent, stood = running_time.now() - begun, running_time.paused_s() - stood
     metrics = [
         {"metric": metric, "unit": unit}
         | ({"value": taken[metric]} if math.isfinite(taken.get(metric, math.nan)) else lack)

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from contract import running_time
-from contract.files import held_lock, remove_left
+from contract.files import acquire_lock, remove_leftovers
 from experiments import worker_environment
 from experiments.children import Child, ChildError
 from experiments.jobs import HANG_S
@@ -150,9 +150,9 @@ class Scratch:
     def __init__(self) -> None:
         common = Path(tempfile.gettempdir())
         locks = common.glob(f"{self.PREFIX}*/lock")
-        remove_left(locks, lambda lock: shutil.rmtree(lock.parent, ignore_errors=True))
+        remove_leftovers(locks, lambda lock: shutil.rmtree(lock.parent, ignore_errors=True))
         self.path = Path(tempfile.mkdtemp(prefix=self.PREFIX))
-        self._lock = held_lock(self.path / "lock")
+        self._lock = acquire_lock(self.path / "lock")
         # Kernels that inductor compiled are found again by the next process.
         kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(common / f"torchinductor-{os.getuid()}")
         self.variables = {"TMPDIR": str(self.path), "TORCHINDUCTOR_CACHE_DIR": kept}

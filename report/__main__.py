@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Sequence
 
-from contract.child_processes import end_when_told
+from contract.child_processes import interrupt_on_signal
 from contract.encoding import use_utf8
 from contract.errors import run_command
 
 
 def main(argv: Sequence[str] | None) -> int:
     """The command line, loaded here so that an interrupt while it loads is put into words too."""
-    end_when_told()
+    interrupt_on_signal()
     from report.cli import main as cli
 
     return cli(argv)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.arguments import Parser, count, number, path
+from contract.arguments import Parser, parse_count, parse_number, parse_path
 
 # Data libraries are imported by the commands that need them: `summary` and `--help` answer at once.
 
@@ -23,77 +23,93 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         required=True,
-        type=path,
+        type=parse_path,
         metavar="DIR",
         help="node folders, or folders of them; of the same node in several, the first is used",
     )
 
     gather = commands.add_parser("gather", parents=[nodes], help="all nodes' samples and summary as tidy tables")
-    gather.add_argument("--out", required=True, type=path, metavar="DIR")
+    gather.add_argument("--out", required=True, type=parse_path, metavar="DIR")
 
     judge = commands.add_parser("judge", help="decide every claim: JSON, and a CSV beside it")
-    judge.add_argument("--data", required=True, type=path, metavar="DIR", help="what gather wrote")
-    judge.add_argument("--out", required=True, type=path, metavar="FILE")
-    judge.add_argument("--claims", type=path, metavar="DIR", help="claim files (default: report/claims)")
-    judge.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
+    judge.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="what gather wrote")
+    judge.add_argument("--out", required=True, type=parse_path, metavar="FILE")
+    judge.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
+    judge.add_argument(
+        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
+    )
 
-    judge.add_argument("--published", type=path, metavar="DIR", help="others' measurements (default: data/published)")
+    judge.add_argument(
+        "--published", type=parse_path, metavar="DIR", help="others' measurements (default: data/published)"
+    )
 
     verdicts = Parser(add_help=False)
-    verdicts.add_argument("--verdicts", required=True, type=path, metavar="FILE", help="what judge wrote")
+    verdicts.add_argument("--verdicts", required=True, type=parse_path, metavar="FILE", help="what judge wrote")
 
     previous = Parser(add_help=False)
     previous.add_argument(
-        "--previous", type=path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
+        "--previous", type=parse_path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
     )
 
     render = commands.add_parser("render", parents=[verdicts, previous], help="the report as pages and PDFs")
     render.add_argument("--url", default="", help="the folder's address on the web, where the report will lie")
-    render.add_argument("--out", required=True, type=path, metavar="DIR")
+    render.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
-    render.add_argument("--data", type=path, metavar="DIR", help="what gather wrote")
+    render.add_argument("--data", type=parse_path, metavar="DIR", help="what gather wrote")
     render.add_argument("--drawn", action="store_true", help="`figures` has drawn all figures already")
 
     drawing = commands.add_parser("figures", parents=[verdicts], help="draw figures: of claims, of a family, of front")
     drawing.add_argument(
         "families", nargs="+", metavar="FAMILY", help="claims, front, measurements, or one page of these"
     )
-    drawing.add_argument("--out", required=True, type=path, metavar="DIR", help="the folder figures of the report")
-    drawing.add_argument("--data", type=path, metavar="DIR", help="what gather wrote")
+    drawing.add_argument(
+        "--out", required=True, type=parse_path, metavar="DIR", help="the folder figures of the report"
+    )
+    drawing.add_argument("--data", type=parse_path, metavar="DIR", help="what gather wrote")
 
     early = commands.add_parser("preliminary", parents=[nodes], help="a first page while rounds are still measured")
-    early.add_argument("--out", required=True, type=path, metavar="DIR")
+    early.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     early.add_argument("--rounds", required=True, type=int, metavar="N", help="how many there will be")
 
     adding = commands.add_parser("add", help="check a node that was handed in as a pack, say what it changes, add it")
-    adding.add_argument("pack", type=path, metavar="FILE", help="what `python -m experiments pack` made")
+    adding.add_argument("pack", type=parse_path, metavar="FILE", help="what `python -m experiments pack` made")
     adding.add_argument("--dry-run", action="store_true", help="only say what it changes")
-    adding.add_argument("--nodes", type=path, default=Path("data/nodes"), metavar="DIR", help="default: data/nodes")
-    adding.add_argument("--claims", type=path, metavar="DIR", help="claim files (default: report/claims)")
+    adding.add_argument(
+        "--nodes", type=parse_path, default=Path("data/nodes"), metavar="DIR", help="default: data/nodes"
+    )
+    adding.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
 
     site = commands.add_parser("site", parents=[verdicts, previous], help="what a site needs beside the pages")
-    site.add_argument("--report", required=True, type=path, metavar="DIR", help="what render wrote; it is added to")
-    site.add_argument("--data", required=True, type=path, metavar="DIR", help="what gather wrote")
+    site.add_argument(
+        "--report", required=True, type=parse_path, metavar="DIR", help="what render wrote; it is added to"
+    )
+    site.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="what gather wrote")
 
     compared = commands.add_parser("compare", help="two editions: which verdicts changed, and why")
-    compared.add_argument("old", type=path, metavar="OLD", help="the earlier verdicts.json, or a site's editions.json")
-    compared.add_argument("new", type=path, metavar="NEW", help="the later one")
-    compared.add_argument("--json", type=path, metavar="FILE", help="write the whole comparison")
+    compared.add_argument(
+        "old", type=parse_path, metavar="OLD", help="the earlier verdicts.json, or a site's editions.json"
+    )
+    compared.add_argument("new", type=parse_path, metavar="NEW", help="the later one")
+    compared.add_argument("--json", type=parse_path, metavar="FILE", help="write the whole comparison")
 
     kept = commands.add_parser("edition", help="keep a built site as an edition, and say so in the README")
-    kept.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
-    kept.add_argument("--data", type=path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
-    kept.add_argument("--report", type=path, default=Path("results/report"), metavar="DIR", help="a site, built")
+    kept.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
+    kept.add_argument("--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
+    kept.add_argument("--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="a site, built")
     kept.add_argument("--readme", action="store_true", help="only say the newest edition's answer in the README anew")
-    kept.add_argument("--number", type=count, metavar="N", help="of the edition (default: the next)")
+    kept.add_argument("--number", type=parse_count, metavar="N", help="of the edition (default: the next)")
 
     commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
 
     explain = commands.add_parser("explain", help="one claim, from the article to its verdict and what would turn it")
     explain.add_argument("claim", metavar="ID")
-    explain.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
-    explain.add_argument("--data", type=path, metavar="DIR", help="what gather wrote (default: data, beside them)")
-    explain.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
+    explain.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
+    explain.add_argument(
+        "--data", type=parse_path, metavar="DIR", help="what gather wrote (default: data, beside them)"
+    )
+    explain.add_argument(
+        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
+    )
     explain.add_argument("--rows", type=_number_or_all, default="12", metavar="N|all", help="rows told of each case")
 
     ask = commands.add_parser("what-if", help="judge again with other thresholds, scopes or prices: what moves")
@@ -108,28 +124,44 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument(
         "--price", nargs="+", action="extend", default=[], metavar="ENTRY=VALUE", help="a price of data/reference"
     )
-    ask.add_argument("--data", type=path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
-    ask.add_argument("--claims", type=path, metavar="DIR", help="claim files (default: report/claims)")
-    ask.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
+    ask.add_argument("--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
+    ask.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
+    ask.add_argument("--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)")
 
     listed = commands.add_parser("references", help="published figures, and who uses each: 1 if nobody does")
-    listed.add_argument("--data", type=path, metavar="DIR", help="what gather wrote (default: the published nodes)")
-    listed.add_argument("--claims", type=path, metavar="DIR", help="claim files (default: report/claims)")
-    listed.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
-    listed.add_argument("--published", type=path, metavar="DIR", help="others' measurements (default: data/published)")
+    listed.add_argument(
+        "--data", type=parse_path, metavar="DIR", help="what gather wrote (default: the published nodes)"
+    )
+    listed.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
+    listed.add_argument(
+        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
+    )
+    listed.add_argument(
+        "--published", type=parse_path, metavar="DIR", help="others' measurements (default: data/published)"
+    )
     listed.add_argument("--records", action="store_true", help="every record of others' measurements with its users")
 
     linter = commands.add_parser("lint", help="check the verdicts: every number with source, unit and interval")
-    linter.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
-    linter.add_argument("--data", type=path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
-    linter.add_argument("--reference", type=path, metavar="DIR", help="published figures (default: data/reference)")
-    linter.add_argument("--report", type=path, metavar="DIR", help="the rendered report, for pages that were not made")
+    linter.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
+    linter.add_argument(
+        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="what gather wrote"
+    )
+    linter.add_argument(
+        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
+    )
+    linter.add_argument(
+        "--report", type=parse_path, metavar="DIR", help="the rendered report, for pages that were not made"
+    )
 
     failed = commands.add_parser("failures", help="pages and figures that could not be made: 1 if there are any")
-    failed.add_argument("--report", type=path, default=Path("results/report"), metavar="DIR", help="what render wrote")
+    failed.add_argument(
+        "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="what render wrote"
+    )
 
     package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
-    package.add_argument("--data", type=path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)")
+    package.add_argument(
+        "--data", type=parse_path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)"
+    )
 
     known = commands.add_parser("quantities", help="what a claim may be decided by: unit, labels, what it means")
     known.add_argument("word", nargs="?", default="", metavar="WORD", help="only those that speak of it")
@@ -142,15 +174,22 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("--quantity", required=True, metavar="NAME", help="the quantity that decides it")
     new.add_argument("--rule", required=True, metavar="NAME", help="how the quantity is held against the threshold")
     new.add_argument(
-        "--threshold", required=True, nargs="+", type=number, metavar="X", help="a number, or both ends of a range"
+        "--threshold",
+        required=True,
+        nargs="+",
+        type=parse_number,
+        metavar="X",
+        help="a number, or both ends of a range",
     )
     new.add_argument("--why", required=True, metavar="SENTENCE", help="why this threshold is a fair reading")
     new.add_argument("--note", required=True, metavar="SENTENCE", help="what is left out, and what would be unfair")
     new.add_argument("--kind", help="measured, derived or documented (default: as the quantity)")
     new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="the cases that it speaks of")
     new.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE", help="what the rule needs besides")
-    new.add_argument("--sensitivity", nargs="+", default=[], type=number, metavar="X", help="other fair thresholds")
-    new.add_argument("--claims", type=path, metavar="DIR", help="where it goes (default: report/claims)")
+    new.add_argument(
+        "--sensitivity", nargs="+", default=[], type=parse_number, metavar="X", help="other fair thresholds"
+    )
+    new.add_argument("--claims", type=parse_path, metavar="DIR", help="where it goes (default: report/claims)")
     return top
 
 
@@ -277,4 +316,4 @@ def _number_or_all(text: str) -> int | None:
     """Rows to tell: a number, or None for all. Raises ArgumentTypeError."""
     if text == "all":
         return None
-    return count(text)
+    return parse_count(text)

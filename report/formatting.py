@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contract.node import kind_of_node, number_of_machines
+from contract.node import count_machines, kind_of_node
 
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
 # Units of which there is commonly less than one.
@@ -351,7 +351,7 @@ def instance_name(record: Mapping[str, Any]) -> str:
 
 def count_machines_and_runs(nodes: Sequence[str]) -> str:
     """Several nodes of one kind in words: '3 machines', '2 runs of one machine', '5 runs of 3 machines'."""
-    machines = number_of_machines(nodes)
+    machines = count_machines(nodes)
     if machines == len(nodes):
         return format_count(machines, "machine")
     return (
@@ -369,7 +369,7 @@ def machine_names(nodes: Sequence[Mapping[str, Any]]) -> str:
         label, *others = labels.values()
         make = label.rpartition(" (")[0] or label
         told.append(f"{make}, {count_machines_and_runs([*labels])}" if others else label)
-    return shorten_names(told, "machine", [number_of_machines([*labels]) for labels in kinds.values()])
+    return shorten_names(told, "machine", [count_machines([*labels]) for labels in kinds.values()])
 
 
 def case_nodes(case: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ from typing import Any
 
 from contract import arguments
 from contract.errors import StudyError, run_command
-from contract.provenance import git
+from contract.provenance import run_git
 from report.data.published_records import COLUMNS
 
 Record = dict[str, Any]
@@ -84,11 +84,11 @@ class Clone:
 
     def __init__(self, at: Path) -> None:
         self.at = at
-        self.commit = git(at, "rev-parse", "HEAD").strip()
-        self.paths = git(at, "ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
+        self.commit = run_git(at, "rev-parse", "HEAD").strip()
+        self.paths = run_git(at, "ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
 
     def text(self, path: str) -> str:
-        return git(self.at, "show", f"HEAD:{path}")
+        return run_git(self.at, "show", f"HEAD:{path}")
 
     def json(self, path: str) -> Mapping[str, Any]:
         """A file's mapping; {} where it is none, as some entrants' are."""
@@ -324,8 +324,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write the records of a round. Raises StudyError if CLONE is none of a round."""
     parser = arguments.Parser(prog="python -m studies.mlperf", description=__doc__)
     parser.add_argument("kind", choices=["training", "inference"])
-    parser.add_argument("clone", type=arguments.path, metavar="CLONE")
-    parser.add_argument("out", type=arguments.path, metavar="SOURCE.csv")
+    parser.add_argument("clone", type=arguments.parse_path, metavar="CLONE")
+    parser.add_argument("out", type=arguments.parse_path, metavar="SOURCE.csv")
     parser.add_argument("date", metavar="DATE")
     parser.add_argument("round", nargs="?", metavar="ROUND")
     given = parser.parse_args(argv)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contract.arguments import Parser, path
+from contract.arguments import Parser, parse_path
 from contract.errors import StudyError, run_command
 from contract.files import write_json
 from report import statistics
@@ -140,9 +140,9 @@ def text(table: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare two runs, print the table, and write it if that is asked for."""
     parser = Parser(prog="python -m studies.repeatability", description=__doc__)
-    parser.add_argument("first", type=path, metavar="DIR", help="the node's folder of one run")
-    parser.add_argument("second", type=path, metavar="DIR", help="the same of the other")
-    parser.add_argument("--out", type=path, metavar="FILE", help="write the table that the report prints")
+    parser.add_argument("first", type=parse_path, metavar="DIR", help="the node's folder of one run")
+    parser.add_argument("second", type=parse_path, metavar="DIR", help="the same of the other")
+    parser.add_argument("--out", type=parse_path, metavar="FILE", help="write the table that the report prints")
     given = parser.parse_args(argv)
     table = compare_runs(given.first, given.second)
     if given.out:

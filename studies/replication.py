@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from contract.arguments import Parser, path
+from contract.arguments import Parser, parse_path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
 from report.formatting import verdict_case_name
@@ -175,8 +175,8 @@ AGAIN = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure again; 1 if a result disagrees. Raises StudyError for a part or case that the verdicts lack."""
     top = Parser(prog="python -m studies.replication", description=__doc__)
-    top.add_argument("--verdicts", type=path, default=Path("results/verdicts.json"), metavar="FILE")
-    top.add_argument("--out", type=path, metavar="FILE")
+    top.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
+    top.add_argument("--out", type=parse_path, metavar="FILE")
     top.add_argument("--only", nargs="+", metavar="CLAIM")
     given = top.parse_args(argv)
     document = read_json(given.verdicts)

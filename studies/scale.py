@@ -26,7 +26,7 @@ import pandas as pd
 
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
-from contract.sample_table import frame, load_samples, write_unchecked
+from contract.sample_table import load_samples, to_data_frame, write_unchecked
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.published_records import PUBLISHED, read_published
@@ -47,7 +47,9 @@ def template(folder: Path, series: int) -> Files:
 
     Points are drawn at random, each with all its metrics, until there are so many.
     """
-    rows = pd.concat([frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
+    rows = pd.concat(
+        [to_data_frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))], ignore_index=True
+    )
     rows = rows[rows["sample"] < SAMPLES]
     metrics = rows.groupby(POINT)["metric"].nunique().sample(frac=1, random_state=1)
     chosen = metrics[metrics.cumsum() <= series]

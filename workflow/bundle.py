@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.arguments import Parser, number
+from contract.arguments import Parser, parse_number
 from contract.errors import StudyError, run_command
-from contract.provenance import git
+from contract.provenance import run_git
 
 BUNDLE = Path("build/bundle")
 MIB = 1 << 20
@@ -106,7 +106,7 @@ def _python(text: str) -> str:
 
 
 def _mebibytes(text: str) -> float:
-    value = number(text)
+    value = parse_number(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} leaves no room: give a number of MiB above 0")
     return value
@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def packed_bytes() -> int:
     """Bytes of the files here that git knows, compressed as they travel. Raises StudyError where there is no git."""
-    files = [Path(name) for name in git(Path.cwd(), "ls-files", "-z").split("\0") if name]
+    files = [Path(name) for name in run_git(Path.cwd(), "ls-files", "-z").split("\0") if name]
     with tempfile.TemporaryFile() as out:
         with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
             for path in files:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node
-from contract.node_pack import round_name
+from contract.node_pack import round_file_name
 from experiments.jobs import Plan, read_plan
 
 T = TypeVar("T")
@@ -65,9 +65,9 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
     except (StudyError, KeyError):
         return None
     for owner, *key in held.itertuples(index=False, name=None):
-        if owner != node or round_name(*key) != path.name:
+        if owner != node or round_file_name(*key) != path.name:
             raise StudyError(
-                f"{path}: holds {round_name(*key)} of {owner}, and {path.name} of {node} belongs there: "
+                f"{path}: holds {round_file_name(*key)} of {owner}, and {path.name} of {node} belongs there: "
                 "move it away, and give the same command again"
             )
     return about if len(held) else None

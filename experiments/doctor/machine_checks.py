@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from experiments import counters, hardware, machine_state
-from experiments.counters import Totals, number
+from experiments.counters import Totals, read_number
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.memory_limit import available_bytes, total_bytes
 from experiments.topology import (
@@ -72,7 +72,7 @@ def governor(root: Path) -> Finding | None:
 
 def boost(root: Path) -> Finding | None:
     """Permission to clock above the rated frequency: users have it."""
-    no_turbo, generic = number(root / CPUS / "intel_pstate/no_turbo"), number(root / CPUS / "cpufreq/boost")
+    no_turbo, generic = read_number(root / CPUS / "intel_pstate/no_turbo"), read_number(root / CPUS / "cpufreq/boost")
     if no_turbo is None and generic is None:
         return None
     if no_turbo == 0 or (no_turbo is None and generic):
@@ -84,8 +84,8 @@ def boost(root: Path) -> Finding | None:
 def heat(root: Path) -> Finding | None:
     """Heat that has lowered the clock, or soon will."""
     thermometer, times = counters.find_temperature_sensor(root), counters.count_heat_throttles(root)
-    warmth = number(thermometer) if thermometer else None
-    limit = number(thermometer.with_name("temp1_crit")) if thermometer else None
+    warmth = read_number(thermometer) if thermometer else None
+    limit = read_number(thermometer.with_name("temp1_crit")) if thermometer else None
     if warmth is None and not times:
         return None
     seen = [f"{warmth / 1000:.0f} °C"] if warmth is not None else []
@@ -102,9 +102,9 @@ def heat(root: Path) -> Finding | None:
 
 def quota(root: Path) -> Finding | None:
     """A cgroup that stops the process when it has used its share."""
-    granted = counters.quota(root)
+    granted = counters.cpu_quota(root)
     if granted is None:
-        return ok("quota", "no cgroup limits CPU time") if counters.cgroups(root) else None
+        return ok("quota", "no cgroup limits CPU time") if counters.cgroup_folders(root) else None
     periods, hits = counters.quota_periods(root)
     cores = physical_cores(allowed_cpus(), root).groups[: max(1, round(granted))]
     whole = format_cpu_list(core[0] for core in cores)
@@ -156,7 +156,7 @@ def numa(root: Path) -> Finding | None:
     nodes = len(list((root / "sys/devices/system/node").glob("node[0-9]*")))
     if nodes < 2:
         return ok("NUMA", "one node") if nodes else None
-    moved = number(root / "proc/sys/kernel/numa_balancing")
+    moved = read_number(root / "proc/sys/kernel/numa_balancing")
     seen = f"{nodes} nodes" + ("; the kernel moves pages between them" if moved else "")
     why = "Memory of another node is slower, and pages may lie there: rounds differ by where they landed."
     mend = "numactl --cpunodebind=0 --membind=0 … for one node"

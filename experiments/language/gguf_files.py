@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 
 from contract.errors import StudyError
-from contract.files import atomic, held_lock, remove_left
+from contract.files import acquire_lock, atomic_path, remove_leftovers
 from experiments.language import gguf_shape, weights
 from experiments.language.shapes import Format, Shape, shapes
 from experiments.workload import HarnessError
@@ -48,7 +48,7 @@ def model_file(name: str, shape: Shape, kind: Format) -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     _require_room(path.parent, file_bytes(shape, kind))
-    with atomic(path) as temporary:
+    with atomic_path(path) as temporary:
         write(temporary, shape, kind)
     return path
 
@@ -56,13 +56,13 @@ def model_file(name: str, shape: Shape, kind: Format) -> Path:
 @cache
 def _temporary_file(name: str, shape: Shape, kind: Format) -> Path:
     folder = Path(tempfile.gettempdir())
-    remove_left(folder.glob(f"{_PREFIX}*.gguf"))
+    remove_leftovers(folder.glob(f"{_PREFIX}*.gguf"))
     _require_room(folder, file_bytes(shape, kind))
     handle, made = tempfile.mkstemp(prefix=f"{_PREFIX}{name}-{kind}-", suffix=".gguf")
     os.close(handle)
     path = Path(made)
     atexit.register(path.unlink, missing_ok=True)
-    _locks.append(held_lock(path))
+    _locks.append(acquire_lock(path))
     try:
         write(path, shape, kind)
     except BaseException:

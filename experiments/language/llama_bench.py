@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contract.child_processes import run
+from contract.child_processes import run_program
 from experiments.devices import Device
 from experiments.workload import Unsupported
 
@@ -38,7 +38,7 @@ def seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) 
     limit = ["-dev", "none", "-t", str(threads)]
     if device.kind == "gpu":
         limit = ["-sm", "none", "-mg", device.name.partition(":")[2] or "0"]
-    ended = run([path_of, "-m", str(path), "-ngl", layers, "-r", str(REPEATS), "-o", "json", *limit, *test])
+    ended = run_program([path_of, "-m", str(path), "-ngl", layers, "-r", str(REPEATS), "-o", "json", *limit, *test])
     if ended.returncode:
         last = ([line for line in ended.stderr.splitlines() if line.strip()] or ["no word"])[-1].strip()
         raise RuntimeError(f"llama-bench ended with exit code {ended.returncode}: {last}")

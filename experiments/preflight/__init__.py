@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.sample_flags import Flag, parse, worst
+from contract.sample_flags import Flag, parse_sample_flags, worst_flags
 from experiments.jobs import Plan, read_plan
 from experiments.preflight import profiler_check, rate_ranges
 from experiments.preflight.point_kinds import Kind, breadth_first, count_by_job
@@ -325,7 +325,7 @@ def _verdict(outcome: Mapping[str, Any]) -> str:
 def _worst_flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
     """Disturbances of a point, the worst of each kind."""
     texts = {reading["flags"] for part in parts for reading in part.get("readings", ()) if reading.get("flags")}
-    return worst([flag for text in texts for flag in parse(text)])
+    return worst_flags([flag for text in texts for flag in parse_sample_flags(text)])
 
 
 def _worker_of_kind(kind: Kind, workers: Workers) -> Worker:

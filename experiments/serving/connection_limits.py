@@ -97,7 +97,7 @@ def connections(requests: int, root: Path = ROOT) -> int:
     Linux drops what finds this queue full, and the other side tries again a second later. In the load's own queue
     requests wait as well, and are counted from when they were due.
     """
-    backlog = counters.number(root / "proc/sys/net/core/somaxconn") or socket.SOMAXCONN
+    backlog = counters.read_number(root / "proc/sys/net/core/somaxconn") or socket.SOMAXCONN
     return max(1, min(CONNECTIONS, requests, int(backlog)))
 
 

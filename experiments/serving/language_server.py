@@ -38,7 +38,7 @@ def require_program(on_gpu: bool) -> str:
         raise Unsupported(ABSENT)
     # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; libraries for CPUs are listed as well.
     listed = rf"^\s+({'|'.join(GPU_BACKENDS)})\d*: "
-    if on_gpu and not re.search(listed, child_processes.run([path, "--list-devices"]).stdout, re.MULTILINE):
+    if on_gpu and not re.search(listed, child_processes.run_program([path, "--list-devices"]).stdout, re.MULTILINE):
         raise Unsupported(f"the {PROGRAM} on PATH computes on CPUs alone: build llama.cpp with -DGGML_CUDA=ON")
     return path
 

@@ -96,7 +96,7 @@ class Desk:
     def usage(self) -> dict[str, Any]:
         """Seconds of CPUs, of the accelerator at work, and of standing still, so far; requests without answer now."""
         return {
-            "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.stood_s(),
+            "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.paused_s(),
         }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.operation_counts import product as flop
+from contract.operation_counts import product_flop as flop
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment

@@ -13,7 +13,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node_pack import ROUND, Pack, check_round, read_pack
-from contract.schema import one_line
+from contract.schema import escape_line
 from report.data.contributed_nodes import add_node_folder, write_node_folder
 from report.data.dataset import Dataset
 from report.data.gather import gather
@@ -42,7 +42,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")
-    pack, where = read_pack(path), one_line(str(path))
+    pack, where = read_pack(path), escape_line(str(path))
     if pack.record["origin"] == "synthetic":
         raise StudyError(f"{where}: its data are synthetic, which are for tests only: measure the node")
     with TemporaryDirectory(prefix="add-") as scratch:
@@ -61,7 +61,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
         if any(folder.place != staged for folder in folders):
             before = _gathered([nodes], Path(scratch) / "before")
             earlier = before, judge(before, Path(scratch) / "before" / "verdicts.json", claims)
-        yield from map(one_line, _told(node, pack, earlier, (after, later)))
+        yield from map(escape_line, _told(node, pack, earlier, (after, later)))
     if dry_run:
         yield f"Nothing was added. Without --dry-run it goes into {nodes}."
         return
@@ -80,8 +80,8 @@ def _checked(found: Folder, staged: Path, where: str) -> Node:
     """The node, all of whose rounds in the pack can be used. Raises StudyError for the first that cannot."""
     ((node, refused),) = read_folders([found])
     for one in refused:
-        if one["file"].startswith(one_line(str(staged))):
-            name = one["file"].removeprefix(one_line(str(staged))).lstrip("/\\")
+        if one["file"].startswith(escape_line(str(staged))):
+            name = one["file"].removeprefix(escape_line(str(staged))).lstrip("/\\")
             raise StudyError(f"{where}: {f'{name}: ' if name else ''}{one['reason']}")
     if node is None:
         raise StudyError(f"{where}: no round of it can be used")
@@ -90,7 +90,7 @@ def _checked(found: Folder, staged: Path, where: str) -> Node:
             try:
                 check_round(file)
             except StudyError as fault:
-                reason = one_line(str(fault).removeprefix(str(file)))
+                reason = escape_line(str(fault).removeprefix(str(file)))
                 raise StudyError(f"{where}: {file.name}{reason}") from None
     return node
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_yaml, write_text
-from contract.schema import check, did_you_mean
+from contract.schema import check_document, did_you_mean
 from report import PACKAGE
 from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.claim_files import CLOSED, full_schema, read_claims
@@ -91,7 +91,7 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
         "version": 1,
     }
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
-    check(claim, full_schema(), place)
+    check_document(claim, full_schema(), place)
     text = "".join(_written(claim, quantity))
     # Read as the engine will, before it lies among the others.
     with tempfile.TemporaryDirectory() as scratch:

@@ -9,16 +9,16 @@ from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from contract.files import parse_json, read_regular, write_json
-from contract.node import A_TIME, fields, utc
+from contract.files import parse_json, read_plain_file, write_json
+from contract.node import A_TIME, object_schema, utc_time
 from contract.node_pack import Pack
-from contract.schema import check
+from contract.schema import check_document
 
 SIDECAR = "contributed.json"
 # Staging folder for incomplete nodes: one level deeper than the search for nodes goes.
 _ADDING = ".adding-"
 _MOST_BYTES = 10_000
-_SCHEMA = fields(
+_SCHEMA = object_schema(
     "schema pack_sha256 added_utc",
     schema={"const": 1},
     pack_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
@@ -34,15 +34,15 @@ def read_pack_digest(folder: Path) -> str:
     path = folder / SIDECAR
     if not path.exists() and not path.is_symlink():
         return ""
-    content = parse_json(read_regular(path, _MOST_BYTES), path)
-    check(content, _SCHEMA, path)
+    content = parse_json(read_plain_file(path, _MOST_BYTES), path)
+    check_document(content, _SCHEMA, path)
     return str(content["pack_sha256"])
 
 
 def write_node_folder(pack: Pack, folder: Path) -> Path:
     """Write a pack's node into a new folder and return it. Raises OSError."""
     pack.write(folder)
-    write_json(folder / SIDECAR, {"schema": 1, "pack_sha256": pack.digest, "added_utc": utc()})
+    write_json(folder / SIDECAR, {"schema": 1, "pack_sha256": pack.digest, "added_utc": utc_time()})
     return folder
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 
-from contract.sample_flags import FLAGS, Flag, parse, worst
+from contract.sample_flags import FLAGS, Flag, parse_sample_flags, worst_flags
 
 # Flags on summary rows only, not on samples.
 UNSTABLE, EXACT, EXCEEDED = "unstable", "exact", "exceeded"
@@ -86,12 +86,12 @@ def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
     counted = groups.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES))
     # Sort, so that the order among equally bad flags is the same in every run.
     for row in counted.sort("series", "flags").iter_rows(named=True):
-        flags = [(_add_old_figure(flag, row), row["n"]) for flag in parse(row["flags"])]
+        flags = [(_add_old_figure(flag, row), row["n"]) for flag in parse_sample_flags(row["flags"])]
         flags_of.setdefault(row["series"], []).extend(flags)
     return {
         series: [
             FlagSummary(bad.name, sum(n for flag, n in flags if flag.name == bad.name), sizes[series], bad.detail)
-            for bad in worst(flag for flag, _ in flags)
+            for bad in worst_flags(flag for flag, _ in flags)
         ]
         for series, flags in flags_of.items()
     }
@@ -103,7 +103,7 @@ def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
     samples: columns series (number), round and flags.
     """
     texts = samples.select("flags").unique()["flags"]
-    bad = [text for text in texts if any(flag.name == DISTURBING for flag in parse(text))]
+    bad = [text for text in texts if any(flag.name == DISTURBING for flag in parse_sample_flags(text))]
     if not bad:
         return {}
     rounds = samples.group_by("series", "round").agg(share=pl.col("flags").is_in(bad).mean())

@@ -18,8 +18,8 @@ import pyarrow as arrow
 from pyarrow import csv, ipc, parquet
 
 from contract import child_processes
-from contract.files import atomic, write_json
-from contract.sample_table import SAMPLES, dictionary
+from contract.files import atomic_path, write_json
+from contract.sample_table import SAMPLES, sample_dictionary
 from report.data.node_folders import Folder, find_nodes
 from report.data.node_reader import Node, Nodes, print_warnings, read_folders
 from report.data.summary import COLUMNS, POINT, summarise
@@ -72,7 +72,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
                 summary.write(piece.set_column(0, "row", row))
         gathered.require_nodes(directories)
     print_warnings(gathered)
-    with atomic(out / "dictionary.csv") as path:
+    with atomic_path(out / "dictionary.csv") as path:
         data_dictionary().to_csv(path, index=False)
     nodes = [
         {
@@ -108,7 +108,7 @@ def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch
     parts = [folders[at : at + BATCH] for at in range(0, len(folders), BATCH)]
     places = [scratch / str(number) for number in range(len(parts))]
     processes = child_processes.available_cpus() if len(folders) >= FEWEST_FOR_PROCESSES else 1
-    yield from child_processes.mapped(_gather_batch, parts, places, processes=processes)
+    yield from child_processes.map_parallel(_gather_batch, parts, places, processes=processes)
 
 
 def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
@@ -165,8 +165,8 @@ def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
     """Open a writer for a table in `out`; its files appear there once complete."""
     schema = SCHEMAS[name]
     with (
-        atomic(out / f"{name}.parquet") as whole,
-        atomic(out / f"{name}.csv") as text,
+        atomic_path(out / f"{name}.parquet") as whole,
+        atomic_path(out / f"{name}.csv") as text,
         parquet.ParquetWriter(whole, schema, compression="zstd") as table,
         csv.CSVWriter(text, schema) as lines,
     ):
@@ -175,7 +175,7 @@ def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
 
 def data_dictionary() -> pd.DataFrame:
     """Return the data dictionary for both tables: table, column, type, unit, may_be_empty, meaning."""
-    samples = dictionary().assign(table="samples")
+    samples = sample_dictionary().assign(table="samples")
     summary = pd.DataFrame(
         [
             {"table": "summary", "column": name, "unit": _UNITS.get(name, ""), "meaning": meaning}

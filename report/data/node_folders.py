@@ -14,11 +14,11 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from contract.errors import StudyError
-from contract.files import read_regular
+from contract.files import read_plain_file
 from contract.node import NODE_SCHEMA, PARTIAL, RECORD, read_node, record_path
 from contract.node_pack import ROUND as ROUND_FILE
 from contract.sample_table import MOST_BYTES, load_samples
-from contract.schema import one_line
+from contract.schema import escape_line
 from report.data.contributed_nodes import SIDECAR, read_pack_digest
 
 ROUND = ["experiment", "device", "round"]
@@ -122,7 +122,7 @@ def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
     Uses the Parquet footer where its statistics suffice: reading every file in full is slow with many nodes.
     """
     try:
-        with parquet.ParquetFile(arrow.BufferReader(read_regular(path, MOST_BYTES))) as file:
+        with parquet.ParquetFile(arrow.BufferReader(read_plain_file(path, MOST_BYTES))) as file:
             columns = [file.schema_arrow.names.index(name) for name in RUN]
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
             statistics = [[group.column(index).statistics for index in columns] for group in groups]
@@ -167,7 +167,7 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
 
 def refusal(path: Path, reason: str) -> dict[str, str]:
     """Return the record for a refused file or folder."""
-    return {"file": one_line(str(path)), "reason": one_line(reason.removeprefix(str(path)).lstrip(":, "))}
+    return {"file": escape_line(str(path)), "reason": escape_line(reason.removeprefix(str(path)).lstrip(":, "))}
 
 
 def raise_no_nodes(directories: Sequence[Path], refused: Sequence[dict[str, str]]) -> None:

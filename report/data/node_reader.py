@@ -15,9 +15,9 @@ import pyarrow as arrow
 
 from contract.errors import StudyError
 from contract.node import missing_rounds
-from contract.node_pack import round_name
-from contract.sample_table import SAMPLES, frame, load_encoded, under_name, validate
-from contract.schema import one_line
+from contract.node_pack import round_file_name
+from contract.sample_table import SAMPLES, load_encoded, rename_node, to_data_frame, validate
+from contract.schema import escape_line
 from report import ROOT
 from report.data.node_folders import ROUND, Folder, find_nodes, raise_no_nodes, refusal
 from report.data.plausibility import faults
@@ -179,8 +179,8 @@ def _source_label(folder: Path) -> str:
     whole = folder.resolve()
     for place in (Path.cwd().resolve(), ROOT):
         if whole.is_relative_to(place):
-            return one_line("/".join(whole.relative_to(place).parts[-2:]))
-    return one_line(whole.name)
+            return escape_line("/".join(whole.relative_to(place).parts[-2:]))
+    return escape_line(whole.name)
 
 
 def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
@@ -204,7 +204,7 @@ def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:
     node_id = folder.record["id"]
     if "node" in table.column_names:
         for name in {folder.file_id, *folder.other_ids} - {node_id}:
-            table = under_name(table, name, node_id)
+            table = rename_node(table, name, node_id)
     return table
 
 
@@ -218,7 +218,7 @@ def _validate_together(
     ends = np.cumsum([sum(len(table) for _, table, _ in loaded) for loaded in folders])
     try:
         contents = arrow.concat_tables(tables, promote_options="default")
-        whole = validate(frame(contents), ", ".join(record["id"] for record in records))
+        whole = validate(to_data_frame(contents), ", ".join(record["id"] for record in records))
         parts = [whole.iloc[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         for part, record in zip(parts, records, strict=True):
             _check_origin(part, record, {})
@@ -241,7 +241,7 @@ def _validate_each(
     readable: list[tuple[pd.DataFrame, _File]] = []
     for path, table, about in loaded:
         try:
-            readable.append((validate(frame(table), str(path)), (path, table, about)))
+            readable.append((validate(to_data_frame(table), str(path)), (path, table, about)))
         except StudyError as fault:
             refused.append(refusal(path, str(fault)))
         except Exception as fault:
@@ -262,7 +262,7 @@ def _validate_each(
 
 def _round_names(table: pd.DataFrame) -> set[str]:
     """Return the standard file names for the rounds in a table."""
-    return {round_name(*key) for key in _round_keys(table)}
+    return {round_file_name(*key) for key in _round_keys(table)}
 
 
 def _round_keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contract.errors import StudyError
-from contract.node import utc
+from contract.node import utc_time
 from contract.operation_counts import FLOP
 from report.data.gpu_specs import find_gpu, gpu_specs
 from report.data.reference_figures import REFERENCE, read_reference
@@ -113,7 +113,7 @@ def _device_faults(record: Mapping[str, Any], table: pd.DataFrame) -> list[Fault
 def _date_faults(record: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
     if time.time() < WRITTEN:
         return []
-    latest = utc(-AHEAD_S)
+    latest = utc_time(-AHEAD_S)
     faults = []
     keys = ("started_utc", "ended_utc")
     for at, about in enumerate(rounds):

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE, ROOT
 
@@ -174,7 +174,7 @@ def read_published(directory: Path) -> Published:
             )
     for number, name in enumerate(sources):
         if name not in files:
-            raise StudyError(f"{place(listing, number)}: {name}: there is no file {directory / (name + '.csv')}")
+            raise StudyError(f"{yaml_place(listing, number)}: {name}: there is no file {directory / (name + '.csv')}")
     rows = [row for name, path in files.items() for row in _read_records(path, name)]
     published = Published(_frame(rows), sources)
     return Published(published.records, sources, tuple(_read_comparisons(directory / "comparisons.yaml", published)))
@@ -276,15 +276,15 @@ def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
     for number, raw in enumerate(read_yaml(path, {**SCHEMA, "$ref": "#/$defs/comparisons"}) or []):
         pair = Comparison(raw["id"], raw["of"], raw["over"], tuple(raw["differs"]), raw["strength"], raw["why"])
         if pair.id in names:
-            raise StudyError(f"{place(path, number, 'id')}: the id {pair.id!r} is used twice")
+            raise StudyError(f"{yaml_place(path, number, 'id')}: the id {pair.id!r} is used twice")
         names.add(pair.id)
         for side in ("of", "over"):
             key = getattr(pair, side)
             if key not in published.by_key:
                 near = did_you_mean(key, list(published.by_key))
-                raise StudyError(f"{place(path, number, side)}: {pair.id}: there is no record {key!r}.{near}")
+                raise StudyError(f"{yaml_place(path, number, side)}: {pair.id}: there is no record {key!r}.{near}")
         above, below = published.by_key[pair.of], published.by_key[pair.over]
-        where = f"{place(path, number)}: {pair.id}"
+        where = f"{yaml_place(path, number)}: {pair.id}"
         unlike = [name for name in WORK if _differ(above[name], below[name]) and name not in pair.differs]
         if unlike:
             unequal = "; ".join(f"{name}: {above[name]!r} and {below[name]!r}" for name in unlike)

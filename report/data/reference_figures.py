@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from report import PACKAGE, ROOT
 from report.formatting import format_interval
 
@@ -39,11 +39,11 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
     for number, entry in enumerate(read_yaml(path, SCHEMA) or []):
         name, value = entry["id"], entry.get("value")
         if value is not None and not entry.get("low", value) <= value <= entry.get("high", value):
-            raise StudyError(f"{place(path, number)}: {name}: value {value} does not lie between low and high")
+            raise StudyError(f"{yaml_place(path, number)}: {name}: value {value} does not lie between low and high")
         # YAML parses 2024-07-23 as a date and 2024 as a number; convert both to text.
         date = str(entry["date"])
         if not re.fullmatch(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-[0-3]\d)?)?|not [a-z ]+", date, re.ASCII):
-            where = place(path, number, "date")
+            where = yaml_place(path, number, "date")
             raise StudyError(f"{where}: {name}: {date!r} is no date: write 2024, 2024-07, 2024-07-23 or not stated")
         yield {**entry, "date": date}
 

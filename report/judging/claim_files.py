@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.findings import unknown_placeholders
@@ -210,14 +210,16 @@ def _enum_schema(allowed: list[str]) -> dict[str, Any]:
 def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
     if raw["id"] != path.stem:
         raise StudyError(
-            f"{place(path, 'id')}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same"
+            f"{yaml_place(path, 'id')}: the id is {raw['id']!r}, the file's name says {path.stem!r}: make them the same"
         )
     flat = [key for key in _PART if key in raw]
     if flat and "all_of" in raw:
-        raise StudyError(f"{place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts")
+        raise StudyError(
+            f"{yaml_place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts"
+        )
     if (raw["kind"] == "judgement" or "untestable" in raw) and (flat or "all_of" in raw):
         key, what = (flat or ["all_of"])[0], "a judgement" if raw["kind"] == "judgement" else "what cannot be tested"
-        raise StudyError(f"{place(path, key)}: {what} is not decided by a rule: remove {key!r}")
+        raise StudyError(f"{yaml_place(path, key)}: {what} is not decided by a rule: remove {key!r}")
     parts = [_parse_part(part) for part in raw.get("all_of", [raw] if flat else [])]
     for number, part in enumerate(parts):
         within: tuple[str | int, ...] = ("all_of", number) if "all_of" in raw else ()
@@ -225,23 +227,23 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
             for bound in bounds:
                 if bound.high is not None and bound.low > bound.high:
                     raise StudyError(
-                        f"{place(path, *within, key)}: {key}: the range {bound.json} ends before it begins"
+                        f"{yaml_place(path, *within, key)}: {key}: the range {bound.json} ends before it begins"
                     )
     names = [part.name for part in parts]
     twice = next((number for number, name in enumerate(names) if name in names[:number]), None)
     if twice is not None:
-        where = place(path, "all_of", twice, "name")
+        where = yaml_place(path, "all_of", twice, "name")
         raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
     said = _parse_sentences(raw.get("findings", {}), names, path, "findings")
     others = raw.get("published", {})
     for number, one in enumerate(others.get("evidence", [])):
         if one.get("part", "") not in names and parts:
-            where = place(path, "published", "evidence", number)
+            where = yaml_place(path, "published", "evidence", number)
             raise StudyError(f"{where}: published: there is no part {one.get('part', '')!r}. Parts: {', '.join(names)}")
     changed = {change["version"] for change in raw.get("changes", [])}
     for version in range(2, raw["version"] + 1):
         if version not in changed:
-            where = place(path, "changes" if "changes" in raw else "version")
+            where = yaml_place(path, "changes" if "changes" in raw else "version")
             raise StudyError(f"{where}: version {version} has no reason under 'changes'")
     return Claim(
         id=raw["id"],
@@ -271,7 +273,7 @@ def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *step
     said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.items()}
     for outcome, sentences in said.items():
         for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):
-            where = place(path, *steps, outcome)
+            where = yaml_place(path, *steps, outcome)
             raise StudyError(f"{where}: {'.'.join(steps)}: {{{fault}}} names nothing that could stand there")
     return said
 
@@ -308,14 +310,14 @@ def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[st
     for key, ids in (("see_also", claim.see_also), ("bears_on", claim.bears_on), ("same_as", same)):
         _check_known(claim, (key,), ids, known, "claim")
         if claim.id in ids:
-            raise StudyError(f"{place(claim.path, key)}: {key}: {claim.id} names itself: name other claims")
+            raise StudyError(f"{yaml_place(claim.path, key)}: {key}: {claim.id} names itself: name other claims")
     _check_known(claim, ("sources",), claim.sources, reference, "reference entry")
     for number, part in enumerate(claim.parts):
         if part.quantity == "reference.value" and not part.awaits:
             within = ("all_of", number) if part.name else ()
             steps = (*within, "scope", "entry")
             if not part.entries:
-                where = place(claim.path, *within, "quantity")
+                where = yaml_place(claim.path, *within, "quantity")
                 raise StudyError(f"{where}: quantity: reference.value needs a scope that names its entry, or several")
             _check_known(claim, steps, part.entries, reference, "reference entry")
 
@@ -326,7 +328,7 @@ def _check_known(
     names = list(known)
     for number, name in enumerate(ids):
         if name not in names:
-            where, key = place(claim.path, *steps, number), ".".join(map(str, steps))
+            where, key = yaml_place(claim.path, *steps, number), ".".join(map(str, steps))
             raise StudyError(f"{where}: {key}: there is no {what} {name!r}.{did_you_mean(str(name), names)}")
 
 
@@ -336,5 +338,7 @@ def _inherit_parts(claim: Claim, known: Mapping[str, Claim]) -> Claim:
         return claim
     other = known[claim.same_as]
     if not other.parts:
-        raise StudyError(f"{place(claim.path, 'same_as')}: same_as: {other.id} has no rule of its own to take over")
+        raise StudyError(
+            f"{yaml_place(claim.path, 'same_as')}: same_as: {other.id} has no rule of its own to take over"
+        )
     return Claim(**{**claim.__dict__, "parts": other.parts})

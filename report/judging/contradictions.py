@@ -15,7 +15,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.formatting import join_words, threshold_text
@@ -64,9 +64,9 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
         sides = tuple(tuple(map(_parse_carrier, side["claims"])) for side in one["sides"])
         entries = one.get("figures", {}).get("entries", [])
         for steps, what in _find_faults(one, sides, known, reference):
-            raise StudyError(f"{place(path, at, *steps)}: {one['id']}: {what}")
+            raise StudyError(f"{yaml_place(path, at, *steps)}: {one['id']}: {what}")
         if any(one["id"] == other.id for other in found):
-            raise StudyError(f"{place(path, at, 'id')}: {one['id']}: this id is used twice")
+            raise StudyError(f"{yaml_place(path, at, 'id')}: {one['id']}: this id is used twice")
         found.append(Contradiction(one, sides, tuple(dict(reference[name]) for name in entries)))
     return found
 

@@ -13,9 +13,9 @@ import pandas as pd
 from msgspec import to_builtins
 
 from contract.errors import StudyError
-from contract.files import atomic, write_json
-from contract.node import number_of_machines, utc
-from contract.provenance import commit, study_version
+from contract.files import atomic_path, write_json
+from contract.node import count_machines, utc_time
+from contract.provenance import current_commit, study_version
 from report import PACKAGE, verdicts
 from report.compared_estimates import row_name
 from report.data.dataset import Dataset
@@ -71,8 +71,8 @@ def judge(
     instead, beside_ours = replaced_processors(data), compare_counterparts(cache, claims.parent / "counterparts.yaml")
     document = {
         "format": verdicts.FORMAT,
-        "generated_utc": utc(),
-        "commit": commit(),
+        "generated_utc": utc_time(),
+        "commit": current_commit(),
         "study_version": study_version(),
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
         "nodes": _node_records(data),
@@ -180,7 +180,7 @@ def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str
     measured = (case for case in record["cases"] if case.get("node") or case["behind"])
     decisive = (case for case in measured if case["outcome"] != Side.UNDECIDED)
     nodes = {node for case in decisive for node in case_nodes(case) or [""]}
-    return min(nodes) if nodes <= set(contributed) and number_of_machines(nodes) == 1 else ""
+    return min(nodes) if nodes <= set(contributed) and count_machines(nodes) == 1 else ""
 
 
 def _when_written_record(found: PartResult) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _node_record(node: Node, data: Dataset, statuses: dict[str, int]) -> dict[st
 
 
 def _write_csv(path: Path, verdicts: Sequence[dict[str, Any]]) -> None:
-    with atomic(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, _CSV, extrasaction="ignore")
         table.writeheader()
         table.writerows(verdicts)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from contract.node import kind_of_node
 from contract.schema import did_you_mean
 from report import PACKAGE
@@ -42,7 +42,7 @@ def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[di
         ):
             if key not in known:
                 near = did_you_mean(key, list(known))
-                raise StudyError(f"{place(path, number)}: {one['title']}: there is no {kind} {key!r}.{near}")
+                raise StudyError(f"{yaml_place(path, number)}: {one['title']}: there is no {kind} {key!r}.{near}")
         above = published.by_key[one["of"]]
         below = published.by_key[one["over"]] if "over" in one else None
         value = float(above["value"]) / (float(below["value"]) if below else 1.0)

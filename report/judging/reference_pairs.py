@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.formatting import format_exact
@@ -72,12 +72,12 @@ def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangula
         try:
             re.compile(device.get("name", ""))
         except re.error as fault:
-            where = place(path, "devices", name, "name")
+            where = yaml_place(path, "devices", name, "name")
             raise StudyError(f"{where}: devices.{name}: not a regular expression ({fault})") from None
     ids = [pair["id"] for pair in raw["pairs"]]
     for number, name in enumerate(ids):
         if name in ids[:number]:
-            raise StudyError(f"{place(path, 'pairs', number, 'id')}: the id {name!r} is used twice")
+            raise StudyError(f"{yaml_place(path, 'pairs', number, 'id')}: the id {name!r} is used twice")
     pairs = [
         _PairReader(path, number, one, raw["devices"], reference).pair() for number, one in enumerate(raw["pairs"])
     ]
@@ -165,7 +165,7 @@ class _PairReader:
             raise self._fault(f"there is no {kind} {word!r}.{did_you_mean(word, list(allowed))}", *steps)
 
     def _fault(self, what: str, *steps: str | int) -> StudyError:
-        return StudyError(f"{place(self.path, 'pairs', self.at, *steps)}: {self.raw['id']}: {what}")
+        return StudyError(f"{yaml_place(self.path, 'pairs', self.at, *steps)}: {self.raw['id']}: {what}")
 
 
 def _figure_range(

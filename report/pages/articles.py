@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from report.formatting import capitalize, format_count
 from report.pages import verdict_words
 from report.pages.markdown import Markdown, escape, link
@@ -37,8 +37,8 @@ def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
             stray = _STRAY.search(_CLAUSE.sub("", section["text"]))
             if stray:
                 raise StudyError(
-                    f"{place(path, *steps)}: section {section['heading']!r} has a {stray[0]!r} that is no clause's: "
-                    "write [the clause]{W15}"
+                    f"{yaml_place(path, *steps)}: section {section['heading']!r} has a {stray[0]!r} that is no clause's"
+                    ": write [the clause]{W15}"
                 )
             for _, claim in _CLAUSE.findall(section["text"]):
                 _once(path, seen, f"claim {claim}", steps)
@@ -47,8 +47,8 @@ def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
 
 def _once(path: Path, seen: dict[str, Steps], what: str, steps: Steps) -> None:
     if what in seen:
-        first = place(path, *seen[what]).rpartition(", ")[2]
-        raise StudyError(f"{place(path, *steps)}: {what} stands twice, first in {first}: keep one of them")
+        first = yaml_place(path, *seen[what]).rpartition(", ")[2]
+        raise StudyError(f"{yaml_place(path, *steps)}: {what} stands twice, first in {first}: keep one of them")
     seen[what] = steps
 
 

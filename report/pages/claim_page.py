@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from contract.node import kind_of_node, number_of_machines
+from contract.node import count_machines, kind_of_node
 from report import formatting, verdict_sentences
 from report.findings import sentence_number as plain
 from report.formatting import capitalize, case_machine, case_nodes, format_count, join_words, shorten_names
@@ -97,7 +97,7 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
         yield verdict_sentences.hanging_sentence(machines.get(node, node))
     if alike := [case["instances"] for case in cases if case.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
-        if any(number_of_machines(nodes) < len(nodes) for nodes in alike):
+        if any(count_machines(nodes) < len(nodes) for nodes in alike):
             yield "A machine counts once, however often it was measured."
     sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
     if sources:
@@ -276,7 +276,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 def _where(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """Name a case's machine; for several, their count and range."""
     spread = verdict_words.between(case.get("instance_low"), case.get("instance_high"), unit)
-    apart = "machine" if number_of_machines(case_nodes(case)) > 1 else "run"
+    apart = "machine" if count_machines(case_nodes(case)) > 1 else "run"
     return case_machine(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 

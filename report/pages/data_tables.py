@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from contract.errors import StudyError
-from contract.files import atomic
+from contract.files import atomic_path
 from report.data.dataset import Dataset
 from report.data.gathered_files import read_dataset, read_summary
 from report.data.summary import SERIES
@@ -124,7 +124,7 @@ def _short(column: pd.Series) -> pd.Series:
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write CSV safe against spreadsheet formulas. Raises OSError."""
     safe = {name: _safe(column) for name, column in table.items()}
-    with atomic(path) as temporary:
+    with atomic_path(path) as temporary:
         pd.DataFrame(safe).to_csv(temporary, index=False, lineterminator="\n")
 
 
@@ -143,5 +143,5 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a file atomically. Raises StudyError if it is missing, OSError."""
     if not source.is_file():
         raise StudyError(f"{source}: no such file: write it with `python -m report gather`")
-    with atomic(target) as temporary:
+    with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import atomic, read_json, write_json, write_text
+from contract.files import atomic_path, read_json, write_json, write_text
 from report.pages import site_paths
 from report.pages.data_tables import write_data
 from report.pages.editions.edition_record import before, edition, read_editions, write_editions
@@ -61,7 +61,7 @@ def _copy(source: Path, target: Path) -> None:
         raise StudyError(f"{source}: no such file: write it with `python -m report judge`")
     if source.resolve() == target.resolve():
         return
-    with atomic(target) as temporary:
+    with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
 
 

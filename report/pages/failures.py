@@ -13,7 +13,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
-from contract.schema import check
+from contract.schema import check_document
 from report.pages import site_paths
 
 _LONGEST = 300
@@ -99,7 +99,7 @@ def _checked(path: Path, schema: Mapping[str, Any], command: str) -> Any:
     """Read a file written by a report command. Raises StudyError unless it matches the schema."""
     document = read_json(path)
     try:
-        check(document, schema, path)
+        check_document(document, schema, path)
     except StudyError as fault:
         raise StudyError(f"{fault}: write it again with `python -m report {command}`") from None
     return document

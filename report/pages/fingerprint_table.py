@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from contract.node import job_of, kind_of_node, number_of_machines
+from contract.node import count_machines, kind_of_node, parse_job_name
 from report.formatting import capitalize, count_machines_and_runs, format_exact, join_words, node_label
 from report.pages.verdict_words import NOTHING
 
@@ -32,7 +32,7 @@ def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[
     found, number = [], count(1)
     for kind in alike.values():
         ids = [str(node["id"]) for node in kind]
-        runs = number_of_machines(ids) < len(ids)
+        runs = count_machines(ids) < len(ids)
         together = count_machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
         told = [{**describe(node), "number": next(number)} for node in kind if node["id"] in shown]
         if told:
@@ -89,7 +89,7 @@ def _missing(node: Mapping[str, Any]) -> str:
         rounds.setdefault(job, []).append(number)
     if not rounds:
         return ""
-    lost = [f"{' on '.join(job_of(name))} (round {join_words(numbers)})" for name, numbers in rounds.items()]
+    lost = [f"{' on '.join(parse_job_name(name))} (round {join_words(numbers)})" for name, numbers in rounds.items()]
     return f"Measuring was cut off. Missing: {'; '.join(lost)}."
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import place, read_yaml
+from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import findings
 from report.findings import PLACEHOLDER
@@ -160,12 +160,12 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
                 continue
             if found is None:
                 raise StudyError(
-                    f"{place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} or "
-                    f"one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
+                    f"{yaml_place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} "
+                    f"or one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
                 )
             _known(path, steps, found[1], "", parts)
             if list(findings.unknown_placeholders(f"{{{found[2]}}}", parts[found[1]])):
-                raise StudyError(f"{place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
+                raise StudyError(f"{yaml_place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
     return raw
 
 
@@ -190,14 +190,14 @@ def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]
     for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
         for one in asked.get(key, ()):
             if one not in known:
-                raise StudyError(f"{place(path, *steps)}: nothing is ever {one!r}.{did_you_mean(one, known)}")
+                raise StudyError(f"{yaml_place(path, *steps)}: nothing is ever {one!r}.{did_you_mean(one, known)}")
 
 
 def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]) -> None:
     """Raise StudyError unless the claim exists, and the part if given."""
     if claim not in parts:
-        raise StudyError(f"{place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")
+        raise StudyError(f"{yaml_place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")
     if part and part not in parts[claim]:
         raise StudyError(
-            f"{place(path, *steps)}: claim {claim} has no part {part!r}.{did_you_mean(part, parts[claim])}"
+            f"{yaml_place(path, *steps)}: claim {claim} has no part {part!r}.{did_you_mean(part, parts[claim])}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 
-from contract.node import number_of_machines
+from contract.node import count_machines
 from report.data.summary import POINT
 from report.estimates import device_kind
 
@@ -88,7 +88,7 @@ def told(here: int, nodes: Sequence[str], known: bool) -> str:
         "of each kind of device the slowest, the middling and the fastest at what they all measured, and those that "
         "alone measured something"
     )
-    what = "machines" if number_of_machines(nodes) == len(nodes) else "runs"
+    what = "machines" if count_machines(nodes) == len(nodes) else "runs"
     return (
         f"{here} of {len(nodes):,} {what} are shown one by one: {which if known else 'the first'}. Verdicts rest on "
         f"all {what}."

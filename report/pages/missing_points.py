@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.files import read_json
-from contract.node import job_of, status_of
+from contract.node import parse_job_name, parse_left_out
 from report.data.gathered_files import read_summary
 from report.data.summary import POINT
 
@@ -30,9 +30,9 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
         if nodes and node["id"] not in nodes:
             continue
         for name, job in node.get("jobs", {}).items():
-            experiment, device = job_of(name)
+            experiment, device = parse_job_name(name)
             at = {"node": node["id"], "experiment": experiment, "device": device}
             for left_out, number in job["left_out"].items() if not job["predicted_s"] else ():
-                status, reason = status_of(left_out)
+                status, reason = parse_left_out(left_out)
                 found.append({**at, "status": status, "reason": reason, "count": number})
     return sorted(found, key=lambda row: [row[key] for key in keys])

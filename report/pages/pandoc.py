@@ -103,6 +103,6 @@ def pack(pdf: bytes) -> bytes:
 
 def _convert(folder: Path, words: Sequence[str]) -> None:
     """Run pandoc in the folder, to resolve relative paths. Raises RuntimeError."""
-    ran = child_processes.run([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
+    ran = child_processes.run_program([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
     if ran.returncode:
         raise RuntimeError(f"pandoc {words[0]} failed (exit {ran.returncode}): {ran.stderr.strip()}")

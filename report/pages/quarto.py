@@ -54,7 +54,7 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
 
     Raises StudyError with Quarto's error output.
     """
-    ran = child_processes.run(
+    ran = child_processes.run_program(
         [program, "render", ".", "--to", "html", "--no-execute"],
         cwd=folder,
         # Keep colour codes out: the output goes into an error message.

@@ -14,7 +14,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from contract.node import utc
+from contract.node import utc_time
 from report.pages import pandoc, previews, quarto, site_paths, site_sources
 from report.pages.bibliography import bibliography
 from report.pages.charts import Chart
@@ -140,7 +140,7 @@ def render(
             "note": chosen["note"],
             "pdf_standard": {**(earlier.get("pdf_standard") or {}), **standards},
             "seconds": round(time.monotonic() - began, 2),
-            "rendered_utc": utc(),
+            "rendered_utc": utc_time(),
             "generated_utc": document["generated_utc"],
             "commit": document["commit"],
             "rendered_again": len(again),

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
-from contract.provenance import short
+from contract.provenance import short_commit
 from report import formatting
 from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED
@@ -388,7 +388,7 @@ def _objections(evidence: Evidence) -> Page:
 def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
     """Build the page on changes between editions. changes: from `since_last`."""
     day = str(document["generated_utc"])[:10]
-    commit = short(document["commit"]) or "not recorded"
+    commit = short_commit(document["commit"]) or "not recorded"
     machines = machine_names(document["nodes"]) or "no machine"
     told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",

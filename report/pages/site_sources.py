@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import jinja2
 
 from contract.errors import StudyError
-from contract.provenance import short
+from contract.provenance import short_commit
 from report.pages.markdown import Markdown, attribute, clean, environment, escape, identifier
 from report.pages.verdict_words import Word
 
@@ -249,6 +249,6 @@ def plain(text: str, room: int = 200) -> str:
 def imprint(document: Mapping[str, Any]) -> str:
     """Return the footer text that identifies the edition."""
     told = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
-    commit = short(document["commit"])
+    commit = short_commit(document["commit"])
     made_up = " Synthetic data: for tests only." if document["origin"] != "measured" else ""
     return f"{told}, commit {commit}.{made_up}" if commit else f"{told}.{made_up}"

@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 from contract.errors import StudyError
 from contract.files import write_json
 from contract.node import read_node, record_path
-from contract.sample_table import SAMPLES, dictionary
+from contract.sample_table import SAMPLES, sample_dictionary
 from report.data.published_records import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
 from report.data.summary import SERIES
 from report.publish.study_metadata import NAME, study
@@ -68,7 +68,7 @@ def write_published(folder: Path) -> Path:
     `folder`/published form a table per source, with published.schema.json. Raises StudyError for an unreadable node
     record or source, OSError.
     """
-    columns = dictionary()
+    columns = sample_dictionary()
     names = [str(name) for name in columns["column"]]
     rows = {str(row["column"]): row for row in columns.to_dict("records")}
     write_json(

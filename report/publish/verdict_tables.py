@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-from contract.files import atomic
-from contract.node import number_of_machines
+from contract.files import atomic_path
+from contract.node import count_machines
 from report import statistics, verdict_sentences
 from report.formatting import case_nodes, verdict_case_name
 
@@ -119,7 +119,7 @@ def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         part = parts[case["part"]]
         yield {
             **{name: case.get(name) for name in CASES},
-            "machines": number_of_machines(case_nodes(case)),
+            "machines": count_machines(case_nodes(case)),
             "claim": one["id"],
             "label": verdict_case_name(case),
             "quantity": part["quantity"],
@@ -139,7 +139,7 @@ def _write(
         for name, (kind, empty, meaning) in columns.items()
     ]
     schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
-    with atomic(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
+    with atomic_path(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
         # Write in batches: rows for a thousand machines need as much memory as the verdicts.
         while some := list(islice(rows, _TOGETHER)):
             table = arrow.Table.from_pylist(some, schema=schema)

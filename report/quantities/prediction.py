@@ -164,7 +164,7 @@ def predict_places(data: Dataset, node: str | None = None) -> list[Predictions]:
     processes = child_processes.available_cpus() if len(places) >= MANY else 1
     found = []
     for (place, per_round), by_model in zip(
-        places.items(), child_processes.mapped(_fit_models, fitted, processes=processes), strict=True
+        places.items(), child_processes.map_parallel(_fit_models, fitted, processes=processes), strict=True
     ):
         judged = [one.half(True) for one in per_round]
         measured = np.array([one.seconds for one in judged])

@@ -15,10 +15,10 @@ from typing import Any
 
 import jinja2
 
-from contract.arguments import path
+from contract.arguments import parse_path
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json, write_text
-from contract.node import utc
+from contract.node import utc_time
 from experiments import hardware
 from experiments.children import ChildError
 from experiments.doctor.finding import Level
@@ -44,7 +44,7 @@ PATIENCE_S = 30
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Raises StudyError if the machine is busy."""
     parser = argparse.ArgumentParser(prog="python -m studies.bench", description=__doc__)
-    parser.add_argument("--out", type=path, default=Path("docs"), help="folder for bench.json and bench.md")
+    parser.add_argument("--out", type=parse_path, default=Path("docs"), help="folder for bench.json and bench.md")
     parser.add_argument("--quick", action="store_true", help="a smoke run of a minute, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
     given = parser.parse_args(argv)
@@ -86,10 +86,10 @@ def _measured(quick: bool) -> dict[str, Any]:
         "smoke": quick,
         "anyway": os.environ.get(ANYWAY) == "1",
         "preset": {"name": PRESET, "rounds": rounds, **limits},
-        "started_utc": utc(),
+        "started_utc": utc_time(),
         "truth": core_over_bare.measure([case for case in chosen if case.group], policy, repetitions),
         "aa": aa_study.measure(chosen, limits, runs, rounds),
-        "ended_utc": utc(),
+        "ended_utc": utc_time(),
     }
     # In a process that lets libraries choose their kernels, as those that measured.
     probe = [sys.executable, "-m", "experiments", "probe"]

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from contract.arguments import Parser, path
+from contract.arguments import Parser, parse_path
 from contract.errors import run_command
 from contract.files import write_json
 from report.data.dataset import Dataset
@@ -275,7 +275,7 @@ def table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str,
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate and write the table. Raises OSError."""
     parser = Parser(prog="python -m studies.calibration", description=__doc__)
-    parser.add_argument("--out", required=True, type=path, metavar="FILE")
+    parser.add_argument("--out", required=True, type=parse_path, metavar="FILE")
     write_json(parser.parse_args(argv).out, table())
     return 0
 

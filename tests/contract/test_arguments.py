@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.arguments import expand_home, path
+from contract.arguments import expand_home, parse_path
 from contract.errors import run_command
 from experiments.cli import main as experiments
 from report.cli import main as report
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_home_is_expanded_and_other_names_are_left_as_they_are(home: Path) -> None:
-    assert path("~/a b/x") == home / "a b/x"
+    assert parse_path("~/a b/x") == home / "a b/x"
     assert expand_home("~") == str(home)
     for name in ("results", "./~x", "a/~/x", "$HOME/x", ""):
         assert expand_home(name) == name

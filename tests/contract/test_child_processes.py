@@ -21,24 +21,24 @@ SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 WAITS = "print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True); time.sleep(60)"
 POOL = f"""
 import multiprocessing, psutil, time
-from contract import ending
-with ending.pool(2, multiprocessing.get_context({{how!r}})) as pool:
+from contract import child_processes
+with child_processes.worker_pool(2, multiprocessing.get_context({{how!r}})) as pool:
     for at in [pool.submit(abs, 1) for _ in range(4)]: at.result()
     {WAITS}
 """
 PROGRAM = f"""
 import psutil, sys, threading, time
-from contract import ending
-threading.Thread(target=ending.run, args=({SLEEPS!r},)).start()
+from contract import child_processes
+threading.Thread(target=child_processes.run_program, args=({SLEEPS!r},)).start()
 while len(psutil.Process().children(recursive=True)) < 2: time.sleep(0.01)
 {WAITS}
 """
 COMMAND = f"""
 import psutil, subprocess, sys, time
-from contract.child_processes import end_when_told
+from contract.child_processes import interrupt_on_signal
 from contract.errors import run_command
 def main(_):
-    end_when_told()
+    interrupt_on_signal()
     subprocess.Popen({SLEEPS!r})
     {WAITS}
 sys.exit(run_command(main))
@@ -53,13 +53,13 @@ def test_without_shared_memory_one_process_does_the_work(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(synchronize._multiprocessing, "SemLock", refuse)
-    assert list(child_processes.mapped(abs, [-1, 2, -3], processes=2)) == [1, 2, 3]
+    assert list(child_processes.map_parallel(abs, [-1, 2, -3], processes=2)) == [1, 2, 3]
     assert capsys.readouterr().err == f"note: one process works in place of 2 (/dev/shm: {os.strerror(number)})\n"
 
 
 def test_an_error_of_the_work_itself_is_raised() -> None:
     with pytest.raises(FileNotFoundError, match="no such file here"):
-        list(child_processes.mapped(os.stat, [ROOT, ROOT / "no such file here"], processes=2))
+        list(child_processes.map_parallel(os.stat, [ROOT, ROOT / "no such file here"], processes=2))
 
 
 def _heed_signals() -> None:
@@ -117,7 +117,7 @@ def test_a_command_ends_with_the_process_that_it_works_for() -> None:
 
 def test_another_program_is_run_as_it_is(tmp_path: Path) -> None:
     script = "import os, sys; print(os.getcwd()); print('told', file=sys.stderr); sys.exit(3)"
-    ran = child_processes.run([sys.executable, "-c", script], cwd=tmp_path)
+    ran = child_processes.run_program([sys.executable, "-c", script], cwd=tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, f"{tmp_path}\n", "told\n")
 
 

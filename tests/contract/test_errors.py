@@ -16,7 +16,7 @@ import pytest
 import contract.errors
 from contract import child_processes
 from contract.errors import StudyError, run_command
-from contract.files import atomic
+from contract.files import atomic_path
 from experiments.cli import main as experiments
 from report.cli import main as report
 
@@ -71,7 +71,7 @@ def test_shared_memory_that_is_refused_is_named(
     number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusal = nameless(number)
-    monkeypatch.setattr(contract.errors, "lock_refusal", lambda: refusal)
+    monkeypatch.setattr(contract.errors, "lock_error", lambda: refusal)
     assert failing(refusal) == 74
     said = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
     assert capsys.readouterr().err.startswith(said)
@@ -95,7 +95,7 @@ def test_a_program_that_is_missing_and_a_full_disk_are_named(
         return subprocess.run(["no-such-program"], check=False).returncode
 
     def fill(_: Sequence[str] | None) -> int:
-        with atomic(tmp_path / "table.csv"), Path("/dev/full").open("w", encoding="utf-8") as file:
+        with atomic_path(tmp_path / "table.csv"), Path("/dev/full").open("w", encoding="utf-8") as file:
             file.write("x" * 100_000)
         return 0
 
@@ -154,7 +154,7 @@ def test_an_interrupt_while_a_command_loads_is_put_into_words(
             if name == f"{package}.cli":
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(child_processes, "end_when_told", lambda: None)
+    monkeypatch.setattr(child_processes, "interrupt_on_signal", lambda: None)
     monkeypatch.delitem(sys.modules, f"{package}.cli", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
     with pytest.raises(SystemExit) as ended:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from contract.files import atomic, read_json, read_yaml, write_json
-from contract.schema import check
+from contract.files import atomic_path, read_json, read_yaml, write_json
+from contract.schema import check_document
 
 SCHEMA = {
     "type": "object",
@@ -106,7 +106,7 @@ def test_any_text_is_read_or_refused_clearly(tmp_path_factory: pytest.TempPathFa
 def test_a_broken_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"old": 1})
-    with pytest.raises(RuntimeError), atomic(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_path(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert read_json(path) == {"old": 1}
@@ -142,12 +142,12 @@ def test_each_item_of_such_a_list_has_a_line(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_pattern_is_the_end_of_the_text() -> None:
-    check({"a": "a"}, {"properties": {"a": {"pattern": "^a$"}}}, "a.yaml")
-    check({"a": "a$\n"}, {"properties": {"a": {"pattern": r"^a\$"}}}, "a.yaml")
+    check_document({"a": "a"}, {"properties": {"a": {"pattern": "^a$"}}}, "a.yaml")
+    check_document({"a": "a$\n"}, {"properties": {"a": {"pattern": r"^a\$"}}}, "a.yaml")
     # Python's `$` is also before a last line break.
     for document, schema in (
         ({"a": "b\n"}, {"properties": {"a": {"pattern": "^b$"}}}),
         ({"a\n": ""}, {"propertyNames": {"pattern": "^a$"}}),
     ):
         with pytest.raises(StudyError, match=r"^a\.yaml: .*does not match"):
-            check(document, schema, "a.yaml")
+            check_document(document, schema, "a.yaml")

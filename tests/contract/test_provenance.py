@@ -11,10 +11,10 @@ import pytest
 
 from contract import provenance
 from contract.errors import StudyError
-from contract.provenance import UNKNOWN, commit, git, short
+from contract.provenance import UNKNOWN, current_commit, run_git, short_commit
 
 
-def run_git(at: Path, *words: str) -> str:
+def fixture_git(at: Path, *words: str) -> str:
     mine = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "commit.gpgsign=false",
             "-c", "protocol.file.allow=always"]  # fmt: skip
     return subprocess.run(["git", *mine, *words], cwd=at, check=True, capture_output=True).stdout.decode().strip()
@@ -23,13 +23,13 @@ def run_git(at: Path, *words: str) -> str:
 def repository(at: Path, text: str = "1") -> str:
     """A repository with one commit of two files; its commit."""
     at.mkdir(parents=True)
-    run_git(at, "init", "-q")
+    fixture_git(at, "init", "-q")
     (at / "code").write_text(text, encoding="utf-8")
     (at / ".commit").write_text("$Format:%H$\n", encoding="utf-8")
     (at / ".gitattributes").write_text(".commit export-subst\n", encoding="utf-8")
-    run_git(at, "add", ".")
-    run_git(at, "commit", "-qm", text)
-    return run_git(at, "rev-parse", "HEAD")
+    fixture_git(at, "add", ".")
+    fixture_git(at, "commit", "-qm", text)
+    return fixture_git(at, "rev-parse", "HEAD")
 
 
 @pytest.fixture
@@ -48,30 +48,30 @@ def archived(study: Path, into: Path) -> Path:
 
 
 def test_a_plus_marks_changed_files_of_this_tree_alone(study: Path) -> None:
-    head = run_git(study, "rev-parse", "HEAD")
-    assert commit(study) == head
+    head = fixture_git(study, "rev-parse", "HEAD")
+    assert current_commit(study) == head
     (study / "not known to git").touch()
-    assert commit(study) == head
+    assert current_commit(study) == head
     (study / "code").write_text("2, and longer", encoding="utf-8")
-    assert commit(study) == f"{head}+"
+    assert current_commit(study) == f"{head}+"
     (study / ".git" / "index").write_bytes(b"broken")
-    assert commit(study) == f"{head}+"
-    assert (short(f"{head}+"), short(head, 7), short(None)) == (f"{head[:12]}+", head[:7], "")
-    assert short(UNKNOWN) == UNKNOWN
+    assert current_commit(study) == f"{head}+"
+    assert (short_commit(f"{head}+"), short_commit(head, 7), short_commit(None)) == (f"{head[:12]}+", head[:7], "")
+    assert short_commit(UNKNOWN) == UNKNOWN
 
 
 def test_an_archive_says_its_own_commit_wherever_it_lies(study: Path, tmp_path: Path) -> None:
-    head = run_git(study, "rev-parse", "HEAD")
-    assert commit(archived(study, tmp_path / "alone")) == head
+    head = fixture_git(study, "rev-parse", "HEAD")
+    assert current_commit(archived(study, tmp_path / "alone")) == head
     repository(tmp_path / "around", "theirs")
     within = archived(study, tmp_path / "around" / "study")
-    assert commit(within) == head
-    run_git(within, "init", "-q")
-    assert commit(within) == head
+    assert current_commit(within) == head
+    fixture_git(within, "init", "-q")
+    assert current_commit(within) == head
     repository(tmp_path / "theirs", "theirs")
     (tmp_path / "theirs" / ".commit").unlink()
     subprocess.run(f"git archive HEAD | tar -x -C '{tmp_path / 'theirs'}'", shell=True, cwd=study, check=True)
-    assert commit(tmp_path / "theirs") == head
+    assert current_commit(tmp_path / "theirs") == head
 
 
 @pytest.mark.parametrize("beside", [None, b"$Format:%H$\n", b"", b"\xff\xfe", b"abc\n"])
@@ -81,11 +81,11 @@ def test_a_folder_inside_another_repository_has_no_commit(tmp_path: Path, study:
     within.mkdir(parents=True)
     if beside is not None:
         (within / ".commit").write_bytes(beside)
-    assert commit(within) == UNKNOWN
+    assert current_commit(within) == UNKNOWN
     (within / ".git").write_text("gitdir: nowhere\n", encoding="utf-8")
-    assert commit(within) == UNKNOWN
+    assert current_commit(within) == UNKNOWN
     with pytest.raises(StudyError, match="no git checkout of its own"):
-        git(within, "status")
+        run_git(within, "status")
 
 
 @pytest.mark.parametrize("names", [
@@ -100,26 +100,26 @@ def test_a_folder_inside_another_repository_has_no_commit(tmp_path: Path, study:
 def test_no_variable_names_another_repository(
     study: Path, tmp_path: Path, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = run_git(study, "rev-parse", "HEAD")
+    head = fixture_git(study, "rev-parse", "HEAD")
     repository(tmp_path / "theirs", "theirs")
     copy = archived(study, tmp_path / "theirs" / "copy")
     (copy / ".commit").unlink()
     for name, value in names.items():
         monkeypatch.setenv(name, str(tmp_path / value))
-    assert commit(study) == head
-    assert commit(copy) == UNKNOWN
+    assert current_commit(study) == head
+    assert current_commit(copy) == UNKNOWN
 
 
 def test_each_kind_of_checkout_has_its_commit(study: Path, tmp_path: Path) -> None:
-    head = run_git(study, "rev-parse", "HEAD")
-    run_git(study, "worktree", "add", "-q", str(tmp_path / "tree"))
-    run_git(tmp_path, "clone", "-q", "--depth", "1", f"file://{study}", "shallow")
+    head = fixture_git(study, "rev-parse", "HEAD")
+    fixture_git(study, "worktree", "add", "-q", str(tmp_path / "tree"))
+    fixture_git(tmp_path, "clone", "-q", "--depth", "1", f"file://{study}", "shallow")
     around = repository(tmp_path / "around")
-    run_git(tmp_path / "around", "submodule", "add", "-q", str(study), "sub")
+    fixture_git(tmp_path / "around", "submodule", "add", "-q", str(study), "sub")
     (tmp_path / "link").symlink_to(study)
     for place in ("tree", "shallow", "around/sub", "link"):
-        assert commit(tmp_path / place) == head, place
-    assert commit(tmp_path / "around").startswith(around)
+        assert current_commit(tmp_path / place) == head, place
+    assert current_commit(tmp_path / "around").startswith(around)
 
 
 def test_without_an_answer_of_git_there_is_no_commit(
@@ -127,15 +127,15 @@ def test_without_an_answer_of_git_there_is_no_commit(
 ) -> None:
     repository(tmp_path / "other")
     shutil.rmtree(tmp_path / "other" / ".git" / "refs")
-    assert commit(tmp_path / "other") == UNKNOWN
+    assert current_commit(tmp_path / "other") == UNKNOWN
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit(study) == UNKNOWN
+    assert current_commit(study) == UNKNOWN
     refusing = tmp_path / "git"
     refusing.write_text("#!/bin/sh\necho 'fatal: detected dubious ownership in repository' >&2\nexit 128\n")
     refusing.chmod(0o755)
     with pytest.raises(StudyError, match=r"no git checkout of its own \(fatal: detected dubious ownership"):
-        git(study, "status")
-    assert commit(study) == UNKNOWN
+        run_git(study, "status")
+    assert current_commit(study) == UNKNOWN
 
 
 def test_the_version_is_that_of_this_tree() -> None:

@@ -74,15 +74,15 @@ def test_a_machine_that_slept_has_stood_though_its_clock_did_not_go_on() -> None
 
 
 def test_a_process_has_one_clock_and_its_forks_none() -> None:
-    assert (abs(running_time.now() - time.perf_counter()) < 1.0, running_time.stood_s()) == (True, 0.0)
+    assert (abs(running_time.now() - time.perf_counter()) < 1.0, running_time.paused_s()) == (True, 0.0)
     with RunningTime() as clock:
         clock._lost += 1000.0
         assert running_time.now() == pytest.approx(time.perf_counter() - 1000.0, abs=1.0)
-        assert running_time.stood_s() == pytest.approx(1000.0, abs=1.0)
+        assert running_time.paused_s() == pytest.approx(1000.0, abs=1.0)
         if not (child := os.fork()):
-            os._exit(int(running_time.stood_s() != 0.0))
+            os._exit(int(running_time.paused_s() != 0.0))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert running_time.stood_s() == 0.0
+    assert running_time.paused_s() == 0.0
 
 
 @pytest.mark.parametrize("lacking", [AttributeError, OSError(22, "Invalid argument")])

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.__main__ import markdown
+from contract.__main__ import dictionary_markdown
 from contract.errors import StudyError
-from contract.sample_table import LATER, SAMPLES, dictionary, read_samples, validate, write_samples
+from contract.sample_table import LATER, SAMPLES, read_samples, sample_dictionary, validate, write_samples
 
 ROW: dict[str, Any] = {
     "node": "n", "run": "r", "round": 1, "experiment": "gemm", "device": "cpu", "backend": "torch",
@@ -120,8 +120,10 @@ def test_any_time_and_reason_survive_the_file(
 
 def test_the_committed_dictionary_is_the_declared_one_with_meanings_and_units() -> None:
     committed = Path(__file__).parents[2] / "data" / "dictionary.md"
-    assert committed.read_text(encoding="utf-8") == markdown(), "run: python -m contract > data/dictionary.md"
-    words = dictionary().set_index("column")
+    assert committed.read_text(encoding="utf-8") == dictionary_markdown(), (
+        "run: python -m contract > data/dictionary.md"
+    )
+    words = sample_dictionary().set_index("column")
     assert (words["meaning"].str.len() > 4).all()
     assert words.loc[["flop", "bytes", "elapsed_s", "clock_mhz", "power_w"], "unit"].tolist() == [
         "FLOP", "B", "s", "MHz", "W",

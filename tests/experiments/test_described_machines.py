@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from contract import child_processes
 from contract.node import NODE_SCHEMA
-from contract.schema import check
+from contract.schema import check_document
 from experiments import counters, hardware, lscpu, memory_limit, processor
 from experiments.doctor.machine_checks import kinds_of_cores
 from experiments.topology import CPUS, core_kinds, format_cpu_list, parse_cpu_list, physical_cores
@@ -87,7 +87,7 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
         cpus = parse_cpu_list(str(allowed))
         record = processor.describe(cpus, None, root, answers(machine, in_json=True))
         assert record == processor.describe(cpus, None, root, answers(machine, in_json=False)), "an older lscpu"
-        check(record, CPU, name)
+        check_document(record, CPU, name)
         assert record["usable_cores"] == usable
         if place == 0:
             whole = record
@@ -102,7 +102,7 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
     monkeypatch.setattr(hardware, "cpu", lambda: whole)
     monkeypatch.setattr("experiments.gpus.list_gpus", list)
     kind = hardware.machine_kind()
-    check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
+    check_document(kind, NODE_SCHEMA["properties"]["kind"], "kind")
     assert kind.startswith(expected["kind"] or "")
     assert kind.isascii()
 
@@ -194,12 +194,12 @@ def test_no_answer_of_another_program_ends_the_record(
     told = {"lscpu": printed, "sysctl": mac}
     with pytest.MonkeyPatch.context() as patch:
         record = processor.describe({0, 1}, None, root, lambda command, *_: told[command])
-        check(record, CPU, "cpu")
+        check_document(record, CPU, "cpu")
         json.dumps(record, ensure_ascii=False).encode("utf-8")
         assert record["usable_cores"] == 2
         patch.setattr(hardware, "cpu", lambda: record)
         patch.setattr("experiments.gpus.list_gpus", list)
-        check(hardware.machine_kind(), NODE_SCHEMA["properties"]["kind"], "kind")
+        check_document(hardware.machine_kind(), NODE_SCHEMA["properties"]["kind"], "kind")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_the_program_itself_may_do_what_it_likes(printed: str, tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(lscpu, "_LONGEST_S", 0.5)
     record = processor.describe({0}, None, tmp_path)
-    check(record, CPU, "cpu")
+    check_document(record, CPU, "cpu")
     assert "sockets" in record["unknown"]
 
 
@@ -276,7 +276,7 @@ def test_cores_are_counted_for_the_cpus_that_a_process_may_use(
     assert processor.usable_cores(parse_cpu_list(allowed), None, tree({})) == cores
     record = processor.describe(parse_cpu_list(allowed), None, tree({}), lambda *_: b"")
     assert ("CPUs that share a core" in record["unknown"]) is not known
-    check(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
+    check_document(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
 
 
 @pytest.mark.parametrize(("physical", "cores"), [(4, 4), (None, 8), (16, 8)])
@@ -318,7 +318,7 @@ def kind_of(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4
     record = processor.describe(
         range(cores), quota, Path("nowhere"), lambda *_: b'{"field":"Model name","data":"Chip"}'
     )
-    check(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
+    check_document(record, NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"], "cpu")
     assert record.get("quota") == (quota if quota is not None and quota < cores else None)
     monkeypatch.setattr(hardware, "cpu", lambda: record)
     monkeypatch.setattr("experiments.gpus.list_gpus", list)
@@ -334,7 +334,7 @@ def test_a_quota_below_the_cores_is_part_of_the_kind(monkeypatch: pytest.MonkeyP
     assert limits[2.0].startswith("chip-2c-quota-2-")
     assert limits[2.0] != kind_of(monkeypatch, None, cores=2)
     for kind in limits.values():
-        check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
+        check_document(kind, NODE_SCHEMA["properties"]["kind"], "kind")
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_cgroup_that_cannot_be_looked_up_sets_no_limit(tree: Tree, group: str)
 def test_pools_are_no_larger_than_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
     for granted, workers in ((None, 8), (0.5, 1), (1.5, 2), (64.0, 8)):
-        monkeypatch.setattr("contract.cgroups.quota", lambda granted=granted: granted)
+        monkeypatch.setattr("contract.cgroups.cpu_quota", lambda granted=granted: granted)
         assert child_processes.available_cpus() == workers
 
 

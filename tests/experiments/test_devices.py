@@ -20,7 +20,7 @@ from pynvml import NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVMLError
 
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA
-from contract.schema import check
+from contract.schema import check_document
 from experiments import devices, nvml, worker
 from experiments.devices import accelerator, rocm
 from experiments.devices.accelerator import Accelerator
@@ -250,7 +250,7 @@ def test_a_gpu_is_found_and_described_by_what_is_known_of_it(made: Made) -> None
     assert kind in devices.KINDS
     device = kind(name)
     entry = device.describe()
-    check(entry, NODE_SCHEMA["properties"]["devices"]["items"], name)
+    check_document(entry, NODE_SCHEMA["properties"]["devices"]["items"], name)
     assert entry | facts == entry
     assert (entry["id"], entry["kind"]) == (name, "gpu")
     assert (entry["unwatched"] == "not NVIDIA's") == (kind is not CudaDevice), "its clock and power are not recorded"

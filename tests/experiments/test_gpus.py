@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from contract.errors import StudyError
 from contract.node import NODE_SCHEMA, node_id, read_node, write_node
-from contract.schema import check
+from contract.schema import check_document
 from experiments import counters, driver_errors, fingerprint, gpus, hardware, nvml
 from experiments.cli import main
 from experiments.devices import accelerator, rocm
@@ -61,7 +61,7 @@ def test_a_machine_is_named_by_all_its_gpus(machine: Machine) -> None:
     }  # fmt: skip
     assert len(kinds) == 7
     for kind in kinds:
-        check(kind, NODE_SCHEMA["properties"]["kind"], "kind")
+        check_document(kind, NODE_SCHEMA["properties"]["kind"], "kind")
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ ANSWERS = {"MaxClockInfo": 1980, "Name": "NVIDIA H100 80GB HBM3"}
 def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report) -> None:
     library = Library(ANSWERS | report.answers, ANSWERS)
     one, other = nvml.nvidia_gpus(library)
-    check([one, other], GPUS, "gpus")
+    check_document([one, other], GPUS, "gpus")
     assert one.get("unanswered", {}) == report.unanswered
     assert "unanswered" not in other, "a GPU's trouble is its own"
     if "handle" not in report.unanswered:
@@ -420,7 +420,7 @@ def test_any_answers_of_any_gpus_give_a_record_that_conforms(
 ) -> None:
     library = Library(*cards, {}, count=count if count_is_odd else None)
     found = nvml.nvidia_gpus(library)
-    check(found, GPUS, "gpus")
+    check_document(found, GPUS, "gpus")
     if not count_is_odd:
         assert len(found) == len(cards) + 1
         assert found[-1]["memory_bytes"] == 2**37, "the last one is in order"

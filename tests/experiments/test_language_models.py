@@ -19,7 +19,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from torch.utils.flop_counter import FlopCounterMode
 
-from contract.files import held_lock
+from contract.files import acquire_lock
 from experiments.devices.base import Device
 from experiments.language import gguf_files, llama_bench, runtimes, token_check, transformers_reference, weights
 from experiments.language.shapes import SHAPES, Shape
@@ -186,7 +186,7 @@ def test_what_a_killed_process_left_is_removed_and_what_another_holds_is_not(scr
     left, held = scratch / "study-model-a.gguf", scratch / "study-model-b.gguf"
     left.write_bytes(b"GGUF")
     held.write_bytes(b"GGUF")
-    lock = held_lock(held)
+    lock = acquire_lock(held)
     assert lock is not None
     try:
         made = gguf_files.model_file("tiny", SMALLEST, "Q8_0")

@@ -17,7 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.sample_flags import FLAGS, Flag, parse, text, worst
+from contract.sample_flags import FLAGS, Flag, format_flags, parse_sample_flags, worst_flags
 from experiments import counters, machine_state
 from experiments.counters import Totals, Values
 from experiments.machine_state import (
@@ -68,7 +68,7 @@ def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -
     now = Totals(**{**asdict(later), "at": CALM.at + 0.25 + later.at})
     values, flags = compare_totals(CALM, now, cores=4)
     assert all(value is not None and value >= 0 for value in values.values())
-    assert parse(text(flags)) == flags
+    assert parse_sample_flags(format_flags(flags)) == flags
 
 
 class Machine:
@@ -180,7 +180,7 @@ def test_energy_is_what_the_device_counts_or_else_its_power_over_time(machine: M
 def test_flags_merge_to_the_worst_of_each_name() -> None:
     told = [("steal", "3%"), ("busy", "9% other load"), ("steal", "12%"), ("throttled", "heat")]
     seen = [Flag(*one) for one in (*told, ("throttled", "power limit"), ("throttled", "heat"))]
-    assert text(worst(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
+    assert format_flags(worst_flags(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
 
 
 WORDS = st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
@@ -188,10 +188,10 @@ WORDS = st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
 
 @given(st.lists(st.builds(Flag, st.sampled_from(sorted(FLAGS)), WORDS), max_size=6))
 def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
-    assert parse(text(flags)) == flags
-    assert parse("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
+    assert parse_sample_flags(format_flags(flags)) == flags
+    assert parse_sample_flags("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
     with pytest.raises(ValueError, match="no flag 'buzy'"):
-        parse("buzy: 3%")
+        parse_sample_flags("buzy: 3%")
 
 
 def psi(microseconds: int) -> str:
@@ -430,8 +430,8 @@ def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
     monkeypatch.setattr(machine_state.topology, "allowed_cpus", lambda: frozenset(range(cpus)))
     monkeypatch.setattr(machine_state.processor, "usable_cores", lambda allowed: cores)
     now = replace(CALM, at=0.5, here=(others + threads) / 2, own=threads / 2)
-    assert text(crowding_flags(CALM, now, threads)) == flag
-    assert [str(one) for one in parse(flag)] == [flag][: len(flag)]
+    assert format_flags(crowding_flags(CALM, now, threads)) == flag
+    assert [str(one) for one in parse_sample_flags(flag)] == [flag][: len(flag)]
 
 
 def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

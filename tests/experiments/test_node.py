@@ -22,7 +22,7 @@ from contract.errors import StudyError
 from contract.files import write_json
 from contract.node import NODE_SCHEMA, PARTIAL, missing_rounds, node_id, read_node, record_path, write_node
 from contract.sample_table import write_samples
-from contract.schema import check
+from contract.schema import check_document
 from experiments import experiment_list, fingerprint, hardware, lock, nvml
 from experiments.cli import main
 from experiments.experiment_list import format_listing, list_experiments
@@ -41,7 +41,7 @@ def record() -> dict[str, Any]:
 
 
 def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(record: dict[str, Any]) -> None:
-    check(record, NODE_SCHEMA, "fingerprint")
+    check_document(record, NODE_SCHEMA, "fingerprint")
     assert record["hardware"]["cpu"]["usable_cores"] >= 1
     assert record["hardware"]["memory_bytes"] > 10**8
     assert {"numpy", "torch"} <= set(record["software"]["packages"])
@@ -68,11 +68,11 @@ def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyP
         return hardware.machine_kind()
 
     assert kind() == kind() != kind(*["NVIDIA H200"] * 2)
-    check(kind(), NODE_SCHEMA["properties"]["kind"], "kind")
+    check_document(kind(), NODE_SCHEMA["properties"]["kind"], "kind")
     assert "2x-nvidia-h200" in kind(*["NVIDIA H200"] * 2)
     cards = [f"{'Long ' * n}Card" for n in range(1, 10)]
     assert kind(*cards) != kind(*cards[:-1]), "what is cut off is told by the hash"
-    check(f"{kind(*cards)}.a1b2c3", NODE_SCHEMA["properties"]["id"], "name")
+    check_document(f"{kind(*cards)}.a1b2c3", NODE_SCHEMA["properties"]["id"], "name")
 
 
 def test_hosts_of_one_kind_are_told_apart_and_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_hosts_of_one_kind_are_told_apart_and_not_given_away(tmp_path: Path, mon
     one, other = "0123456789abcdef" * 2, "fedcba9876543210" * 2
     here = host(one, other)
     assert here == host(one, None) == host("", one) == host("uninitialized", one) != host(other, None)
-    check(here, NODE_SCHEMA["properties"]["instance"], "instance")
+    check_document(here, NODE_SCHEMA["properties"]["instance"], "instance")
     digests = [hashlib.new(name, one.encode()).hexdigest() for name in ("md5", "sha1", "sha256")]
     assert not any(here in text for text in (one, *digests))
     assert host(None, None) == ""

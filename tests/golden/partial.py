@@ -20,7 +20,7 @@ import pandas as pd
 
 from contract.errors import StudyError
 from contract.node import read_node, record_path, write_node
-from contract.sample_table import frame, load_samples, write_unchecked
+from contract.sample_table import load_samples, to_data_frame, write_unchecked
 from report.commands.lint import Study, faults
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
@@ -50,7 +50,7 @@ def nodes() -> Mapping[str, tuple[dict[str, Any], pd.DataFrame]]:
     """Record and samples of each known node, by the name of its folder."""
     found = {}
     for folder in sorted(one for place in (PUBLISHED, FLEET) for one in place.iterdir() if one.is_dir()):
-        rounds = [frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))]
+        rounds = [to_data_frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))]
         found[folder.name] = read_node(record_path(folder)), pd.concat(rounds, ignore_index=True)
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.node import kind_of_node, node_id, read_node, record_path, write_node
-from contract.sample_table import frame, load_samples, write_unchecked
+from contract.sample_table import load_samples, to_data_frame, write_unchecked
 from report.judging.part_evaluation import QuantityCache
 from report.quantities import quantities
 from tests.golden.__main__ import (
@@ -74,7 +74,7 @@ def twin(node: Path, to: Path) -> None:
     write_node(to / node.name / record_path(node).name, {**record, "id": name, "instance": instance})
     for path in node.glob("*.parquet"):
         table, about = load_samples(path)
-        table = frame(table).assign(node=name, run=lambda rows: rows["run"] + ".twin")
+        table = to_data_frame(table).assign(node=name, run=lambda rows: rows["run"] + ".twin")
         write_unchecked(to / node.name / path.name, table, about)
 
 

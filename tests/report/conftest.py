@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from contract.node import machine_of_node, write_node
-from contract.sample_table import SAMPLES, unit_of, write_unchecked
+from contract.sample_table import SAMPLES, metric_unit, write_unchecked
 
 ROOT = Path(__file__).parents[2]
 CPU = {"id": "cpu", "kind": "cpu", "name": "Synthetic(R) CPU @ 3 GHz"}
@@ -77,7 +77,7 @@ class SyntheticNode:
                             "params": json.dumps(dict(params or {}), sort_keys=True),
                             "metric": name, "sample": sample,
                             "value": value if status in ("ok", "wrong") else float("nan"),
-                            "unit": unit_of(name) or ("1" if "share" in name else unit), "calls": 1,
+                            "unit": metric_unit(name) or ("1" if "share" in name else unit), "calls": 1,
                             "flop": float(flop), "bytes": float(bytes),
                             "status": status, "reason": reason, "stop_reason": "converged" if status == "ok" else "",
                             "error": 0.0, "tolerance": 1e-6, "elapsed_s": 1.0, "clock_mhz": float("nan"),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from contract.node_pack import MANIFEST, manifest_of
+from contract.node_pack import MANIFEST, make_manifest
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -36,11 +36,11 @@ def archive(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, meth
 def told(of: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
     """What a manifest says of the files, and of one more or another with these bytes. lies: of that one."""
     true = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    said: dict[str, Any] = manifest_of(of)["files"]
+    said: dict[str, Any] = make_manifest(of)["files"]
     return {**said, name: {**(true if data else said.get(name, true)), **lies}}
 
 
 def members(of: Mapping[str, bytes], /, **lies: Any) -> list[tuple[str, bytes]]:
     """The members of a pack of these files. lies: keys of its manifest that say something else."""
-    manifest = {**manifest_of(of), **lies}
+    manifest = {**make_manifest(of), **lies}
     return [(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode()), *sorted(of.items())]

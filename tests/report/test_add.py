@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError, run_command
-from contract.node_pack import archive_of, read_pack
+from contract.node_pack import make_archive, read_pack
 from experiments.cli import main as experiments
 from report.cli import main as report
 from report.commands.add import add
@@ -126,7 +126,7 @@ def test_the_same_node_is_packed_into_the_same_bytes_and_read_back_as_it_was(tmp
 
 def test_a_pack_is_the_same_on_every_system_and_day(synthetic: Factory) -> None:
     record = json.dumps(synthetic("node-a").record(), sort_keys=True).encode()
-    made = archive_of({"node.json": record, "clock.cpu.1.parquet": b"PAR1"})
+    made = make_archive({"node.json": record, "clock.cpu.1.parquet": b"PAR1"})
     assert hashlib.sha256(made).hexdigest() == "2d296c91bb38b58cc98a0ffd25440b719d3bb4ede34328d896d03279b12a8e57"
 
 
@@ -206,7 +206,7 @@ def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_wri
     assert next(add(more, nodes, claims=claims)).endswith("there is nothing to add.")
     # Another run of that machine is a node of its own.
     again = copied(tmp_path / "again" / PUBLISHED.name, ["clock.cpu.1"], lambda rows: rows.__setitem__("run", "later"))
-    (tmp_path / "c.zip").write_bytes(archive_of(files_of(again)))
+    (tmp_path / "c.zip").write_bytes(make_archive(files_of(again)))
     told = list(add(tmp_path / "c.zip", nodes, claims=claims))
     assert told[0].startswith(f"{PUBLISHED.name}.2: ") and (nodes / f"{PUBLISHED.name}.3").is_dir()
     assert [node.id for node in read_nodes([nodes]).nodes][1:] == [PUBLISHED.name, f"{PUBLISHED.name}.2"]
@@ -214,9 +214,9 @@ def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_wri
 
 def test_a_run_counts_once_whatever_its_machine_is_called(data: Path, claims: Path, tmp_path: Path) -> None:
     nodes, file = data / "nodes", tmp_path / "a.zip"
-    file.write_bytes(archive_of(files_of(copied(tmp_path / "made" / "first", ["clock.cpu.1"]))))
+    file.write_bytes(make_archive(files_of(copied(tmp_path / "made" / "first", ["clock.cpu.1"]))))
     list(add(file, nodes, claims=claims))
-    file.write_bytes(archive_of(files_of(copied(tmp_path / "made" / "second", ["clock.cpu.1"]))))
+    file.write_bytes(make_archive(files_of(copied(tmp_path / "made" / "second", ["clock.cpu.1"]))))
     with pytest.raises(StudyError, match="round 1 of clock on cpu is that of first, which is there already"):
         list(add(file, nodes, claims=claims))
     assert not (nodes / "second").exists()

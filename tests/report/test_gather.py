@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from contract.node import PARTIAL, write_node
-from contract.sample_table import under_name
+from contract.sample_table import rename_node
 from report.data.gather import gather
 from report.data.node_reader import Node, read_nodes
 from report.data.summary import COLUMNS, POINT
@@ -172,7 +172,7 @@ def renamed(folder: Path, name: str) -> Path:
     record = json.loads((folder / "node.json").read_text())
     write_node(folder / "node.json", {**record, "id": name, "instance": name.partition(".")[2]})
     for path in folder.glob("*.parquet"):
-        parquet.write_table(under_name(parquet.read_table(path), record["id"], name), path)
+        parquet.write_table(rename_node(parquet.read_table(path), record["id"], name), path)
     return folder.rename(folder.with_name(name))
 
 

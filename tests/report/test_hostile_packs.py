@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from contract import node_pack
 from contract.errors import StudyError, run_command
-from contract.node_pack import MANIFEST, archive_of, read_pack
+from contract.node_pack import MANIFEST, make_archive, read_pack
 from contract.sample_table import load_samples
 from report.cli import main
 from tests.report.lying_nodes import Rows, copied, quicker
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def good(files: Mapping[str, bytes]) -> bytes:
-    return archive_of(files)
+    return make_archive(files)
 
 
 @dataclass
@@ -272,25 +272,25 @@ SAMPLES: dict[str, tuple[Rows, str]] = {
 @pytest.mark.parametrize("what", SAMPLES)
 def test_one_file_that_cannot_be_used_is_the_whole_packs_end(door: Door, tmp_path: Path, what: str) -> None:
     change, why = SAMPLES[what]
-    assert why in door.refused(archive_of(files_of(copied(tmp_path / "of" / "victim", ROUNDS[:1], change))))
+    assert why in door.refused(make_archive(files_of(copied(tmp_path / "of" / "victim", ROUNDS[:1], change))))
 
 
 def test_two_experiments_that_cannot_be_true_are_the_whole_packs_end(door: Door, tmp_path: Path) -> None:
     rounds = ("clock.cpu.5", "gemm.cpu.4", "bandwidth.cpu.4", "peak.cpu.1")
     made = copied(tmp_path / "of" / "victim", rounds, quicker(1000))
-    assert "hold what cannot be true" in door.refused(archive_of(files_of(made)))
+    assert "hold what cannot be true" in door.refused(make_archive(files_of(made)))
 
 
 def test_a_made_up_node_and_one_of_another_version_are_refused(door: Door, tmp_path: Path) -> None:
     made = copied(tmp_path / "of" / "victim", ROUNDS[:1])
     record = json.loads((made / "node.json").read_text())
     (made / "node.json").write_text(json.dumps({**record, "origin": "synthetic"}))
-    assert door.refused(archive_of(files_of(made))).startswith("its data are synthetic")
+    assert door.refused(make_archive(files_of(made))).startswith("its data are synthetic")
     later = copied(tmp_path / "later" / "victim", ROUNDS[:1], schema=99)
-    assert f"{ROUND}: written under version 99 of the data dictionary" in door.refused(archive_of(files_of(later)))
+    assert f"{ROUND}: written under version 99 of the data dictionary" in door.refused(make_archive(files_of(later)))
     older = copied(tmp_path / "no" / "victim", ROUNDS[:1])
     (older / ROUND).write_bytes(b"PAR1")
-    assert f"{ROUND}: cannot be read" in door.refused(archive_of(files_of(older)))
+    assert f"{ROUND}: cannot be read" in door.refused(make_archive(files_of(older)))
 
 
 @settings(
@@ -325,5 +325,7 @@ def test_the_names_of_rounds_are_those_that_measuring_gives_them() -> None:
         experiment, device, number = (
             load_samples(path)[0].select([name]).to_pandas()[name][0] for name in ("experiment", "device", "round")
         )
-        assert node_pack.round_name(experiment, device, number) == path.name and node_pack.ROUND.fullmatch(path.name)
-    assert node_pack.ROUND.fullmatch(node_pack.round_name("time-to-train", "cuda:10", 12))
+        assert node_pack.round_file_name(experiment, device, number) == path.name and node_pack.ROUND.fullmatch(
+            path.name
+        )
+    assert node_pack.ROUND.fullmatch(node_pack.round_file_name("time-to-train", "cuda:10", 12))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from contract.sample_flags import FLAGS, Flag, parse, worst
+from contract.sample_flags import FLAGS, Flag, parse_sample_flags, worst_flags
 from contract.sample_table import SAMPLES, validate
 from report import statistics
 from report.data import disturbances
@@ -110,13 +110,13 @@ def flags_of_samples(used: pd.DataFrame) -> list[str]:
     seen: list[Flag] = []
     for words in sorted(set(used["flags"]) - {""}):
         same = used[used["flags"] == words]
-        for flag in parse(words):
+        for flag in parse_sample_flags(words):
             borne[flag.name] = borne.get(flag.name, 0) + len(same)
             load = {"busy": ("other_load", " other load"), "steal": ("steal", "")}.get(flag.name)
             if not flag.detail and load and same[load[0]].notna().any():
                 flag = Flag(flag.name, f"{same[load[0]].max():.0%}{load[1]}")
             seen.append(flag)
-    return [str(FlagSummary(flag.name, borne[flag.name], len(used), flag.detail)) for flag in worst(seen)]
+    return [str(FlagSummary(flag.name, borne[flag.name], len(used), flag.detail)) for flag in worst_flags(seen)]
 
 
 def flags_of_rounds(ok: pd.DataFrame, medians: pd.Series) -> list[str]:

@@ -97,7 +97,7 @@ def test_a_peer_that_is_missing_says_why() -> None:
 
 
 def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "watch", lambda seconds: None)
+    monkeypatch.setattr(command, "watch_others", lambda seconds: None)
     monkeypatch.setattr(command, "load", lambda watched, cores: warning("load", "others take 50%", "", "stop them"))
     monkeypatch.delenv(command.ANYWAY, raising=False)
     with pytest.raises(StudyError, match="stop them, or set BENCH_ANYWAY=1"):

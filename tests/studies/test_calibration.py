@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from contract.errors import StudyError, run_command
-from contract.files import read_table
+from contract.files import read_checked_json
 from contract.sample_table import write_samples
 from report import PACKAGE, ROOT, statistics
 from report.cli import main
@@ -32,7 +32,7 @@ SEED = 7
 
 def published() -> Any:
     """The table that the report tells of."""
-    return read_table(ROOT / "data" / "calibration.json", PACKAGE / "schemas" / "calibration.schema.json")
+    return read_checked_json(ROOT / "data" / "calibration.json", PACKAGE / "schemas" / "calibration.schema.json")
 
 
 def strays(setting: Setting) -> float:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from contract.errors import StudyError
-from contract.files import read_table
+from contract.files import read_checked_json
 from report import PACKAGE
 from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
@@ -91,7 +91,7 @@ def test_the_table_is_printed_and_written_in_the_form_that_the_report_reads(
     out = tmp_path / "repeat.json"
     repeat.main([str(run(tmp_path, 1)), str(run(tmp_path, 2)), "--out", str(out)])
     assert "gemm" in (printed := capsys.readouterr().out) and printed.endswith("below 90%: none\n")
-    table = read_table(out, PACKAGE / "schemas" / "repeat.schema.json")
+    table = read_checked_json(out, PACKAGE / "schemas" / "repeat.schema.json")
     assert table is not None and {experiment["experiment"] for experiment in table["experiments"]} == {
         "gemm",
         "numerics",

@@ -6,9 +6,9 @@ from snakemake.logging import logger
 
 from contract.arguments import expand_home
 from contract.errors import StudyError
-from contract.child_processes import COORDINATOR, available_cpus, pass_on
-from contract.files import RUN_LOCK, bounded, held_lock, read_json
-from contract.schema import check
+from contract.child_processes import COORDINATOR, available_cpus, forward_signals
+from contract.files import RUN_LOCK, check_bounds, acquire_lock, read_json
+from contract.schema import check_document
 from workflow.result_files import (
     is_measured,
     unusable_rounds,
@@ -29,7 +29,7 @@ os.environ.update(
 # What this process has asked for ends with it, however that happens, as it ends with the `make` that asked for it.
 # Not inherited further: on another computer it is another process.
 # Snakemake has been seen to wait for a job that a signal had ended: then it is killed.
-pass_on(int(os.environ.pop("STUDY_CALLER_PID", 0)), grace_s=30.0)
+forward_signals(int(os.environ.pop("STUDY_CALLER_PID", 0)), grace_s=30.0)
 os.environ[COORDINATOR] = str(os.getpid())
 
 # Raise this when rounds measured before must not be mixed with those measured after.
@@ -75,9 +75,9 @@ def expand_homes(settings):
 
 def checked_config():
     try:
-        bounded(config, "configuration")
+        check_bounds(config, "configuration")
         expand_homes(config)
-        check(
+        check_document(
             dict(config),
             read_json(HOME / "workflow" / "schemas" / "study.schema.json"),
             "configuration",
@@ -173,7 +173,7 @@ def hold_run_lock():
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
     while HELD_LOCK is None:
         try:
-            HELD_LOCK = held_lock(f"{RESULTS}/{RUN_LOCK}")
+            HELD_LOCK = acquire_lock(f"{RESULTS}/{RUN_LOCK}")
         except OSError as refusal:
             stop(
                 f"{RESULTS}/{RUN_LOCK}: cannot be opened ({refusal.strerror}): remove it"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contract.provenance import short
+from contract.provenance import short_commit
 from report.formatting import first_items, format_interval, threshold_text
 
 Record = Mapping[str, Any]
@@ -54,7 +54,7 @@ def causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
 
 def unknown(old: Record, new: Record) -> Cause:
     """Return the fallback if no difference was found."""
-    commits = [short(one["commit"], 7) or "not recorded" for one in (new, old)]
+    commits = [short_commit(one["commit"], 7) or "not recorded" for one in (new, old)]
     judged = f": judged by commit {commits[0]}, before by {commits[1]}" if commits[0] != commits[1] else ""
     return Cause("unknown", f"rule and evidence are the same in these files{judged}")
 

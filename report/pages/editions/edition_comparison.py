@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contract.provenance import short
+from contract.provenance import short_commit
 from report.formatting import capitalize, format_count, join_words
 from report.pages.editions.difference_causes import causes, unknown
 
@@ -101,7 +101,9 @@ def reasons(why: Sequence[Record]) -> list[str]:
 
 def lines(found: Record) -> Iterator[str]:
     """Format the comparison as plain text lines."""
-    editions = [f"{day(found[key])} (commit {short(found[key]['commit'], 7) or 'unknown'})" for key in ("new", "old")]
+    editions = [
+        f"{day(found[key])} (commit {short_commit(found[key]['commit'], 7) or 'unknown'})" for key in ("new", "old")
+    ]
     yield f"The edition of {editions[0]} against that of {editions[1]}:"
     yield headline(found)
     yield from machines(found)

@@ -14,7 +14,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from contract.schema import check
+from contract.schema import check_document
 from report import verdict_sentences
 from report.data.reference_figures import format_figure
 from report.formatting import case_nodes
@@ -50,7 +50,7 @@ def edition(document: Record, path: Path | str) -> dict[str, Any]:
 def _check(document: Any, kind: str, path: Path | str) -> None:
     """Raise StudyError with advice if the document violates its schema. kind: definition in the schema."""
     try:
-        check(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
+        check_document(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
     except StudyError as fault:
         raise StudyError(
             f"{fault}. No edition that can be compared: write its verdicts anew with `python -m report judge`"

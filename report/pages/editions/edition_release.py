@@ -16,9 +16,9 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json, write_text
-from contract.provenance import commit as commit_of
-from contract.provenance import git, short
-from contract.schema import check
+from contract.provenance import current_commit as commit_of
+from contract.provenance import run_git, short_commit
+from contract.schema import check_document
 from report.commands.lint import Study, faults
 from report.data.reference_figures import REFERENCE
 from report.formatting import capitalize
@@ -103,8 +103,8 @@ def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
 def _of_the_commit(commit: str, verdicts: Path) -> None:
     """Raise StudyError unless the work tree is clean and the verdicts are from HEAD."""
     try:
-        head = git(ROOT, "rev-parse", "--verify", "HEAD").strip()
-        changed = git(ROOT, "status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
+        head = run_git(ROOT, "rev-parse", "--verify", "HEAD").strip()
+        changed = run_git(ROOT, "status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
     except StudyError as refusal:
         raise StudyError(f"an edition names its commit: {refusal}") from None
     if changed.strip():
@@ -113,7 +113,9 @@ def _of_the_commit(commit: str, verdicts: Path) -> None:
         )
     # A commit with `+` has local changes: accept it only if they are all ours.
     if commit not in (head, commit_of(ROOT)):
-        raise StudyError(f"{verdicts}: was judged by commit {short(commit)}, checked out is {short(head)}: judge again")
+        raise StudyError(
+            f"{verdicts}: was judged by commit {short_commit(commit)}, checked out is {short_commit(head)}: judge again"
+        )
 
 
 def digest(path: Path) -> str:
@@ -146,7 +148,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """Read and verify an archived edition. Raises StudyError if the record is invalid or a file was changed."""
     path = folder / RECORD
     record = read_json(path)
-    check(record, read_json(SCHEMA), path)
+    check_document(record, read_json(SCHEMA), path)
     for name, expected in record["sha256"].items():
         if not (folder / name).is_file() or digest(folder / name) != expected:
             raise StudyError(f"{folder / name}: is not the file that was kept: restore it, editions are not edited")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contract.errors import StudyError
-from contract.files import read_table
+from contract.files import read_checked_json
 from report import PACKAGE, ROOT, statistics
 from report.data import disturbances
 from report.data.summary import POINT
@@ -46,7 +46,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 
 def read(name: str) -> Any:
     """A table of the study; None if it was never made. Raises StudyError."""
-    return read_table(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
+    return read_checked_json(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
 
 
 def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:

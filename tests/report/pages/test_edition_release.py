@@ -58,7 +58,7 @@ def keep(report: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.Monke
 def checked_out(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
     """As if this commit were, without any changes."""
     answers = {"rev-parse": commit.removesuffix("+"), "status": ""}
-    monkeypatch.setattr(edition_release, "git", lambda root, *words: answers[words[0]])
+    monkeypatch.setattr(edition_release, "run_git", lambda root, *words: answers[words[0]])
     monkeypatch.setattr(edition_release, "commit_of", lambda root: commit)
 
 
