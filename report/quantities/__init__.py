@@ -1,6 +1,6 @@
-"""Quantities: named functions from tidy data to cases, which claims refer to by name.
+"""Named functions from tidy data to estimates, which claims refer to by name.
 
-A new quantity is one decorated function in any module of this folder.
+To add a quantity, decorate one function in any module here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from report.estimates import Estimates
 
 MODULES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 TIERS = ("measured", "derived", "published", "documented")
-# What a verdict's case is told by besides its labels: no label may be called so.
+# Keys that a case already has in a verdict; a label must not reuse them.
 RESERVED = frozenset(
     {"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind", "disturbed"}
 )
@@ -27,13 +27,11 @@ RESERVED = frozenset(
 class Quantity:
     """A registered quantity.
 
-    kinds: the kinds of devices that it cannot do without; empty if any will do.
-    labels: what a claim's scope may name. ceiling: what no value can exceed; one that does,
-    interval included, shows that a measurement was disturbed and decides nothing.
-    formulas: by which its cases are worked out, where they are `DerivedEstimates`. checked: of a derived one, the
-    quantity that shows how well its model held against what was measured; ARITHMETIC where figures are merely put
-    together; '' where it was not checked, and decides nothing alone. reads: experiments that it reads where they are
-    there.
+    kinds: device kinds that it needs, empty for any. labels: names that a claim's scope may use. ceiling: upper bound;
+    a value or interval above it shows a disturbed measurement and decides nothing. formulas: formulas behind its
+    `DerivedEstimates`. checked: for a derived quantity, the quantity that compares its model to measurements;
+    ARITHMETIC if it only combines figures; '' if nothing checks it, so that it cannot decide alone. reads: experiments
+    that it uses if they are present.
     """
 
     name: str
@@ -50,11 +48,11 @@ class Quantity:
 
     @property
     def decides(self) -> bool:
-        """Whether it may decide a claim by itself."""
+        """Tell if it may decide a claim alone."""
         return self.tier != "derived" or bool(self.checked)
 
     def estimates(self, data: Dataset) -> Estimates:
-        """The quantity's estimates; those that cannot be are left without an interval. Raises MissingSourceError."""
+        """Compute the estimates, and drop the intervals that exceed the ceiling. Raises MissingSourceError."""
         found = self.compute(data)
         if self.ceiling is None:
             return found
@@ -83,9 +81,10 @@ def quantity(
 ) -> Callable[[Compute], Compute]:
     """Register a function from the data to estimates under a name.
 
-    experiments: that it needs, on a device: cpu, gpu, both or any; of a measured one, unless given, the experiment that
-    its name begins with. The rest as `Quantity` has it.
-    Raises ValueError if the name is taken, the tier is unknown, or a label means something else in a verdict.
+    experiments: required experiments; a measured quantity defaults to the experiment named in its prefix. device:
+    device kinds that it needs: cpu, gpu, both or any. `Quantity` describes the other arguments.
+
+    Raises ValueError if the name is taken, the tier is unknown, or a label is reserved.
 
     @quantity("transfer.rate", "B/s", ("direction", "size"), device="gpu")
     def transfer_rate(data: Dataset) -> Estimates:
@@ -102,7 +101,7 @@ def quantity(
     common = ("node", "device") if experiments else ()
 
     def register(compute: Compute) -> Compute:
-        # Quantities ask for each other's estimates.
+        # Cached, because quantities call each other.
         compute = cached_per_dataset(compute)
         _REGISTRY[name] = Quantity(
             name,
@@ -134,10 +133,10 @@ def summary_quantity(
     by: tuple[str, ...] = (),
     points: Callable[[Dataset, str], Estimates] | None = None,
 ) -> Compute:
-    """Register a quantity that is one metric of an experiment's points; `how` stands for a docstring.
+    """Register one metric of an experiment as a quantity; `how` becomes its docstring.
 
-    experiment, metric: as the two parts of its name unless given. by: the only labels that it keeps, if not all.
-    points: from the data and a metric to the points, where they are not as the summary has them.
+    experiment, metric: default to the two parts of the name. by: labels to keep, all by default. points: function to
+    read the points, if they differ from the summary.
     """
     parts = name.split(".")
     experiment, metric = experiment or parts[0].replace("_", "-"), metric or parts[1]
@@ -152,7 +151,7 @@ def summary_quantity(
 
 @cache
 def quantities() -> Mapping[str, Quantity]:
-    """All registered quantities by name."""
+    """Return all registered quantities by name."""
     for module in MODULES:
         importlib.import_module(f"report.quantities.{module}")
     return dict(sorted(_REGISTRY.items()))

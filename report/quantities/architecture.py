@@ -1,4 +1,4 @@
-"""Quantities of what a model is made of: how deep and wide its graph is, and what a recurrence costs on a GPU."""
+"""Model structure: graph depth and width, and the GPU speed-up for recurrent networks."""
 
 from __future__ import annotations
 
@@ -13,60 +13,58 @@ from report.quantities import quantity
 from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.training import speedup
 
-# A level's place among the levels of its graph, and the metric that holds its width.
+# Level label to the metric with its width.
 WIDTHS = {"median": "median_width", "widest": "width"}
-# How a level is counted, and the metric: a sum is one operator, or a tree of additions.
+# Counting method to its metric: a sum counts as one operator, or as a tree of additions.
 LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
-# The transformer that takes as many multiply-adds for a byte as the recurrent network does.
+# The transformer whose multiply-adds per byte are closest to the LSTM's.
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
-# Steps of like arithmetic: operations within this factor.
+# Largest ratio between the operation counts of two comparable steps.
 SIMILAR_FACTOR = 1.5
 _STEP = ("model", "batch", "baseline", *BEST_LABELS)
 _counted_quantity = partial(quantity, experiments=["models"], device="cpu")
 
 
 def counted_metric(data: Dataset, metric: str) -> Estimates:
-    """A property of each model, which the experiment `models` counts: exact, whatever the machine."""
+    """Return a property that the experiment `models` counts; exact, and equal on every machine."""
     points = data.summary("models", metric).by("node", "device", "model")
     exact = points.label(low=points["estimate"], high=points["estimate"], se=np.nan, df=np.inf)
     return Estimates(exact.frame, log=False)
 
 
 def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
-    """Several counted properties under a label that says which."""
+    """Join several counted properties, told apart by a label."""
     return concat_estimates([counted_metric(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
 @_counted_quantity("sequential.parallel_width", "1", ("model", "level"))
 def parallel_width(data: Dataset) -> Estimates:
-    """Calculations of one sample's forward pass that may run at the same moment, by model and level.
+    """Calculations that one sample's forward pass may run at the same time, by model and level.
 
-    A calculation is one multiply-add of a product, or one element of another operator.
-    Levels are those of the operators' graph; level: the widest, or the median, which
-    half of all levels do not exceed. The samples of a batch multiply it. Counted from
-    the traced graph, and the same on every machine.
+    A calculation is one multiply-add in a product, or one element in another operator. Levels belong to the operator
+    graph; level: the widest one, or the median over all levels. Multiply by the batch size to get the width for a
+    batch. Counted from the traced graph; equal on every machine.
     """
     return labelled_counts(data, "level", WIDTHS)
 
 
 @_counted_quantity("sequential.dependent_levels", "1", ("model", "counted"))
 def dependent_levels(data: Dataset) -> Estimates:
-    """Levels of a model's forward pass of which each needs the last one's results.
+    """Levels in a model's forward pass that must run one after another.
 
-    counted: operators in the longest chain, each a level; or a sum of k terms within an
-    operator as a tree of log2(k) additions more, the least depth it can have. Operators
-    as PyTorch takes the model apart, a recurrence step by step; what only moves data is
-    none. An operator waits for the whole of its operands.
+    counted: operators in the longest chain, one level each; or with each sum over k terms as a tree with log2(k) more
+    levels, the least depth possible. PyTorch's operators, with recurrences unrolled step by step; operators that only
+    move data do not count. An operator waits for all its operands.
     """
     return labelled_counts(data, "counted", LEVELS)
 
 
 @_counted_quantity("models.flop_per_parameter_token", "1", ("model", "of"))
 def flop_per_parameter_token(data: Dataset) -> Estimates:
-    """FLOP of a sample's products over its model's parameters and the tokens of the sample.
+    """FLOP in a sample's products, divided by model parameters and by tokens per sample.
 
-    of: training (a step) or inference (a forward pass). Parameters with those of embeddings, which are
-    looked up and not multiplied; attention grows with the length besides.
+    of: training (a step) or inference (a forward pass). Parameters include embeddings, which are looked up and not
+    multiplied; attention adds FLOP that grow with the length.
     """
     operations = labelled_counts(data, "of", {"training": "step_flop", "inference": "forward_flop"})
     return operations / counted_metric(data, "parameters") / counted_metric(data, "length")
@@ -74,12 +72,11 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
 
 @quantity("sequential.recurrent_over_transformer", "1", _STEP, experiments=["training"], device="both")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
-    """GPU-over-CPU speed-up of training the LSTM over that of training a transformer of like arithmetic.
+    """GPU speed-up for training the LSTM, relative to that for a transformer with similar arithmetic.
 
-    The transformer is gpt-1m, whose multiply-adds for a byte are those of the LSTM
-    within a tenth. Each point of the LSTM is compared with the batch of the transformer
-    whose step takes the nearest number of operations, if that is within a factor of
-    1.5; `detail` names it. Same node, baseline and precision. model, batch, runtime and cpu_runtime: the LSTM's.
+    The transformer is gpt-1m, whose multiply-adds per byte match the LSTM's to within a tenth. Each LSTM point is
+    compared to the transformer batch with the nearest operation count per step, within a factor 1.5; `detail` names it.
+    Same node, baseline and precision. model, batch, runtime and cpu_runtime describe the LSTM.
     """
     operations = data.summary("training", value="flop")
     step_flop = dict(zip(operations.rows("model", "batch"), operations["estimate"], strict=True))

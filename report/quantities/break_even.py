@@ -1,4 +1,4 @@
-"""Where two ways to pay for the same work cost the same: to hire or to buy, to train or to serve."""
+"""Break-even points between two ways to pay for the same work: hire or buy, train or serve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ELECTRICITY = (
 )
 
 
-# What can be bought and hired: its name, its price, of how many GPUs, the machine by the hour, the power of one GPU.
+# Purchases: name, price entry, GPU count, machine to hire, and the entry for the power per GPU.
 BOUGHT = (
     ("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
     ("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
@@ -39,10 +39,10 @@ HOURS = Formula(
 
 @arithmetic_quantity("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
 def break_even_hours(data: Dataset) -> DerivedEstimates:
-    """Hours of use at which buying costs the same as hiring, electricity included.
+    """Hours in use after which buying costs as much as hiring, electricity included.
 
-    Price per GPU over the hourly price of one less what its power costs. People, room, spares and resale are left
-    out. Raises MissingSourceError naming the purchases that were not verified, if none was.
+    Price per GPU, divided by the hourly price per GPU less its power cost. Staff, space, spares and resale are left
+    out. Raises MissingSourceError, with the unverified purchases, if no purchase is verified.
     """
     works, missing = [], []
     for name, price, gpus, machine, power in BOUGHT:
@@ -66,7 +66,7 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
 
 
 _SERVED = "deepseek-v3"
-# Of the documented traffic; one decade after the other, because how few tokens most services serve nobody documents.
+# Shares relative to the documented traffic, by decades: no source says how few tokens most services serve.
 SHARES = (1.0, 0.1, 0.01)
 SERVE = Formula(
     "T = o * G / (f * m * g)",
@@ -83,12 +83,12 @@ SERVE = Formula(
 
 @arithmetic_quantity("serving.break_even_days", "d", ("model", "traffic"), formulas=(SERVE,))
 def break_even_days(data: Dataset) -> DerivedEstimates:
-    """Days after which serving a model has taken as many GPU hours as training it: the one model with both documented.
+    """Days until serving a model has used as many GPU hours as training it, for the one model that documents both.
 
-    GPU hours of DeepSeek-V3's training over those of a day of its service, the same kind of GPU on both sides, so that
-    no efficiency has to be assumed. traffic: tokens read and written a day; the documented day, and a tenth and a
-    hundredth of it, as if GPUs were let go in proportion. The run of V3 alone: what was tried before it, and the
-    training of R1, which the same service serves, are a factor in the sensitivity table.
+    GPU hours to train DeepSeek-V3, divided by GPU hours to serve it for a day. Both sides use the same GPU model, so no
+    efficiency needs to be assumed. traffic: tokens read and written per day: the documented day, a tenth and a
+    hundredth, as if the GPU count scaled with it. Only the final V3 run counts; the sensitivity table varies a factor
+    for earlier attempts and for R1, which the same service serves.
     """
     names = [f"{_SERVED}.serving_{name}_tokens_per_day" for name in ("input", "output")]
     tokens = sum(data.figure(name) for name in names)

@@ -1,4 +1,4 @@
-"""The largest runs without GPUs: how many servers, days, watts and dollars (see `cpu_servers` for their rates)."""
+"""The largest training runs without GPUs: servers, days, watts and dollars (see `cpu_servers` for the rates)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 from report.quantities.whole_runs import CHECK
 
 LARGEST = "llama31-405b"
-# The time that the third article gives the run, and that of the claim about feasibility.
+# Days to finish: the third article's figure, and the one in the feasibility claim.
 SPANS = (54, DAYS)
 GPU_MACHINE, OTHER_GPU_MACHINE = "aws-p5.48xlarge", "lambda-8x-h100-sxm"
 _EIGHT = "mlperf-training-3.1.8xh100.bert_sequences_per_s"
@@ -50,7 +50,7 @@ _GPU_COST: Symbols = {
 
 
 def _formulas(text: str, unit: str, symbols: Symbols, rates: Mapping[str, Rate]) -> dict[str, Formula]:
-    """A formula by the kind of its rate, which stands for RATE in its text."""
+    """Build one formula per rate; RATE in `text` stands for the rate's own text."""
     return {
         name: Formula(text.replace("RATE", f"({rate.text})"), unit, {**rate.symbols, **symbols})
         for name, rate in rates.items()
@@ -64,7 +64,7 @@ TIME = _formulas("T = F / (RATE * n)", "d", {**_RUN, "n": ("servers", "1")}, PRI
 POWER = _formulas("W = F / (RATE * d) * e", "W", {**_RUN, **_DAYS, "e": ("power of a server", "W")}, PRICED_RATES)
 COST = _formulas("C = F / RATE * p", "USD", {**_RUN, **_PRICE}, PRICED_RATES)
 RATIO = _formulas("k = F / RATE * p / (G * q / g)", "1", {**_RUN, **_PRICE, **_GPU_COST}, PRICED_RATES)
-# Of both kinds of machines the same job is known: no operations need to be counted.
+# Both machine kinds ran the same job, so no operations need to be counted.
 RELATION = Formula(
     "k = H / (Q / m / c * x * v) * p / q",
     "1",
@@ -84,10 +84,10 @@ MACS = Formula(
 
 @arithmetic_quantity("servers.mac_per_cycle", "MAC/cycle", ("server",), formulas=(MACS,))
 def mac_per_cycle(data: Dataset) -> DerivedEstimates:
-    """Multiply-adds that a server finished per clock cycle while a cluster of them trained BERT large in MLPerf.
+    """Multiply-adds per clock cycle in a server, while its cluster trained BERT large in MLPerf.
 
-    Sequences per second by server, times the operations of a sequence, over two and over the clock: at the base clock,
-    and at twice that, which no such processor exceeds with all cores at work, for the least.
+    Sequences per second and server, times FLOP per sequence, divided by two and by the clock. The estimate uses the
+    base clock; low uses twice the base clock, which no such processor exceeds with all cores busy.
     """
     names = ["xeon-8480plus-2s.bf16_flops", "xeon-8480plus.cores", "amx.bf16_flop_per_cycle"]
     rated, cores, operations = map(data.figure, names)
@@ -104,7 +104,7 @@ def mac_per_cycle(data: Dataset) -> DerivedEstimates:
 
 
 def run_flop(data: Dataset, prefix: str) -> Input:
-    """Operations of a published run."""
+    """Return the operation count for a published run."""
     if prefix == LARGEST:
         return documented_input(data, f"{prefix}.training_flop")
     run = next(run for run in RUNS if run.id == prefix)
@@ -123,13 +123,13 @@ def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
 
 @_cluster_quantity("ladder.servers_for_90_days", "servers", formulas=tuple(NEEDED.values()))
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
-    """Servers that finish a published pre-training run in 90 days, by what is known of the rate of one.
+    """Servers that finish a published pre-training run in 90 days, by the evidence for their rate.
 
-    6 x parameters x tokens over rate and time. measured: servers of SERVER_CORES cores like those of a node, at the
-    best rate by the core at which it trains any transformer, corrected by whole runs (`whole_runs`); scaled:
-    the same from a node that is no server. documented: servers with matrix units as MLPerf's cluster trained BERT large
-    with. rated: those on paper. At the least: that the model does not fit, and what many more machines tell each other,
-    is left out.
+    6 x parameters x tokens, divided by rate and time. measured: servers with SERVER_CORES cores like the node's, at the
+    best rate per core in training any transformer, corrected by whole runs (`whole_runs`); scaled: the same from a node
+    that is no server. documented: servers with matrix units, at the rate at which MLPerf's cluster trained BERT large.
+    rated: the same servers by their rated peak. A lower bound: it ignores memory limits and communication between
+    machines.
     """
     kinds, days = all_servers(data, priced=False), _days_input(DAYS)
     works = [
@@ -142,7 +142,7 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
 
 
 def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
-    """What the largest run would take on each kind of server: the numbers of the claims' other words."""
+    """Compute what the largest run takes on each server kind: other units for the claims."""
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
         *((f"servers for {days} days", "servers", derive(_server_counts(data, kinds, days))) for days in SPANS),
@@ -174,11 +174,11 @@ def _run_costs(data: Dataset, kinds: Sequence[Server]) -> list[Derivation]:
 
 @_cluster_quantity("ladder.cpu_cluster_cost_ratio", "1", formulas=(*RATIO.values(), RELATION))
 def cost_ratio(data: Dataset) -> DerivedEstimates:
-    """Cost of training Llama 3.1 405B on servers without GPUs over that of its GPU hours, both by the hour.
+    """Cost to train Llama 3.1 405B on servers without GPUs, relative to the cost for its GPU hours.
 
-    measured, documented, rated as in `ladder.servers_for_90_days`, of servers as they are priced. documented stands
-    there twice: by the operations of BERT large, and by how much longer the same job took those servers than a
-    machine with eight GPUs. Prices: of one seller, on demand, by the hour, place and date beside them.
+    measured, documented, rated: as in `ladder.servers_for_90_days`, for the priced servers. documented appears twice:
+    by the operations for BERT large, and by the time that the same job took those servers relative to a machine with
+    eight GPUs. Prices: one seller, on demand, per hour; place and date stand beside them.
     """
     price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
     gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")

@@ -1,17 +1,16 @@
-"""Quantities of whole training runs: accuracy and its spread over seeds against the batch, and what the target takes.
+"""Whole training runs: accuracy and its spread over seeds against the batch size, and the time to the target.
 
-Seeds are the unit: a seed's value is its mean over rounds, which repeat it. The images that
-are trained and tested on are the same in all runs, so that an interval says what other weights and
-another order would give, not what other images would.
+The seed is the unit for intervals: its value is the mean over rounds, which repeat the seed. All runs train and test on
+the same images, so an interval covers other initial weights and orders, not other images.
 
-Three rules choose the learning rate of a batch, all from the same runs: `fixed`, the base rate; `linear`,
-the base rate times batch / BASE_BATCH (Goyal et al. 2017, "Accurate, large minibatch SGD"); and
-`tuned`, the rate with the highest mean accuracy on the validation images, which neither trains nor
-tests. The interval of a tuned batch takes that choice as given.
+Three rules choose the learning rate for a batch, all from the same runs: `fixed`, the base rate; `linear`, the base
+rate times batch / BASE_BATCH (Goyal et al. 2017, "Accurate, large minibatch SGD"); and `tuned`, the rate with the
+highest mean accuracy on the validation images, which are used neither to train nor to test. The interval for a tuned
+batch takes that choice as given.
 
-Batches are compared at equal passes over the images (epochs), which gives a larger batch fewer updates of the
-weights, and at equal updates, which shows it more images: Shallue et al. 2019, "Measuring the effects of data
-parallelism on neural network training", on how the answer hangs on which of them is held.
+Batches are compared at equal epochs (passes over the images), where a larger batch gets fewer weight updates, and at
+equal updates, where it sees more images. Shallue et al. 2019, "Measuring the effects of data parallelism on neural
+network training", show how the answer depends on that choice.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from report.quantities import quantity
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
-# Rates from which one is chosen; below that nothing is tuned. Batches and seeds of a trend.
+# Fewest learning rates to tune, and fewest batches and seeds to fit a trend.
 FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
@@ -50,11 +49,11 @@ Floats = NDArray[np.float64]
 
 @cached_per_dataset
 def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
-    """One row per run: the labels of _SERIES, batch, rate, seed (from 0), source_rows and value: mean over rounds."""
+    """Return one row per run: _SERIES labels, batch, rate, seed (from 0), source_rows, and value (mean over rounds)."""
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     ok = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
     runs = ok.groupby([*POINT, "sample"])["value"].mean().reset_index()
-    # The same point recurs in every seed and on every node: each text is read once.
+    # Parse each text once: points recur in every seed and on every node.
     codes, texts = pd.factorize(runs["params"])
     params = pd.DataFrame([json.loads(text) for text in texts], columns=["data", "model", "batch", "rate", "epochs"])
     source_rows = pd.Series(data.source_rows(runs), runs.index, dtype=object)
@@ -65,7 +64,7 @@ def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
 
 @cached_per_dataset
 def chosen_points(data: Dataset) -> pd.DataFrame:
-    """The points that each rule chooses: the labels of _SERIES, batch, learning_rate (a rule), rate and detail."""
+    """Return the points that each rule chooses: _SERIES labels, batch, learning_rate (a rule), rate and detail."""
     by = [*_SERIES, "batch"]
     means = seed_values(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
     rates = means.groupby(by)["rate"]
@@ -84,7 +83,7 @@ def chosen_points(data: Dataset) -> pd.DataFrame:
 
 @cached_per_dataset
 def rule_points(data: Dataset, metric: str) -> pd.DataFrame:
-    """A row for each batch under each rule: its labels, counts, detail, source_rows, and a metric's values by seed."""
+    """Return one row per batch and rule: labels, counts, detail, source_rows, and the metric's values by seed."""
     runs = (
         seed_values(data, metric)
         .merge(chosen_points(data), on=[*_SERIES, "batch", "rate"])
@@ -104,7 +103,7 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
 
 @_batch_quantity("convergence.accuracy", "1")
 def accuracy(data: Dataset) -> Estimates:
-    """Share of the test images that are told rightly at the end: mean over seeds, Student's t."""
+    """Share of test images classified correctly after training: mean over seeds, Student's t."""
     points = rule_points(data, "test_accuracy")
     found = statistics.estimate_on_linear_scale(_arrays(points), counted=False, share=True)
     return Estimates.from_points(points.drop(columns="values"), found)
@@ -112,9 +111,10 @@ def accuracy(data: Dataset) -> Estimates:
 
 @_batch_quantity("convergence.spread", "1")
 def spread(data: Dataset) -> Estimates:
-    """Mean distance of the seeds' test accuracy from their mean, scaled to be a standard deviation for normal values.
+    """Mean distance from each seed's test accuracy to their mean, scaled to the standard deviation for normal values.
 
-    One run that fails rules a standard deviation, and the interval of one is right for normal values only.
+    More robust than a standard deviation, which one failed run dominates and whose interval holds for normal values
+    only.
     """
     points = rule_points(data, "test_accuracy")
     points = points[points["n_samples"] >= FEWEST_SEEDS]
@@ -122,9 +122,9 @@ def spread(data: Dataset) -> Estimates:
 
 
 def spreads(values: list[Floats]) -> statistics.PointEstimates:
-    """Spread of each of several sets of values; the interval is Student's t for the logarithm of the mean distance.
+    """Compute the spread within each set; the interval is Student's t for the logarithm of the mean distance.
 
-    The mean distance from a set's own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n) for normal values.
+    For n normal values, the mean distance to their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
     """
     n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
@@ -134,22 +134,22 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     se = np.sqrt(np.add.reduceat((apart - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         half = statistics.half_width(se / mean, n - 1)
-    # Seeds that agree to the last image do not show that others would: there se / mean is nan.
+    # If all seeds agree exactly, se / mean is nan: other seeds might still differ.
     ends = mean * np.exp(-half), mean * np.exp(half)
     return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
 
 
 def slope_weights(batches: Floats) -> Floats:
-    """What the value at each batch counts in the least-squares slope over log2(batch)."""
+    """Return the weight for each batch's value in the least-squares slope over log2(batch)."""
     x = np.log2(batches) - np.log2(batches).mean()
     found: Floats = x / (x @ x)
     return found
 
 
 def _trend_series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
-    """Of each series with a trend a row (labels, counts, detail, source_rows), the batches, and accuracies at each.
+    """Return each series with a trend: a row (labels, counts, detail, source_rows), batches, and accuracies per batch.
 
-    held: what all batches of a series have in common: epochs (passes over the images) or updates of the weights.
+    held: the quantity that is equal for all batches in a series: epochs (passes over the images) or weight updates.
     """
     points = rule_points(data, "test_accuracy")
     if held == "updates":
@@ -160,7 +160,7 @@ def _trend_series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats
     counts, batch, source_rows = (points[name].to_numpy() for name in ("n_samples", "batch", "source_rows"))
     values, found = _arrays(points), []
     groups: Any = points.groupby(names).indices
-    # In the order of their first points; of few points, a table takes far longer than arrays.
+    # Ordered by first point. Arrays, because data frames are slow for few points.
     for key, at in sorted(groups.items(), key=lambda group: group[1][0]):
         if len(at) >= FEWEST_BATCHES:
             n, batches = int(counts[at].min()), batch[at].astype(float)
@@ -179,29 +179,31 @@ def _slopes(data: Dataset, held: str) -> Estimates:
 
 @_series_quantity("convergence.accuracy_per_doubling", "1")
 def accuracy_per_doubling(data: Dataset) -> Estimates:
-    """Slope of the test accuracy over log2(batch): of every seed for itself, then their mean with Student's t.
+    """Slope of test accuracy over log2(batch), computed per seed: mean over seeds, Student's t.
 
-    A straight line says whether accuracy rises or falls with the batch on the whole, not how it does.
+    A straight line shows if accuracy rises or falls overall, not the shape in between.
     """
     return _slopes(data, "epochs")
 
 
 @_equal_updates_quantity("convergence.accuracy_per_doubling_of_equal_updates", "1")
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
-    """As `convergence.accuracy_per_doubling`, of batches that update the weights equally often: larger ones see more
-    images, and take longer."""
+    """Like `convergence.accuracy_per_doubling`, for batches with equally many weight updates.
+
+    Larger batches then see more images and take longer.
+    """
     return _slopes(data, "updates")
 
 
 @_series_quantity("convergence.spread_per_doubling", "1")
 def spread_per_doubling(data: Dataset) -> Estimates:
-    """Slope over log2(batch) of the spread, as `convergence.spread` has it; see `slope_of_spreads` for its interval."""
+    """Slope of `convergence.spread` over log2(batch); `slope_of_spreads` explains the interval."""
     return _slopes_of_spreads(data, "epochs")
 
 
 @_equal_updates_quantity("convergence.spread_per_doubling_of_equal_updates", "1")
 def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
-    """As `convergence.spread_per_doubling`, of batches that update the weights equally often."""
+    """Like `convergence.spread_per_doubling`, for batches with equally many weight updates."""
     return _slopes_of_spreads(data, "updates")
 
 
@@ -212,20 +214,20 @@ def _slopes_of_spreads(data: Dataset, held: str) -> Estimates:
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
-    """Least-squares slope of the spreads of values over log2(batch): estimate, low, high, se and df.
+    """Fit the least-squares slope in spread over log2(batch): estimate, low, high, se and df.
 
-    The interval puts together those of the spreads, which are skewed and differ in width: Zou & Donner
-    2008, Stat. Med. 27(10):1693 (the method of variance estimates recovery). In simulations with ten seeds
-    and spreads that differ up to tenfold, it held the truth in 94 to 97% of cases with normal values, and
-    in 90 to 95% with skewed ones and Student's t of 4 df; a t interval of the seeds' own slopes in 87 to
-    95%, a jackknife of standard deviations in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some.
+    The interval combines the intervals for the spreads, which are skewed and differ in width: Zou & Donner 2008, Stat.
+    Med. 27(10):1693 (method of variance estimates recovery). In simulations with ten seeds and spreads that differ up
+    to tenfold, it covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95% for skewed values
+    and Student's t with 4 df; a t interval for the seeds' own slopes in 87 to 95%, a jackknife for standard deviations
+    in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some.
     """
     (slope,) = slopes_of_spreads([batches], [values])
     return slope
 
 
 def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list[dict[str, float]]:
-    """`slope_of_spreads` of many series."""
+    """Apply `slope_of_spreads` to many series."""
     found = spreads([one for series in values for one in series])
     starts = np.cumsum([0, *map(len, batches)])[:-1]
     weight = np.concatenate([np.empty(0), *map(slope_weights, batches)])
@@ -242,11 +244,11 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
 
 @_batch_quantity("convergence.time_to_target_s", "s")
 def time_to_target_s(data: Dataset) -> Estimates:
-    """Seconds of training until the validation images are told as well as declared, where every seed gets there."""
+    """Seconds in training until accuracy on the validation images reaches the target, if every seed gets there."""
     shares = rule_points(data, "reached_share")
     reached = shares[shares["values"].map(min) >= 1]
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
-    # What one machine's times vary by says nothing of another's.
+    # Variation within one machine says nothing about another.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
     found = statistics.estimate_on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), found, log=True)

@@ -1,10 +1,9 @@
-"""Servers without a GPU, and how it is known at what rate one trains: by measurement, by a document, by its rating.
+"""Servers without GPUs, and three kinds of evidence for their training rate.
 
-measured: a node that is itself a server trains a transformer at so much by the core, corrected by what whole runs keep
-of it (see `whole_runs`), and a server has so many cores. scaled: the same of a smaller machine, which says little of
-servers and is in no verdict. documented: MLPerf Training 3.1 has a cluster of 16 servers with matrix units train BERT
-large, without a GPU. rated: the same servers if they kept the share of their rated peak that GPUs kept; on paper
-alone, and in no verdict.
+measured: the rate per core at which a node that is itself a server trains a transformer, corrected by whole runs (see
+`whole_runs`), scaled to a server's cores. scaled: the same for a smaller machine; it says little about servers and
+enters no verdict. documented: in MLPerf Training 3.1 a cluster of 16 servers without GPUs trained BERT large on matrix
+units. rated: the same servers at the share of rated peak that GPUs reached; a paper figure that enters no verdict.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from report.quantities.derived import six_flop, utilisation
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import correct_estimates
 
-# Of the server that the third article speaks of (W15).
+# The server in the third article (W15).
 SERVER_CORES = 128
-# Machines by the hour: of a node's maker, and others that could stand in its place.
+# Hourly machines by CPU vendor: the default, and substitutes.
 PRICED = {
     "AuthenticAMD": ("c7a.48xlarge", ("m7a.48xlarge", "c8a.48xlarge", "m8a.48xlarge")),
     "GenuineIntel": ("c7i.48xlarge", ("m7i.48xlarge",)),
@@ -54,13 +53,13 @@ CORES: Symbols = {"c": ("cores of that server", "1")}
 
 @dataclass(frozen=True)
 class Rate:
-    """How the rate of one server is known: the text of its formula, and its symbols."""
+    """Evidence for a server's rate: its formula as text, and the symbols."""
 
     text: str
     symbols: Symbols
 
 
-# Of the server that is priced; and of a server of its own, for counts without a price.
+# First for the priced server; then for a server without a price, to count servers.
 PRICED_RATES = {
     "measured": Rate("R / t * x * v * s", {**_CORE_SYMBOLS, **SIZE, **_KEPT}),
     "documented": Rate("Q / m * w * B * L / c * x * v", {**BERT_SYMBOLS, **CORES, **SIZE}),
@@ -75,7 +74,7 @@ OWN_RATES = {
 
 @dataclass(frozen=True)
 class Server:
-    """A kind of server: labels of its estimates, the kind of its evidence, and the inputs of its rate and its price."""
+    """A server kind: labels for its estimates, the evidence, and inputs for rate and price."""
 
     labels: Mapping[str, Any]
     evidence: str
@@ -88,21 +87,21 @@ class Server:
 
 
 def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: str = "") -> Input:
-    """Hourly price of a machine, with place and date; beside: prices of machines that could stand in its place."""
+    """Return a machine's hourly price, with place and date. beside: price entries for substitutes."""
     price = data.entry(entry)
     what = f"{price['subject']}, on demand, us-east-1, {price['date']}{note}"
     return documented_input(data, entry, beside, what=what)
 
 
 def machine_size(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
-    """Virtual CPUs of a machine, and how many cores each is."""
+    """Return a machine's virtual CPUs, and cores per virtual CPU."""
     whole = vendor == "AuthenticAMD"
     cores = assumed_input(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
     return {"v": documented_input(data, f"aws-{machine}.vcpus"), "x": cores}
 
 
 def bert_inputs(data: Dataset) -> dict[str, Input]:
-    """How MLPerf Training 3.1's cluster trained BERT large, by the symbols of BY_BERT. Raises MissingSourceError."""
+    """Return the inputs in BERT_SYMBOLS: MLPerf Training 3.1's cluster on BERT large. Raises MissingSourceError."""
     names = ["bert-large.layers", "bert-large.width"]
     layers, width = map(data.figure, names)
     return {
@@ -110,20 +109,20 @@ def bert_inputs(data: Dataset) -> dict[str, Input]:
         "m": assumed_input(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
         "w": six_flop(),
         "B": computed_input(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
-        # Padding that is computed and counted as work would double it.
+        # Up to twice as many if padding is computed and counted.
         "L": documented_input(data, "bert-wikipedia.tokens", high=512.0),
     }
 
 
 def _instructions(cpu: Mapping[str, Any]) -> str:
-    """What a node multiplies with, as far as its record says."""
+    """Name the widest multiply instructions in a node's record."""
     known = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
     names = {"amx_bf16": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
     return next((name for flag, name in names.items() if flag in known), "its own instructions")
 
 
 def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
-    """Size and price of the machines by the hour with processors of a maker, and their cores and name in words."""
+    """Return size, price and description for a CPU vendor's hourly machine; `{}` stands for the instructions."""
     machine, beside = PRICED[vendor]
     size = machine_size(data, machine, vendor)
     price = price_per_hour(data, f"aws-{machine}.usd_per_hour", [f"aws-{other}.usd_per_hour" for other in beside])
@@ -131,7 +130,7 @@ def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input
 
 
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
-    """Servers with the cores of each node that has trained a transformer on its CPU: as priced, or of SERVER_CORES."""
+    """Yield servers with the cores of each node that trained a transformer: as priced, or with SERVER_CORES cores."""
     rates = best_rates(data).only(family="transformer", device="cpu")
     rates = correct_estimates(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}
@@ -160,7 +159,7 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
 
 
 def documented_servers(data: Dataset, priced: bool) -> Iterator[Server]:
-    """The servers of MLPerf's cluster: at the rate that is documented, and as rated. Raises MissingSourceError."""
+    """Yield the servers in MLPerf's cluster, at the documented and at the rated speed. Raises MissingSourceError."""
     size: dict[str, Input] = {}
     price, server = None, "two Xeon Platinum 8480+ with AMX"
     if priced:

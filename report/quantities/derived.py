@@ -13,19 +13,19 @@ from report.quantities import quantity
 
 _MODEL = "llama31-405b"
 
-# Operations of training by parameter and token.
+# FLOP per parameter and token in training.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-# A quantity by arithmetic alone, which no measurement has to check.
+# For quantities by arithmetic alone, which need no check by measurements.
 arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
 def six_flop() -> Input:
-    """6 FLOP for each parameter and token: attention scores, which grow with the context, are left out."""
+    """Return 6 FLOP per parameter and token; attention scores, which grow with the context, are left out."""
     return assumed_input(6.0, "FLOP", SIX)
 
 
 def utilisation(data: Dataset, spans: bool = True) -> Input:
-    """Share of the rated peak that Llama 3.1 405B's training kept; the middle is the geometric mean of the ends."""
+    """Return the share of rated peak at which Llama 3.1 405B was trained: geometric mean of low and high."""
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)
     what = "Lowest to highest reported configuration, and their geometric mean"
@@ -37,8 +37,8 @@ GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": 
 
 @arithmetic_quantity("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
 def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
-    """gpu_hours / gpus / 24, all GPUs at work all the time: a lower bound of the calendar time."""
-    # Part of the run used half of the GPUs, says the paper.
+    """gpu_hours / gpus / 24, with all GPUs always busy: a lower bound on calendar time."""
+    # Part of the run used half as many GPUs, according to the paper.
     gpus = data.figure(f"{_MODEL}.gpus")
     inputs = {
         "G": documented_input(data, f"{_MODEL}.gpu_hours"),
@@ -65,8 +65,8 @@ FLOP_DAYS = Formula(
 def days_from_flop(data: Dataset) -> DerivedEstimates:
     """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
 
-    low and high are at the highest and lowest reported utilisation, the estimate
-    at their geometric mean. 6ND: Kaplan et al. 2020, section 2.1.
+    low and high use the highest and lowest reported utilisation, the estimate their geometric mean. 6ND: Kaplan et al.
+    2020, section 2.1.
     """
     inputs = {
         "w": six_flop(),
@@ -95,8 +95,8 @@ LAYER = Formula(
 def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
     """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
 
-    Gate, up and down of the feed-forward part; queries and output; keys and
-    values (grouped). Attention scores, which grow with the context, are left out.
+    Gate, up and down projections in the feed-forward part; queries and output; keys and values (grouped). Attention
+    scores, which grow with the context, are left out.
     """
     names = {"h": "hidden", "f": "ffn", "k": "kv_heads", "a": "heads"}
     inputs = {symbol: documented_input(data, f"{_MODEL}.{name}") for symbol, name in names.items()}
@@ -116,6 +116,6 @@ PRODUCT = Formula(
 
 @arithmetic_quantity("product1000.mac", "MAC", formulas=(PRODUCT,))
 def product1000_mac(_: Dataset) -> DerivedEstimates:
-    """m * n * k = 1000 * 1000 * 1000: each of a million entries is a sum of a thousand products."""
+    """m * n * k = 1000 * 1000 * 1000: a million entries, each a sum over a thousand products."""
     inputs = {symbol: assumed_input(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
     return derive([Derivation({}, PRODUCT, inputs, "1000 x 1000 x 1000")])

@@ -1,4 +1,4 @@
-"""Quantities of equivalence: on how many models a device, or a library, trains as the CPU does as it comes."""
+"""Equivalence: how many models train on a device or library as they do in default PyTorch on the CPU."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from report.quantities import quantity
 
 _LABELS = ("dtype", "backend")
 _GROUP = ["node", "device", "dtype", "backend"]
-# What says nothing of the model: it was not tried.
+# Statuses to ignore: the model was not tried.
 _NOT_TRIED = ("skipped",)
 
 
 def outcomes(data: Dataset) -> pd.DataFrame:
-    """One row for every model, device, format and library in every round: status, reason, and whether it agrees.
+    """Return one row per model, device, format, library and round: status, reason, and if the losses agree.
 
-    The reference is left out where it is compared with itself. A model that was measured in several ways agrees
-    if it does in all of them.
+    The reference is not compared to itself. A model measured in several ways agrees only if all of them do.
     """
     samples = data.samples("equivalence")
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
-    # Of a wrong result there are values as well: it runs, but it does not agree.
+    # A wrong result has values too: it runs, but does not agree.
     counts = ~itself & ((rows["status"] != "ok") | (rows["metric"] == "agrees_share"))
     rows = rows[counts].drop_duplicates([*POINT, "round"])
     rows = rows.assign(
@@ -43,9 +42,9 @@ def outcomes(data: Dataset) -> pd.DataFrame:
 
 
 def _agreement_shares(data: Dataset, kind: str) -> Estimates:
-    """Share of the models that agree, by device, format and library; rounds are the unit.
+    """Compute the share of models that agree, by device, format and library; rounds are the unit.
 
-    A format or library that a device lacks altogether gives no estimate.
+    Formats and libraries that a device does not support give no estimate.
     """
     own: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
     rows, shares = [], []
@@ -60,7 +59,7 @@ def _agreement_shares(data: Dataset, kind: str) -> Estimates:
 
 
 def _describe(tried: pd.DataFrame) -> str:
-    """How many models there are, and which of them do not agree, or do not run, in some round."""
+    """Count the models, and list those that disagree or fail to run in any round."""
     text = [format_count(tried["model"].nunique(), "model")]
     ran = tried["status"].isin(("ok", "wrong"))
     for verb, rows in (("differing", tried[ran & ~tried["agrees"]]), ("not running", tried[~ran])):
@@ -71,9 +70,9 @@ def _describe(tried: pd.DataFrame) -> str:
 
 @quantity("equivalence.models_that_agree", "1", _LABELS, device="gpu")
 def models_that_agree(data: Dataset) -> Estimates:
-    """Share of the models that run on a GPU with nothing but the device's name changed, with the CPU's losses.
+    """Share of models that run on a GPU by changing only the device name, with losses equal to the CPU's.
 
-    One that breaks off, or whose losses leave the tolerance, counts against it. The models are the study's, not a
-    sample of others: the interval is over rounds, each with weights and batches of its own.
+    A model that fails, or whose losses leave the tolerance, counts against it. The models are the study's own, not a
+    sample from others: the interval is over rounds, each with its own weights and batches.
     """
     return _agreement_shares(data, "gpu")

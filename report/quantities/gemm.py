@@ -1,4 +1,4 @@
-"""Quantities of dense matrix products: rates, the peak that they are held against, the clock, what is in them."""
+"""Dense matrix products: rates, measured peaks, clock rates, and the effect of their content."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from report.quantities import quantity
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
-# What a library is called by how it was measured: called by the host, or captured in a graph, without the host.
+# Metric to library name: launched by the host, or captured in a graph.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
 _cpu_quantity = partial(quantity, device="cpu")
 
 
 def with_shape(products: Estimates) -> Estimates:
-    """Products with their m, n and k as one label."""
+    """Add m, n and k as one label."""
     return products.label(shape=[f"{m}x{n}x{k}" for m, n, k in products.rows("m", "n", "k")])
 
 
 def with_best(rates: Estimates) -> Estimates:
-    """Rates per shape and library, and beside them the best shape of each library and the best of all.
+    """Add each library's best shape, and the best overall, to the rates per shape and library.
 
-    An aggregate bears the label `best`, which a scope has to ask for.
+    An aggregate has the label `best`, which a scope has to request.
     """
     rates = with_shape(rates)
     per_library = rates.best([*_POINT, "backend"], of=["backend", "shape"]).label(shape="best")
@@ -34,12 +34,12 @@ def with_best(rates: Estimates) -> Estimates:
 
 
 def point_rates(data: Dataset, experiment: str) -> Estimates:
-    """FLOP/s of every point of an experiment, called one by one and, where that was measured, in a graph."""
+    """Return FLOP/s at each point, for single calls and, if measured, in a graph."""
     return _join_metrics([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
 
 
 def _join_metrics(found: Sequence[Estimates]) -> Estimates:
-    """Rates by metric, in the order of METRICS, with the library's name as it is there."""
+    """Join rates in METRICS order, and name the libraries accordingly."""
     named = zip(found, METRICS.values(), strict=True)
     return concat_estimates(
         [rates.label(backend=[name.format(one) for one in rates["backend"]]) for rates, name in named]
@@ -47,30 +47,29 @@ def _join_metrics(found: Sequence[Estimates]) -> Estimates:
 
 
 def core_clock(data: Dataset) -> Estimates:
-    """Cycles per second of one core by node: the fastest chain, for slower ones were disturbed or throttled."""
+    """Return cycles per second in one core, by node: the fastest chain, as slower ones were disturbed or throttled."""
     return data.summary("clock", metric="clock").only(device="cpu").best(["node"])
 
 
 def peak_rate(data: Dataset, kernel: str) -> Estimates:
-    """Peak FMA rate in FLOP/s by node, device, dtype and threads, measured by the project's own kernel."""
+    """Return the peak FMA rate in FLOP/s, by node, device, dtype and threads, measured by the project's own kernel."""
     return data.summary("peak", value="flop_per_s").only(kernel=kernel).best(_POINT)
 
 
 def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
-    """Multiply-adds per clock cycle and core at rates in FLOP/s."""
+    """Convert rates in FLOP/s to multiply-adds per clock cycle and core."""
     return rates.scaled_by(1 / rates.numbers("threads")) / 2 / core_clock(data)
 
 
 def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
-    """Rates in FLOP/s over the measured peak: of multiply-adds on a CPU, of the best matrix product on a GPU."""
+    """Divide rates in FLOP/s by the measured peak: the FMA rate on a CPU, the best matrix product on a GPU."""
     products = product_rate(data).only(device="gpu", backend="best").by("node", "device", "dtype")
     return concat_estimates([rates.only(device="cpu") / peak_rate(data, "fma"), rates.only(device="gpu") / products])
 
 
 @quantity("gemm.rate", "FLOP/s", _LABELS)
 def product_rate(data: Dataset) -> Estimates:
-    """Rate of a matrix product. Source: 2*m*n*k FLOP over the median time."""
-    # The best is of those in a graph too.
+    """Matrix product rate. Source: 2*m*n*k FLOP, divided by the median time."""
     return with_best(point_rates(data, "gemm"))
 
 
@@ -78,19 +77,18 @@ def product_rate(data: Dataset) -> Estimates:
 def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
-    The clock is that of one busy core; with all cores busy it may be lower, and
-    the quantity then counts too few. Needs gemm on the CPU and clock on the same node.
+    Uses the clock with one busy core; with all cores busy the clock may be lower, so this is a lower bound. Needs gemm
+    on the CPU, and clock on the same node.
     """
     return per_cycle_per_core(data, product_rate(data).only(device="cpu"))
 
 
 @quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS, reads=("clock",))
 def mac_per_cycle(data: Dataset) -> Estimates:
-    """Multiply-adds retired per clock cycle by all of a device's cores at work together.
+    """Multiply-adds retired per clock cycle, summed over all cores in a device.
 
-    On a CPU rate / 2 / clock, the clock as measured on the same node. On a GPU
-    m*n*k / (time * clock) sample by sample, the clock as its counter showed it beside the
-    sample: what lowers the clock in a round lowers the rate with it, and not their ratio.
+    On a CPU rate / 2 / clock, with the clock measured on the same node. On a GPU m*n*k / (time * clock) per sample,
+    with the clock read next to the sample: a lower clock also lowers the rate, so their ratio is stable.
     """
     on_gpus = with_best(_join_metrics([_counter_rates(data, metric) for metric in METRICS]))
     clocks = data.summary("clock", metric="clock").best(["node", "device"])
@@ -98,7 +96,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
 
 
 def _counter_rates(data: Dataset, metric: str) -> Estimates:
-    """Multiply-adds per cycle of products on GPUs; the later half of each round's samples, when the load was on."""
+    """Compute multiply-adds per cycle for products on GPUs, from the later half of each round, to skip the ramp-up."""
     samples = data.samples("gemm")
     read = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
     read = read[(read["device"].map(device_kind) == "gpu") & (read["clock_mhz"] > 0)]
@@ -109,21 +107,21 @@ def _counter_rates(data: Dataset, metric: str) -> Estimates:
 
 @_cpu_quantity("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
 def peak_share(data: Dataset) -> Estimates:
-    """Product rate over the measured peak FMA rate of the same node, dtype and threads."""
+    """Product rate, divided by the measured peak FMA rate on the same node, dtype and threads."""
     return product_rate(data).only(device="cpu") / peak_rate(data, "fma")
 
 
 @_cpu_quantity("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
-    """Multiply-adds per cycle of one core by scalar instructions alone: what no vector unit helps."""
+    """Multiply-adds per cycle in one core, by scalar instructions alone."""
     return peak_rate(data, "scalar_fma").only(threads=1) / 2 / core_clock(data)
 
 
 @quantity("clock.rate", "Hz", device="cpu")
 def clock_rate(data: Dataset) -> Estimates:
-    """Cycles per second of one busy core, by a chain of operations of one cycle each; the fastest chain.
+    """Cycles per second in one busy core, by a chain with one cycle per operation; the fastest chain.
 
-    No counter is read: those of virtual machines show a nominal clock or none.
+    Reads no counter: virtual machines show a nominal clock or none.
     """
     return data.summary("clock", metric="clock").only(device="cpu").best(["node", "device"])
 
@@ -132,17 +130,17 @@ def clock_rate(data: Dataset) -> Estimates:
 def peak_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
 
-    The clock is that of one busy core; with several at work it may be lower, and the quantity then counts too few.
+    Uses the clock with one busy core; with several busy the clock may be lower, so this is a lower bound.
     """
     return per_cycle_per_core(data, peak_rate(data, "fma"))
 
 
-# The content that others are compared with, for the other experiments multiply it.
+# Baseline content: all other experiments multiply it.
 BASE = "normal"
 
 
 @quantity("content.speed_ratio", "1", ("content", *_LABELS))
 def speed_ratio(data: Dataset) -> Estimates:
-    """Rate on some content over the rate on random normal data; everything else equal."""
+    """Rate on some content, relative to the rate on random normal data; everything else equal."""
     products = with_shape(data.summary("content", value="flop_per_s"))
     return products.at(products["content"] != BASE) / products.only(content=BASE).without("content")

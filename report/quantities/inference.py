@@ -1,6 +1,6 @@
-"""Quantities of trained models that answer: how long a request waits, text by the token, and the ladder of inference.
+"""Inference with trained models: latency, tokens per second, and the inference ladder.
 
-The ladder: one request from PyTorch as it comes to the fastest runtime and number format.
+The ladder leads from default PyTorch to the fastest runtime and number format, for one request.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from report.quantities.memory import share_of_bandwidth
 from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host, without_error_where_equal
 
 TAIL = 0.99
-# The 99th percentile of fewer samples is their largest.
+# With fewer samples, the 99th percentile is the maximum.
 LEAST_SAMPLES = 100
-# Number formats in which a trained model answers as it is.
+# Number formats that need no retraining.
 FORMATS = ("float32", "tf32", "bfloat16", "float16")
 _LABELS = ("model", "parameters", "batch", "threads")
 _REQUEST = ["node", "device", "model", "parameters", "batch"]
@@ -28,13 +28,13 @@ _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "bac
 
 
 def with_parameters(data: Dataset, found: Estimates) -> Estimates:
-    """The same with the number of weights of each model, which the experiment `models` counts on any node."""
+    """Add each model's weight count, which the experiment `models` counts on any node."""
     known = dict(data.summary("models", "parameters").rows("model", "estimate"))
     return found.label(parameters=found["model"].map(known))
 
 
 def request_times(data: Dataset) -> Estimates:
-    """Median time of one request of each point, with the number of weights of its network."""
+    """Return the median time per request at each point, with the model's weight count."""
     return with_parameters(data, data.summary("inference"))
 
 
@@ -42,10 +42,10 @@ def request_times(data: Dataset) -> Estimates:
     "inference.latency_s", "s", ("model", "parameters", "batch", "dtype", "backend", "threads"), reads=("models",)
 )
 def latency(data: Dataset) -> Estimates:
-    """Median time of one request, on the host's clock, copies to a GPU and back included.
+    """Median time per request on the host's clock, including copies to and from a GPU.
 
-    parameters: weights of the model, which order the models. `backend: best` is the quickest
-    library and number of threads for each model, batch and number format; `detail` names them.
+    parameters: weight count, to order the models. `backend: best` is the fastest library and thread count for each
+    model, batch and number format; `detail` names them.
     """
     times = request_times(data)
     best = times.inverse().best([*_REQUEST, "dtype"], of=["backend", "threads"]).inverse()
@@ -54,10 +54,10 @@ def latency(data: Dataset) -> Estimates:
 
 @quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"), reads=("models",))
 def fastest_p99(data: Dataset) -> Estimates:
-    """99th percentile of the time of single requests, of the quickest library, number of threads and format.
+    """99th percentile request time, with the fastest library, thread count and format.
 
-    Formats: of FORMATS, which need no retraining; products in 8-bit whole numbers answer differently. `detail` names
-    what was quickest.
+    Formats in FORMATS only, which need no retraining; products in 8-bit integers change the answers. `detail` names the
+    fastest.
     """
     times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).only(dtype=list(FORMATS))
     return times.inverse().best(_REQUEST, of=["dtype", "backend", "threads"]).inverse()
@@ -65,19 +65,19 @@ def fastest_p99(data: Dataset) -> Estimates:
 
 @quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"), reads=("models",))
 def onnx_gain(data: Dataset) -> Estimates:
-    """Median time of a request in PyTorch as it comes over that in ONNX Runtime: same model, format and threads."""
+    """Median request time in default PyTorch, divided by that in ONNX Runtime: same model, format and threads."""
     return request_times(data).ratio("backend", "torch", "onnx")
 
 
 @quantity("inference.int8_gain", "1", _LABELS, reads=("models",))
 def int8_gain(data: Dataset) -> Estimates:
-    """Median time of a request in float32 over that with dynamically quantised products, both in ONNX Runtime."""
+    """Median request time in float32, divided by that with dynamically quantised products, both in ONNX Runtime."""
     return request_times(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
 
 
 @quantity("generation.tokens_per_s", "tokens/s", _GENERATION, reads=("models",))
 def tokens_per_s(data: Dataset) -> Estimates:
-    """Tokens over the median time of a call: of a prefilling those of the prompts, of a decoding one for each text."""
+    """Tokens divided by the median call time: all prompt tokens in a prefill, one per text in a decoding step."""
     calls = with_parameters(data, data.summary("generation").inverse())
     tokens = calls.numbers("context").where(calls["phase"] == "prefill", 1)
     return calls.scaled_by(tokens * calls.numbers("batch"))
@@ -85,10 +85,10 @@ def tokens_per_s(data: Dataset) -> Estimates:
 
 @quantity("generation.bandwidth_share", "1", _GENERATION, experiments=["generation", "bandwidth"], reads=("models",))
 def bandwidth_share(data: Dataset) -> Estimates:
-    """Bytes that a call has to move (weights and cache, each once) over its time and over the measured bandwidth.
+    """Bytes that a call has to move (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    Bandwidth: the fastest of STREAM's passes by as many threads. Models whose bytes could stay in caches
-    (fewer than four times the last one) are left out. It may exceed 1: a call mostly reads, and STREAM also writes.
+    Bandwidth: STREAM's fastest pass with equally many threads. Leaves out models that might fit into caches (fewer
+    bytes than four times the last-level cache). May exceed 1: a call mostly reads, and STREAM also writes.
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, share_of_bandwidth(data, rates, moved))
@@ -96,13 +96,13 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
 @quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0, reads=("gemm", "models", "peak"))
 def peak_share(data: Dataset) -> Estimates:
-    """FLOP of a call over its time and over the measured peak: of multiply-adds on a CPU, of products on a GPU."""
+    """FLOP per call, divided by its time and by the measured peak: the FMA rate on a CPU, the best product on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))
 
 
-# Backends that are PyTorch itself: as it comes, compiled, captured in a graph, or with another layout.
+# PyTorch backends: default, another layout, compiled, or captured in a graph.
 PYTORCH = ("torch", "channels_last", "inductor", "graph")
-# From the bottom to the top. A rung takes the fastest of what it names; a key that it lacks may have any value.
+# Bottom to top. A rung is the fastest point that matches; keys left out match any value.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
@@ -117,13 +117,13 @@ _BASE = ["node", "device", "model", "batch", "threads"]
 
 @quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
 def runtime_ladder(data: Dataset) -> Estimates:
-    """Median time of a request on each rung, for each network, batch and number of threads.
+    """Median request time on each rung, by model, batch and thread count.
 
-    A rung takes the fastest measured backend and format of those that it names: PyTorch as it comes in float32; any
-    backend of PyTorch in float32, then in any floating-point format; any runtime in float32; any runtime in any
-    floating-point format; any runtime in any format, int8 included. runtime, dtype: of that point. place: the rung
-    counted from the bottom. A rung that no measured point adds to is left out, but for the last, which is the fastest
-    of all; a request that PyTorch as it comes did not answer, or nothing else, has no rungs.
+    A rung is the fastest backend and format measured within its limits: default PyTorch in float32; any PyTorch backend
+    in float32, then in any floating-point format; any runtime in float32; any runtime in any floating-point format; any
+    runtime and format, int8 included. runtime, dtype: those used by that point. place: rung number from the bottom.
+    Rungs that add no measured point are left out, except for the last, the fastest overall. A request has no rungs if
+    default PyTorch did not answer it, or if nothing else did.
     """
     times = request_times(data)
     added, by = _rungs_with_points(times), ["backend", "dtype"]
@@ -137,7 +137,7 @@ def runtime_ladder(data: Dataset) -> Estimates:
 
 
 def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
-    """The rungs of each request to which a point adds: the lowest that takes it."""
+    """Return, per request, the rungs that add points: each point belongs to the lowest rung that matches."""
     lowest = pd.Series(BEST, times.frame.index)
     for rung, wanted in reversed(RUNGS):
         taken = times.label(row=range(len(times))).only(**wanted)["row"]
@@ -149,45 +149,45 @@ def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
 
 
 def _has_rung(rung: str, added: set[str]) -> bool:
-    """Whether a request to which points add these rungs has this one."""
+    """Tell if a request has a rung, given the rungs that add points to it."""
     return DEFAULT in added and len(added) > 1 and rung in {DEFAULT, BEST, *added}
 
 
 def _rung_ratio(above: Estimates, below: Estimates) -> Estimates:
-    """Time of one rung over that of another; the labels rung, place, runtime and dtype are those below."""
+    """Divide the times on one rung by those on another; rung, place, runtime and dtype come from `below`."""
     return without_error_where_equal(above.by(*_BASE) / below).label(detail="")
 
 
 @quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
 def ladder_gain(data: Dataset) -> Estimates:
-    """Median time of a request in PyTorch as it comes, float32, over that on each higher rung of `inference.ladder`.
+    """Median request time in default PyTorch in float32, divided by that on each higher rung in `inference.ladder`.
 
-    Exactly 1 where nothing that was tried is faster.
+    Exactly 1 if nothing tried is faster.
     """
     rungs = runtime_ladder(data)
     return _rung_ratio(rungs.only(rung=DEFAULT), rungs.at(rungs["rung"] != DEFAULT))
 
 
 def _highest_float32_rungs(rungs: Estimates) -> Estimates:
-    """The highest rung of each request in float32."""
+    """Return each request's highest rung in float32."""
     return rungs.only(rung=[DEFAULT, TUNED, RUNTIME]).ascending("place").last(*_BASE)
 
 
 @quantity("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
 def runtime_gain(data: Dataset) -> Estimates:
-    """Median time of a request in PyTorch as it comes over that of the fastest runtime that was tried, both in float32.
+    """Median request time in default PyTorch, divided by that in the fastest runtime tried, both in float32.
 
-    PyTorch compiled, or with another layout, counts as a runtime. Exactly 1 where none is faster.
+    Compiled PyTorch and other layouts count as runtimes. Exactly 1 if none is faster.
     """
     return _highest_float32_rungs(ladder_gain(data)).without("rung", "place")
 
 
 @quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
 def format_gain(data: Dataset) -> Estimates:
-    """Median time of a request in the fastest runtime in float32 over that in the fastest runtime and format.
+    """Median request time in the fastest float32 runtime, divided by that in the fastest runtime and format.
 
-    runtime, dtype: of the fastest; int8 counts, though its answers may err more than those of a floating-point format.
-    Only requests that were tried in another format than float32.
+    runtime, dtype: the fastest; int8 counts, although its answers may be less accurate than a floating-point format's.
+    Limited to requests tried in formats other than float32.
     """
     rungs, formats = runtime_ladder(data), request_times(data)
     others = set(formats.at(formats["dtype"] != "float32").rows(*_BASE))
@@ -198,11 +198,11 @@ def format_gain(data: Dataset) -> Estimates:
 
 @quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both", reads=("models",))
 def answers_over_cpu(data: Dataset) -> Estimates:
-    """Most samples per second of one GPU over the most of its host's CPU: the offline scenario of MLPerf Inference.
+    """Most samples per second on one GPU, relative to the most on its host's CPU: MLPerf Inference's offline scenario.
 
-    Each side at its own best batch, runtime and number of threads. precision: equal (the same dtype on both sides) or
-    best (each side's fastest dtype). runtime, cpu_runtime: of the GPU and of the CPU; `detail` names both sides' batch
-    and format.
+    Each side uses its own best batch, runtime and thread count. precision: equal (the same dtype on both sides) or best
+    (each side's fastest dtype). runtime, cpu_runtime: on the GPU and on the CPU; `detail` names batch and format on
+    both sides.
     """
     rates = request_times(data).inverse()
     return _batches_over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
@@ -210,7 +210,7 @@ def answers_over_cpu(data: Dataset) -> Estimates:
 
 @quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both", reads=("models",))
 def tokens_over_cpu(data: Dataset) -> Estimates:
-    """Most tokens per second of one GPU over the most of its host's CPU, each at its own best batch and runtime.
+    """Most tokens per second on one GPU, relative to the most on its host's CPU, each at its best batch and runtime.
 
     precision, runtime, cpu_runtime: as for `inference.gpu_over_cpu`.
     """
@@ -218,5 +218,5 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 
 
 def _batches_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
-    """The most of each GPU over the most of its host's CPU; `detail` names batches and formats."""
+    """Divide each GPU's best rate by its host CPU's; `detail` names batches and formats."""
     return best_over_host(rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]]), by, [*of, "batch"])

@@ -1,7 +1,7 @@
-"""Kernels and steps as a few numbers of a device would predict them: what each computes, moves and takes.
+"""Kernels and model steps, with the operations, bytes and launches needed to predict their time.
 
-Products, passes over memory, requests' computations and steps of models, round by round; and the ceilings that
-the same round has measured, which are no kernels then.
+Matrix products, memory passes, the compute part in requests, and model steps, round by round; and the ceilings measured
+in the same round, which then do not count as kernels.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from report.quantities import memory
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# A half with fewer kernels says nothing.
+# Fewest kernels in each half, to fit or to judge.
 LEAST = 6
 PLACE = ["node", "device", "threads"]
-# Plain loops show what a language costs, not what a device can do.
+# Plain loops show the cost due to a language, not a device's limits.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
 _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 
 
 @dataclass
 class Kernels:
-    """Kernels of one node, device, number of threads and round.
+    """Kernels on one node, device and thread count, in one round.
 
-    what: each one's key; work: its kind; held: whether it is judged, not fitted on; launches; cached: share of its
-    bytes that the last cache holds; peak: FLOP/s in its format; seconds: all of shape (kernels,). flop, bytes: shape
-    (kernels, kinds of operators). bandwidth: bytes/s of memory.
+    what: kernel keys; work: kinds; held: True for kernels to judge, False for kernels to fit; launches; cached: share
+    of bytes that the last-level cache holds; peak: FLOP/s in the kernel's format; seconds: all with shape (kernels,).
+    flop, bytes: shape (kernels, operator kinds). bandwidth: memory bytes/s.
     """
 
     what: NDArray[np.str_]
@@ -52,8 +52,11 @@ class Kernels:
     bandwidth: float
 
     def predicted(self, numbers: Mapping[str, float]) -> Floats:
-        """Seconds of each kernel. numbers: of the peak and of the bandwidth the shares that are reached;
-        where there are more, s a launch and how many times faster the cache is than memory."""
+        """Predict the seconds per kernel.
+
+        numbers: attained shares for peak and bandwidth; with more numbers, seconds per launch, and cache speed relative
+        to memory.
+        """
         moved = self.bandwidth * numbers["bandwidth"]
         of_cache = self.cached * (1 / numbers.get("cache", 1.0) - 1)
         memory_s = self.bytes / moved * (1 + of_cache)[:, None]
@@ -62,14 +65,14 @@ class Kernels:
         return spent
 
     def half(self, held: bool) -> Kernels:
-        """Those that are judged, or those that numbers are fitted on."""
+        """Select the kernels to judge, or those to fit."""
         at = self.held == held
         arrays = {name: value[at] for name, value in vars(self).items() if name != "bandwidth"}
         return Kernels(**arrays, bandwidth=self.bandwidth)
 
 
 def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
-    """The kernels of each node (or of one), device and number of threads, by round; those that every round has."""
+    """Return kernels by node (or one node), device and thread count, per round; only those measured in every round."""
     return {place: found for place, found in _rounds_by_place(data).items() if node in (None, place[0])}
 
 
@@ -94,17 +97,16 @@ def _rows_by_place(data: Dataset) -> Mapping[Any, Any]:
 
 
 def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[int, ...]:
-    """Numbers of the summary's rows from which the kernels of a place and what predicts them are taken."""
+    """Return the summary's row numbers behind the kernels and ceilings at a place."""
     return tuple(sorted(_rows_by_place(data).get((node, device, threads), ())))
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Kernels and ceilings of all nodes, or of a place.
+    """Kernels and ceilings on all nodes, or at one place.
 
-    columns: an entry for each, of POINT, flop and bytes of a call, and what _described adds. seconds: of each
-    round, of shape (rows, rounds); nan where it was not measured. flop, bytes: by kinds of operators, of shape
-    (rows, kinds).
+    columns: POINT, flop and bytes per call, and those added by `_with_keys`. seconds: shape (rows, rounds), nan if not
+    measured. flop, bytes: by operator kind, with shape (rows, kinds).
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -116,18 +118,18 @@ class _Points:
         return self.columns[name]
 
     def at(self, rows: NDArray[np.intp]) -> _Points:
-        """Some of the rows."""
+        """Select rows."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return _Points(columns, self.seconds[rows], self.flop[rows], self.bytes[rows])
 
 
 def _points(data: Dataset) -> _Points:
-    """Everything that was measured of kernels and ceilings."""
+    """Read all measured kernels and ceilings."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes", "status"]
     samples = data.samples("peak", *_KERNELS, columns=columns)
     kept = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
     ok = samples.loc[kept, columns[:-1]]
-    # On a GPU a request's computation is a part of it; what it computes and moves is known of the whole.
+    # On a GPU a request's compute part is timed separately; its FLOP and bytes are known for the whole request.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
     of_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
     timed = ok.loc[of_time, [*POINT, "round", "value"]]
@@ -146,8 +148,8 @@ def _points(data: Dataset) -> _Points:
 
 
 def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
-    """Points with what each is (its key), its kind of work, and whether it is judged, whole and a ceiling."""
-    # The same point recurs on every node.
+    """Add each point's key and kind, and flags: to judge, whole, and fma."""
+    # Parsed once per distinct point: points recur on every node.
     by = ["experiment", "backend", "dtype", "params"]
     points = table[by].drop_duplicates(ignore_index=True)
     params = [json.loads(text) for text in points["params"]]
@@ -159,7 +161,7 @@ def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
         held=pd.Series(map(is_judged, what), dtype=bool),
         footprint=pd.Series([given.get("footprint", 0) for given in params], dtype=float),
         fma=pd.Series([given.get("kernel") == "fma" for given in params], dtype=bool),
-        # Of requests those whose data are all that is computed with, once: no weights that lie there already.
+        # Only requests that use all their data once, without resident weights.
         whole=(points["experiment"] != "offload")
         | pd.Series(
             [given.get("uses") == 1 and given.get("op") in ("elementwise", "gemm") for given in params], dtype=bool
@@ -169,25 +171,25 @@ def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_judged(what: str) -> bool:
-    """Whether a kernel is judged (even hash) or fitted on (odd)."""
+    """Tell if a kernel is judged (even hash) or fitted (odd)."""
     return hashlib.sha256(what.encode()).digest()[0] % 2 == 0
 
 
 def _step_metrics(data: Dataset) -> pd.DataFrame:
-    """What steps of models record of themselves: a row for each point, a column for each metric."""
+    """Return the metrics recorded by model steps: one row per point, one column per metric."""
     steps = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
     steps = steps.astype({name: object for name in [*POINT, "metric"] if name != "threads"})
     return steps.pivot(index=POINT, columns="metric", values="estimate").astype(float)
 
 
 def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
-    """FLOP and bytes of each point by kinds of operators, as its steps have them; other kernels are one operator."""
+    """Split FLOP and bytes by operator intensity, as recorded by model steps; other kernels count as one operator."""
     texts = {name.split(".", 1)[1].removesuffix("_share") for name in steps.columns if "_below." in name}
     found = []
     for measure in ("flop", "bytes"):
         names = [f"{measure}_below.{text}_share" for text in sorted(texts, key=float)]
         below = steps.reindex(columns=names).to_numpy(float).T
-        # What is not known of a limit is what is known of the one before.
+        # Limits without a value repeat the one below.
         up_to = np.fmax.accumulate([np.zeros(len(table)), *below, np.ones(len(table))], axis=0)
         found.append(np.nan_to_num(table[measure].to_numpy(float))[:, None] * np.diff(up_to, axis=0).T)
     used = np.any([parts.any(axis=0) for parts in found], axis=0)
@@ -195,9 +197,9 @@ def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats
 
 
 def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
-    """The kernels of a place that every round has; none if a half has too few.
+    """Return a place's kernels, limited to those in every round; none if either half has too few.
 
-    Experiments may have more rounds than others: those count in which most of them were measured.
+    Some experiments have more rounds than others: only the rounds with the most experiments count.
     """
     experiment, moved, held = points["experiment"], points["bytes"], points["held"]
     had = [len(set(experiment[measured])) for measured in ~np.isnan(points.seconds.T)]
@@ -209,8 +211,8 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
     if min(held[mine].sum(), (~held[mine]).sum()) < LEAST:
         return []
     mine = mine[np.argsort(points["what"][mine], kind="stable")]
-    # Products and requests on a CPU use copies of their data in turn, more than caches hold; a request's
-    # computation on a GPU stays where it is, as passes over memory do.
+    # Products and CPU requests cycle through copies larger than the caches; a GPU request's data stay in place, as do
+    # those for memory passes.
     fits = (experiment == "bandwidth") & (points["footprint"] <= cache)
     fits |= (experiment == "offload") & (points["device"] != "cpu") & (moved <= cache)
     of_kernels = {
@@ -229,8 +231,11 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
 
 @dataclass(frozen=True)
 class _Ceilings:
-    """Of a place in a round: bytes/s of memory; and for each point its seconds, the peak FLOP/s of its format (the
-    highest where there is none), and whether it is a kernel that is judged."""
+    """Ceilings at a place in one round.
+
+    seconds: per point. judged: True for usable kernels. peak: FLOP/s in the point's format, or the highest if the
+    format has none. bandwidth: memory bytes/s.
+    """
 
     seconds: Floats
     judged: Bools
@@ -239,7 +244,7 @@ class _Ceilings:
 
 
 def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | None:
-    """The ceilings of a round, and its kernels without those that are ceilings; None where one is missing."""
+    """Compute a round's ceilings, and mark the kernels other than the ceilings; None if a ceiling is missing."""
     experiment, dtype, measured = points["experiment"], points["dtype"], ~np.isnan(seconds)
     products = measured & ((experiment == "gemm") | (experiment == "peak") & points["fma"])
     passes = measured & (experiment == "bandwidth") & (points["footprint"] >= memory.CACHE_MULTIPLE * cache)
@@ -251,11 +256,11 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
     judged = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
     judged[[*fastest.values(), widest]] = False
-    # A pass over memory in a format without products computes next to nothing.
+    # Memory passes in formats without products compute almost nothing.
     return _Ceilings(seconds, judged, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
 
 
 def _argmax(values: Floats, among: Bools) -> int:
-    """Position of the largest value among some."""
+    """Return the index with the largest value where `among` is true."""
     places = np.flatnonzero(among)
     return int(places[np.nanargmax(values[places])])

@@ -1,6 +1,6 @@
-"""The ladder: the same work from an interpreted loop up to all that a machine can do.
+"""The ladder: the same work from an interpreted loop up to the fastest a machine can do.
 
-Half of "a GPU is N times faster" is the CPU that it is compared with.
+Half the answer to "how many times faster is a GPU" is the CPU baseline.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
-# The article's own product, of which an interpreted loop does some rows, and a step of the MLP.
+# The article's product (an interpreted loop does some rows), and one MLP step.
 PRODUCT = {"n": 1000, "k": 1000}
 ROWS = 1000
 STEP = {"model": "mlp", "batch": 32}
 
-# From the bottom to the top. backend None: the fastest library; threads None: all of them.
+# Bottom to top. backend None: the fastest library; threads None: all threads.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("interpreted loop", {"device": "cpu", "backend": "python", "dtype": "float64", "threads": 1}),
     ("compiled loop, scalar", {"device": "cpu", "backend": "scalar", "dtype": "float32", "threads": 1}),
@@ -39,11 +39,10 @@ _ladder_quantity = partial(quantity, experiments=["gemm", "training"], labels=("
 
 @_ladder_quantity("ladder.rate", "FLOP/s")
 def ladder_rate(data: Dataset) -> Estimates:
-    """FLOP/s of one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32) on each rung.
+    """FLOP/s on each rung for one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32).
 
-    `place` counts the rungs from the bottom. The fastest library is the one measured to
-    be, on this work; `detail` names it. On a GPU of both the device's own best; of products that take it less than
-    50 microseconds, the time is that in a graph.
+    `place` counts rungs from the bottom. The fastest library is the one measured fastest on this work; `detail` names
+    it. On a GPU, each uses the device's own best; products that take less than 50 microseconds are timed in a graph.
     """
     products = data.device_summary("gemm", "flop_per_s").only(**PRODUCT)
     products = products.at((products["m"] == ROWS) | products["backend"].isin(LOOPS))
@@ -54,7 +53,7 @@ def ladder_rate(data: Dataset) -> Estimates:
 
 
 def _best_by_rung(rates: Estimates) -> Estimates:
-    """The best of each rung, by node and device."""
+    """Select the best rate on each rung, by node and device."""
     libraries = rates.at(~rates["backend"].isin(LOOPS))
     found = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):

@@ -1,4 +1,4 @@
-"""Quantities of language models as people run them: one text at a time, and behind a server for many users."""
+"""Language models in practice: one text at a time, and on a server with many users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from report.quantities.memory import share_of_bandwidth
 from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host
 
 EXPERIMENT = "language-models"
-# Phases: a fresh prompt is read; tokens are written after one.
+# Phases: read a new prompt, or write tokens after it.
 PROMPT, DECODE = "prompt", "decode"
 _WORK = ("model", "format", "phase", "tokens")
 _language_quantity = partial(quantity, experiments=[EXPERIMENT])
@@ -20,9 +20,9 @@ _point_quantity = partial(_language_quantity, labels=(*_WORK, "backend", "thread
 
 @_point_quantity("language.tokens_per_s", "tokens/s")
 def tokens_per_s(data: Dataset) -> Estimates:
-    """Tokens over the median time: those of a prompt that is read, or those that are written after one.
+    """Tokens divided by the median time: prompt tokens read, or tokens written after it.
 
-    phase: prompt or decode. tokens: of the prompt, or of the text before the written ones. format: of the file.
+    phase: prompt or decode. tokens: in the prompt, or in the text before the written tokens. format: the file's.
     backend: the runtime.
     """
     calls = data.summary(EXPERIMENT).inverse().without("dtype")
@@ -31,9 +31,9 @@ def tokens_per_s(data: Dataset) -> Estimates:
 
 @_language_quantity("language.fastest", "tokens/s", (*_WORK, "runtime", "threads"))
 def fastest_tokens_per_s(data: Dataset) -> Estimates:
-    """`language.tokens_per_s` of the fastest runtime and number of threads, for each format and for the best of all.
+    """`language.tokens_per_s` in the fastest runtime and thread count, for each format and for the best format.
 
-    format: of the file, or `best`, where `detail` names it. runtime: the fastest.
+    format: the file's, or `best`, with its name in `detail`. runtime: the fastest.
     """
     rates = tokens_per_s(data)
     by, of = ["node", "device", "model", "phase", "tokens"], ["threads"]
@@ -45,9 +45,9 @@ def fastest_tokens_per_s(data: Dataset) -> Estimates:
 
 @_point_quantity("language.bandwidth_share", "1", experiments=[EXPERIMENT, "bandwidth"])
 def bandwidth_share(data: Dataset) -> Estimates:
-    """Bytes that a written token reads (weights and cache, each once) over its time and over the measured bandwidth.
+    """Bytes read per written token (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    Bandwidth as for `generation.bandwidth_share`; so are models left out that could stay in caches. It may exceed 1.
+    Bandwidth and left-out models (those that might fit into caches): as for `generation.bandwidth_share`. May exceed 1.
     """
     rates = data.summary(EXPERIMENT, value="bytes_per_s").only(phase=DECODE)
     bytes_read = data.summary(EXPERIMENT, value="bytes").only(phase=DECODE)
@@ -56,24 +56,22 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
 @_language_quantity("language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), device="both")
 def tokens_over_cpu(data: Dataset) -> Estimates:
-    """Most tokens per second of one GPU over the most of its host's CPU, same model and tokens, one text at a time.
+    """Most tokens per second on one GPU, relative to the most on its host's CPU, for one text at a time.
 
-    precision: equal (the same format of the file on both sides, as `dtype`) or best (each side's fastest format).
-    runtime, cpu_runtime: of the GPU and of the CPU.
+    Same model and tokens. precision: equal (the same file format on both sides, as `dtype`) or best (each side's
+    fastest format). runtime, cpu_runtime: on the GPU and on the CPU.
     """
     rates = tokens_per_s(data)
     return best_over_host(rates.label(dtype=rates["format"]), ["model", "phase", "tokens"])
 
 
 _SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
-# Labels that tell one server and its work from another: all but the users.
+# Labels that identify a server and its work: all but the users.
 SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
 
 
 def metric_by_users(data: Dataset, metric: str) -> Estimates:
-    """A metric by server and number of users, in rising order; how long the load lasted, and by how many threads tokens
-    were computed, is no label.
-    """
+    """Return a metric by server and user count, ascending, without labels for load duration and compute threads."""
     return data.summary("language-serving", metric).ascending(*SERVER, "users").without("seconds", "threads", "dtype")
 
 

@@ -1,4 +1,4 @@
-"""Quantities of vendors' libraries: gains over what stands in for them, where they come from, and life without CUDA."""
+"""Vendor libraries: gains over their fallbacks, install locations, and other interfaces than CUDA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from report.quantities import quantity, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
-# What computes a layer where no library does.
+# Variants to compute a layer without the library.
 WITHOUT = ["native", "naive", "tiled"]
 _variant_quantity = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
 _DEVICE = ("node", "device")
@@ -19,34 +19,34 @@ _device_quantity = partial(summary_quantity, device="gpu", by=_DEVICE)
 
 @_variant_quantity("libraries.rate", "FLOP/s")
 def layer_rates(data: Dataset) -> Estimates:
-    """Rate of a layer. Source: the FLOP of its products over the median time.
+    """Layer rate. Source: FLOP in its products, divided by the median time.
 
-    Of layers that take a GPU less than 50 microseconds it is the time in a graph, without the host that launches them.
+    Layers that take a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
     """
     return data.device_summary("libraries", "flop_per_s").without("backend")
 
 
 def gain_over_fallback(rates: Estimates, variant: str) -> Estimates:
-    """Rate of a variant that uses the library over that of the fastest that goes without it."""
+    """Divide a library variant's rate by the fastest rate without the library."""
     without = rates.only(variant=WITHOUT).best([*_POINT, "dtype"], of=["variant"])
     return rates.only(variant=variant).without("variant") / without.label(variant=without["detail"])
 
 
 @_variant_quantity("libraries.gain", "1")
 def library_gain(data: Dataset) -> Estimates:
-    """Time without the library over the time with it as PyTorch uses it; same shape, batch, passes, format and device.
+    """Time without the library, divided by the time with it as PyTorch uses it.
 
-    Label `variant` says what stands in for the library: PyTorch's own kernels where
-    the library is switched off, and for a product the fastest kernel of this project.
+    Same shape, batch, passes, format and device. Label `variant` names the fallback: PyTorch's own kernels with the
+    library switched off, and for a product this project's fastest kernel.
     """
     return gain_over_fallback(layer_rates(data), "library")
 
 
 @quantity("libraries.matrix_unit_gain", "1", _LABELS, device="gpu")
 def matrix_unit_gain(data: Dataset) -> Estimates:
-    """Best rate with matrix units allowed for float32 (TF32) over the best with them forbidden; same shape and inputs.
+    """Best rate in float32 with matrix units allowed (TF32), divided by the best without; same shape and inputs.
 
-    Both are the best of all variants that were measured, also of this project's own kernels.
+    Each is the best over all measured variants, including this project's own kernels.
     """
     return layer_rates(data).best([*_POINT, "dtype"], of=["variant"]).ratio("dtype", "tf32", "float32")
 
@@ -69,19 +69,19 @@ _interface_quantity = partial(quantity, device="gpu")
 
 
 def kernel_rates(data: Dataset) -> Estimates:
-    """FLOP/s by device, kernel, n and interface."""
+    """Return FLOP/s by device, kernel, n and interface."""
     return data.summary("without-cuda", value="flop_per_s").without("dtype", "threads")
 
 
 @_interface_quantity("without_cuda.rate_share", "1", _KERNEL)
 def rate_share(data: Dataset) -> Estimates:
-    """Rate through another interface over that through CUDA, same chip, kernel and size."""
+    """Rate through another interface, relative to CUDA: same chip, kernel and size."""
     found = kernel_rates(data)
     return found.at(found["backend"] != CUDA) / found.only(backend=CUDA).without("backend")
 
 
 def library_rates(data: Dataset) -> Estimates:
-    """FLOP/s of the fastest library on float32 products of two n x n matrices on a GPU, by device and n."""
+    """Return FLOP/s by device and n: the fastest library on float32 products between two n x n matrices on a GPU."""
     products = data.device_summary("gemm", "flop_per_s").only(device="gpu", dtype="float32")
     square = products.at((products["m"] == products["n"]) & (products["n"] == products["k"]))
     return square.best(["node", "device", "n"], of=["backend"])
@@ -89,5 +89,5 @@ def library_rates(data: Dataset) -> Estimates:
 
 @_interface_quantity("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
 def naive_over_library(data: Dataset) -> Estimates:
-    """Rate of the naive product in CUDA over that of the fastest library, both float32, same size."""
+    """Rate for the naive product in CUDA, relative to the fastest library: both float32, same size."""
     return kernel_rates(data).only(kernel="naive", backend=CUDA).without("kernel", "backend") / library_rates(data)

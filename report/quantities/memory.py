@@ -1,4 +1,4 @@
-"""Quantities of memory and of the link between host and device."""
+"""Memory bandwidth, and transfers between host and device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _transfer_quantity = partial(quantity, device="gpu")
 
 
 def last_level_cache(data: Dataset, node: str, device: str) -> float:
-    """Bytes of the largest cache level of a device, all instances together."""
+    """Return bytes in a device's largest cache level, summed over all instances."""
     record = data.record(node)
     if device != "cpu":
         return float(gpu_cache_bytes(next((one for one in record["devices"] if one["id"] == device), {})))
@@ -38,19 +38,18 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 
 @quantity("bandwidth.by_footprint", "B/s", _LABELS)
 def footprint_rates(data: Dataset) -> Estimates:
-    """Bytes per second, counted as STREAM does, at every footprint: of caches where it fits them, else of memory.
+    """Bytes per second, counted as in STREAM, at every footprint: cache bandwidth if it fits, else memory bandwidth.
 
-    Passes that take a GPU less than 50 microseconds are timed in a graph, without the host that launches each.
+    Passes that take a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
     """
     return data.device_summary("bandwidth", "bytes_per_s")
 
 
 @quantity("bandwidth.rate", "B/s", _LABELS)
 def bandwidth_rate(data: Dataset) -> Estimates:
-    """Bytes per second, counted as STREAM does, at footprints of at least four times the last-level cache.
+    """Bytes per second, counted as in STREAM, at footprints from four times the last-level cache up.
 
-    Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library
-    and footprint among those.
+    Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library and footprint among them.
     """
     rates = footprint_rates(data)
     least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
@@ -59,10 +58,10 @@ def bandwidth_rate(data: Dataset) -> Estimates:
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
-    """Rates over the measured bandwidth: the fastest of STREAM's passes by as many threads.
+    """Divide rates by the measured bandwidth: STREAM's fastest pass with equally many threads.
 
-    rates: bytes per second of points; moved: bytes of a call of the same points, in the same order. Points whose bytes
-    could stay in caches (fewer than CACHE_MULTIPLE times the last one) are left out.
+    rates: bytes per second at points; moved: bytes per call at the same points, in the same order. Leaves out points
+    that might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache).
     """
     sizes = moved.rows("node", "device", "estimate")
     large = rates.at([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in sizes])
@@ -71,12 +70,11 @@ def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Est
 
 @quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
 def gpu_over_desktop(data: Dataset) -> Estimates:
-    """Memory rate of each GPU over that of the fastest desktop of the data, in the same operation.
+    """Memory rate on each GPU, relative to the fastest desktop in the data, for the same operation.
 
-    baseline: desktop, a node whose processor is a desktop's and takes DDR5 alone (`machine_kinds.DESKTOP`), with all
-    its threads; the fastest library and footprint on either side. precision: equal (the same dtype on both sides) or
-    best (each side's fastest dtype). runtime, cpu_runtime: the libraries of the GPU and of the desktop, which `detail`
-    names.
+    baseline: desktop, a node with a desktop processor that takes only DDR5 (`machine_kinds.DESKTOP`), with all its
+    threads; both sides use the fastest library and footprint. precision: equal (the same dtype on both sides) or best
+    (each side's fastest dtype). runtime, cpu_runtime: libraries on the GPU and on the desktop, which `detail` names.
     """
     rates = bandwidth_rate(data)
     rates = rates.at(rates["backend"] != "best")
@@ -87,34 +85,35 @@ def gpu_over_desktop(data: Dataset) -> Estimates:
 
 
 def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
-    """Copies to, from and within GPUs under the labels that tell them apart."""
+    """Return copies to, from and within GPUs, with the labels that distinguish them."""
     return data.summary("transfer", metric, value).by(*_WAY, "size")
 
 
 @_transfer_quantity("transfer.rate", "B/s", _COPY)
 def transfer_rate(data: Dataset) -> Estimates:
-    """Bytes per second of copies of one size, one after the other.
+    """Bytes per second in consecutive copies of equal size.
 
-    direction: host_to_device, device_to_host, both (what arrives on either side
-    together), device_to_device (what the device's memory reads and writes), peer.
+    direction: host_to_device, device_to_host, both (at once; bytes that arrive on either side), device_to_device (bytes
+    that device memory reads and writes), peer.
     """
     return copy_estimates(data, value="bytes_per_s")
 
 
 @_transfer_quantity("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
 def memory_ratio(data: Dataset) -> Estimates:
-    """Copy rate within device memory over the copy rate between host and device, same device."""
+    """Copy rate within device memory, relative to the copy rate between host and device, same device."""
     inside = bandwidth_rate(data).only(device="gpu", op="copy", backend="best").by("node", "device", "op", "dtype")
     return inside / transfer_rate(data).only(direction=TO_AND_FROM)
 
 
 @_transfer_quantity("transfer.half_rate_size", "B", ("direction", "host_memory"))
 def half_rate_size(data: Dataset) -> Estimates:
-    """Size of a copy from which on it reaches half of the best rate: Hockney's n_1/2.
+    """Copy size at which the rate first reaches half its best: Hockney's n_1/2.
 
-    As for crossovers, low is the last size that surely stays below (the whole interval of its share of the best
-    rate), high the first one past it that surely does not, either unknown if there is none; the estimate is
-    interpolated on logarithms. No case where the smallest copy reaches it.
+    As for crossovers, low is the last size surely below half (the whole interval for its share), high the first later
+    size surely not below; either is unknown if there is none. The estimate is interpolated on logarithms. No case if
+    the smallest copy already reaches half.
+
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
     rows = []
@@ -122,7 +121,7 @@ def half_rate_size(data: Dataset) -> Estimates:
         top = rates.at([rates["estimate"].argmax()])
         shares = rates / top.by(*_WAY)
         size, share, low, high = (shares.numbers(name).to_numpy() for name in ("size", "estimate", "low", "high"))
-        # The number of copies up to the largest that stays below.
+        # Number of sizes up to the largest one below half.
         below = int(np.flatnonzero(share < 0.5).max(initial=-1)) + 1
         if 0 < below < len(size):
             ends = slice(below - 1, below + 1)

@@ -1,8 +1,7 @@
-"""One request from end to end: what of it is computing, what the way to the GPU and back, and from where on it pays.
+"""Requests from end to end: compute time, transfer time, and the size at which a GPU pays off.
 
-A request's time is the host's, from the first launch until the result lies in host
-memory. Beside it stands what the GPU takes for each part with no host in its way: the
-rest of the whole is launching and waiting, while the GPU has nothing to do.
+Request time is measured on the host, from the first launch until the result is in host memory. The GPU's own time for
+each part is measured without the host; the remainder is launch and wait, while the GPU is idle.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ HOST_PARTS = ("enqueue_h2d", "enqueue_compute", "enqueue_d2h", "launch", "synchr
 REST = "launch_and_wait"
 WORK = ("op", "m", "n", "k", "size", "uses", "dtype")
 WAY = ("host_memory", "launch")
-# The CPU that the article speaks of.
+# Cores in the article's CPU.
 CORES = 100
 _ITEMSIZE = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 _LABELS = (*WORK, *WAY)
@@ -34,13 +33,13 @@ per_second = Estimates.inverse
 
 
 def request_bytes(op: str, m: int, n: int, k: int, dtype: str) -> int:
-    """Bytes of a request's data that travel there and back, as the experiment defines its operations."""
+    """Return bytes transferred per request, both ways, as the experiment defines its operations."""
     elements = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     return elements * _ITEMSIZE[dtype]
 
 
 def request_estimates(data: Dataset, metric: str = "time") -> Estimates:
-    """What the experiment measured under a metric, with the size of each request."""
+    """Return a metric measured by the experiment, with each request's size."""
     return _with_size(data.summary("offload", metric))
 
 
@@ -49,17 +48,17 @@ def _with_size(times: Estimates) -> Estimates:
 
 
 def gpu_request_times(data: Dataset) -> Estimates:
-    """Seconds of whole requests to a GPU."""
+    """Return seconds per whole request to a GPU."""
     return request_estimates(data).only(device="gpu").without("threads", "backend")
 
 
 def gpu_part_times(data: Dataset, part: str) -> Estimates:
-    """Seconds that a GPU takes for one of PARTS, whichever way the request is launched."""
+    """Return seconds on the GPU for one part in PARTS, for any launch method."""
     return request_estimates(data, f"device_time.{part}").without("threads", "backend", "launch")
 
 
 def sum_times(*parts: Estimates) -> Estimates:
-    """The sum of times that were measured in the same rounds, whose luck they share: their errors add up."""
+    """Add times measured in the same rounds; their errors are correlated, so they add up too."""
     together, rows = concat_estimates(parts), []
     names = together.labels
     order = {labels: row for row, labels in enumerate(parts[0].rows(*names))}
@@ -72,15 +71,15 @@ def sum_times(*parts: Estimates) -> Estimates:
 
 
 def transfer_times(data: Dataset) -> Estimates:
-    """Seconds that a GPU takes for both copies."""
+    """Return seconds on the GPU for both copies."""
     return sum_times(gpu_part_times(data, "h2d"), gpu_part_times(data, "d2h"))
 
 
 def host_rates(data: Dataset) -> Estimates:
-    """Requests per second of a CPU alone, by the fastest library measured for each; `detail` says which.
+    """Return requests per second on a CPU alone, by the fastest library per request; `detail` names it.
 
-    baseline: core, one thread; node, as many threads as suit it, where all were tried as well.
-    What the experiment gemm measured counts too: its products start and end in host memory.
+    baseline: core, one thread; node, the fastest thread count, if all threads were tried too. Includes the products
+    measured by the experiment gemm, which start and end in host memory.
     """
     products = _with_size(data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
     labels = ["node", *WORK]
@@ -95,20 +94,20 @@ def host_rates(data: Dataset) -> Estimates:
 
 @quantity("offload.request_time", "s", (*_LABELS, "backend", "threads"))
 def request_time(data: Dataset) -> Estimates:
-    """Time of one request on the host's clock, from the first launch until its result lies in host memory.
+    """Time per request on the host's clock, from the first launch until the result is in host memory.
 
-    On a CPU nothing travels and host_memory is none.
+    On a CPU nothing is transferred, and host_memory is none.
     """
     return request_estimates(data)
 
 
 @_gpu_quantity("offload.phase_share", "1", (*_LABELS, "clock", "phase"))
 def phase_share(data: Dataset) -> Estimates:
-    """Share of a request's time by phase, seen by either clock.
+    """Share of request time by phase, on either clock.
 
-    clock device: what the GPU takes for h2d, compute and d2h, and launch_and_wait, the
-    rest, with the ends of the others' intervals. clock host: until each launch returns, and
-    then until the GPU is done (synchronise). The shares of either clock add up to 1.
+    clock device: GPU time for h2d, compute and d2h; launch_and_wait is the remainder, with the ends from the other
+    intervals. clock host: time until each launch returns, then until the GPU is done (synchronise). The shares on each
+    clock add up to 1.
     """
     whole = gpu_request_times(data)
     parts = {name: gpu_part_times(data, name) for name in PARTS}
@@ -122,21 +121,21 @@ def phase_share(data: Dataset) -> Estimates:
 
 @_gpu_quantity("offload.transfer_share", "1", (*_BATCH, *WAY))
 def transfer_share(data: Dataset) -> Estimates:
-    """Time of both copies on the GPU's clock over that of the whole request, from pinned memory.
+    """Time of both copies on the GPU's clock, divided by the whole request's time, from pinned memory.
 
-    batch: the rows of an mlp's request. uses: how often its data are computed on once they are there.
+    batch: rows in an mlp request. uses: computations per transfer.
     """
     return _with_batch(transfer_times(data) / gpu_request_times(data))
 
 
 @_gpu_quantity("offload.transfer_over_compute", "1", (*_BATCH, "host_memory"))
 def transfer_over_compute(data: Dataset) -> Estimates:
-    """Time of both copies over that of the computation, both on the GPU's clock, from pinned memory."""
+    """Time of both copies, divided by compute time, both on the GPU's clock, from pinned memory."""
     return _with_batch(transfer_times(data) / gpu_part_times(data, "compute"))
 
 
 def _with_batch(ratios: Estimates) -> Estimates:
-    """Under the number of rows of an mlp's request, and under the size of any other."""
+    """Label mlp requests by row count, and all others by size."""
     mlp = ratios["op"] == "mlp"
     labels = {"size": ratios["size"].mask(mlp, None), "batch": ratios["m"].where(mlp, None)}
     return ratios.without("m", "n", "k").label(**labels)
@@ -144,7 +143,7 @@ def _with_batch(ratios: Estimates) -> Estimates:
 
 @_both_quantity("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
 def speedup(data: Dataset) -> Estimates:
-    """Time of the CPU's fastest library over that of the whole request to the GPU, same work and number format."""
+    """CPU time with the fastest library, divided by the whole request's time on the GPU: same work and format."""
     return ratio_with_detail(gpu_request_times(data).inverse(), host_rates(data))
 
 
@@ -152,11 +151,11 @@ def speedup(data: Dataset) -> Estimates:
     "offload.speedup_over_100_cores", "1", ("m", "n", "k", "dtype", "transfers"), experiments=["offload", "gemm"]
 )
 def speedup_over_100_cores(data: Dataset) -> Estimates:
-    """Time of a matrix product on 100 cores over that on the GPU, in the same number format.
+    """Time of a matrix product on 100 cores, divided by that on the GPU, in the same number format.
 
-    The cores: 100 times the rate of the fastest library on one, which takes it that all keep
-    the clock of one and share the work without loss; real ones do neither. The GPU:
-    transfers included, the fastest of the ways that a whole request was made; excluded, computing alone.
+    Cores: 100 times the fastest library's rate on one core, as if all cores kept its clock and shared the work without
+    loss; real cores do neither. GPU: transfers included, the fastest whole request; transfers excluded, compute time
+    alone.
     """
     core = host_rates(data).only(op="gemm", uses=1, baseline="core").without("baseline")
     point = ["node", "device", *WORK]
@@ -167,11 +166,11 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
 
 @_both_quantity("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
 def crossover(data: Dataset) -> Estimates:
-    """Size of a request from which on the GPU answers first: bytes that travel there and back.
+    """Smallest request size from which the GPU answers first, in bytes transferred both ways.
 
-    low: the last size at which the CPU surely does, high: the first at which the GPU does; the
-    estimate lies between, by the ratio of their times. Where the GPU does not overtake there
-    is no estimate, and `detail` says who is ahead.
+    low: the last size at which the CPU is surely first, high: the first size at which the GPU is; the estimate is
+    interpolated from the ratio between their times. Without a crossover there is no estimate, and `detail` names the
+    side ahead.
     """
     gains = speedup(data).without("m", "n", "k")
     even = gains.label(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf)
@@ -179,6 +178,6 @@ def crossover(data: Dataset) -> Estimates:
     found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
     series = [name for name in found.labels if name != "side"]
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
-    # Where the CPU answers first past the crossing.
+    # Drop crossings after which the CPU is first.
     behind = [by_size.get(place, np.nan) < 1 for place in found.rows(*series, "high")]
     return found.without("side").unknown(behind, "estimate", "low", "high")

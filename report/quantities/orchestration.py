@@ -1,4 +1,4 @@
-"""Quantities of training loops with their data: what a device waits for its host, and what preparing a sample takes."""
+"""Training loops with data loading: device wait time, and time to prepare a sample."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @quantity("orchestration.wait_share", "1", (*_LOOP, "workers"))
 def wait_share(data: Dataset) -> Estimates:
-    """Median time until the next batch is on the device, over that of the whole turn; both wait for the device."""
+    """Median time until the next batch is on the device, divided by the iteration time; both wait for the device."""
     return (data.summary("orchestration", "time.load") / data.summary("orchestration")).without("backend")
 
 
 @quantity("orchestration.time_lost", "1", _LOOP)
 def time_lost(data: Dataset) -> Estimates:
-    """1 - time of a turn with batches already on the device / time with the best number of loader workers."""
-    # On a GPU as loops are written, with the host running ahead of the device.
+    """1 - iteration time with batches already on the device / time with the best loader worker count."""
+    # On a GPU, loops let the host run ahead, as is usual.
     on_gpus = data.summary("orchestration", "loop_time").only(device="gpu")
     turns = concat_estimates([on_gpus, data.summary("orchestration").only(device="cpu")]).inverse()
     place = ["node", "device", *_LOOP]
@@ -36,25 +36,24 @@ def time_lost(data: Dataset) -> Estimates:
 
 @_gpu_quantity("orchestration.gpu_time_lost_to_host", "1", _LOOP)
 def gpu_time_lost_to_host(data: Dataset) -> Estimates:
-    """The same on GPUs: 1 - time of a turn with preloaded batches / time with the best number of loader workers.
+    """1 - iteration time with preloaded batches / time with the best loader worker count, on GPUs.
 
-    Both are of loops whose host runs ahead of the device for some turns, as usual.
+    Both loops let the host run a few iterations ahead, as is usual.
     """
     return time_lost(data).only(device="gpu")
 
 
 @quantity("orchestration.decode_time", "s", ("model", "batch", "source", "workers", "dtype", "threads"))
 def decode_time(data: Dataset) -> Estimates:
-    """Time of one sample in one process: decoded, augmented or tokenised, and made a tensor."""
+    """Time per sample in one process to decode, augment or tokenise it, and convert it to a tensor."""
     return data.summary("orchestration", "decode_time").without("backend")
 
 
 @_gpu_quantity("orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"])
 def gpu_idle_share(data: Dataset) -> Estimates:
-    """1 - time of the step's kernels and copies / time of the step, with the batch on the device.
+    """1 - time in the step's kernels and copies / step time, with the batch on the device.
 
-    Kernels are added up by the profiler, one after the other; between them the GPU waits
-    until its host has launched the next one.
+    The profiler adds up consecutive kernels; between them the GPU waits for the host to launch the next.
     """
     kernels = data.summary("training", "kernel_time").only(device="gpu")
     return complement(kernels / data.summary("training")).without("threads")

@@ -1,4 +1,4 @@
-"""Quantities of parallelism: how many threads a GPU can put to use, and what it costs if they part ways."""
+"""GPU parallelism: how many threads a GPU can use, and the cost when they diverge."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @_gpu_quantity("parallelism.throughput", "FLOP/s", ("in_flight",))
 def throughput(data: Dataset) -> Estimates:
-    """Rate of chains of dependent multiply-adds, one a thread, by threads in flight."""
+    """Rate for chains with dependent multiply-adds, one per thread, by threads in flight."""
     chains = data.summary("parallelism", value="flop_per_s").only(kernel="chains")
     return chains.by(*_PLACE, "in_flight")
 
 
 @_gpu_quantity("parallelism.threads_for_90_percent", "threads")
 def threads_for_90_percent(data: Dataset) -> Estimates:
-    """Threads in flight from which on the chains run at nine tenths of their best rate.
+    """Fewest threads in flight to reach nine tenths of the chains' best rate.
 
-    As for crossovers, low and high are the neighbouring numbers that were measured of
-    which one is surely below (the whole interval of its share of the best) and one
-    surely not; the estimate is interpolated on logarithms where the share passes. Low
-    is unknown if even the fewest threads are not surely below.
+    As for crossovers, low and high are neighbouring measured thread counts: surely below (the whole interval for the
+    share) and surely not below. The estimate is interpolated on logarithms. low is unknown if even the fewest threads
+    are not surely below.
     """
     rows = []
     for place, rates in throughput(data).ascending("in_flight").groups(*_PLACE):
@@ -40,7 +39,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
             last = int(reached[0])
             below = np.flatnonzero(shares["high"][:last] < FULL_SHARE)
             first = int(below.max(initial=0))
-            # The share passes between two neighbours, linear in the logarithms of both.
+            # Interpolate between two neighbours, linear in both logarithms.
             after = first + int(np.argmax(share[first : last + 1] >= FULL_SHARE))
             ends = slice(max(after - 1, first), after + 1)
             estimate = np.exp(np.interp(np.log(FULL_SHARE), np.log(share[ends]), np.log(threads[ends])))
@@ -59,10 +58,10 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 @_gpu_quantity("parallelism.linearity", "1", ("in_flight",))
 def linearity(data: Dataset) -> Estimates:
-    """Rate per thread over that with the fewest threads measured: 1 where throughput is proportional to the threads.
+    """Rate per thread, relative to that with the fewest threads measured: 1 if throughput is proportional to threads.
 
-    Up to half as many threads as would reach the best rate if each kept doing what it
-    does among the fewest: beyond, those of one scheduler begin to wait for each other.
+    Limited to half the threads that would reach the best rate at the initial rate per thread: beyond, threads on one
+    scheduler begin to wait for each other.
     """
     parts = []
     for _, rates in throughput(data).ascending("in_flight").groups(*_PLACE):
@@ -76,9 +75,9 @@ def linearity(data: Dataset) -> Estimates:
 
 @quantity("parallelism.path_time", "s", ("paths",))
 def path_time(data: Dataset) -> Estimates:
-    """Time with so many paths in a group of 32 threads or elements: same work on each path.
+    """Time with several paths in a group with 32 threads or elements: same work on each path.
 
-    Of several ways to do it (a CPU's vectors, or one element at a time) the fastest counts.
+    The fastest method counts: a CPU's vectors, or one element at a time.
     """
     times = data.summary("parallelism").only(kernel="paths")
     groups = times.numbers("estimate").groupby([times[name] for name in (*_PLACE, "paths")])
@@ -88,6 +87,6 @@ def path_time(data: Dataset) -> Estimates:
 
 @quantity("parallelism.divergence_cost", "1", ("paths",))
 def divergence_cost(data: Dataset) -> Estimates:
-    """Time with several paths in a group of 32 threads or elements over that with one: same work on each path."""
+    """Time with several paths in a group with 32 threads or elements, relative to one path: same work on each path."""
     fastest = path_time(data)
     return fastest.at(fastest["paths"] != 1) / fastest.only(paths=1).without("paths")

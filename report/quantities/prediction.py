@@ -1,13 +1,12 @@
-"""How well a few numbers of a device predict what its kernels and steps take.
+"""Prediction errors for kernel and step times, from a few numbers per device.
 
-Two numbers: peak arithmetic P, in each format, and bandwidth B. A kernel of F FLOP and M bytes
-takes max(F / P, M / B); a step is the sum of its operators. A third number t is what each
-launch costs; a fourth, C, is the bandwidth of the last cache, for what fits it.
+Two numbers: peak arithmetic P, per format, and bandwidth B. A kernel with F FLOP and M bytes takes max(F / P, M / B); a
+step is the sum over its operators. A third number t is the cost per launch; a fourth, C, is the bandwidth to the
+last-level cache, for data that fit it.
 
-Each kernel is put into one of two halves by a hash of what it is: numbers are fitted on one half
-and judged on the other. The kernels are all that were measured, no sample of others: their median
-is a fact about this list, and its interval is that of the measurements. Everything is done round by
-round, ceilings and fit included; rounds are the unit.
+A hash assigns each kernel to one half: numbers are fitted on one half and judged on the other. The kernels are all
+those measured, no sample from a population: their median is a fact about this list, and its interval covers measurement
+error. Ceilings and fits are computed per round, and rounds are the unit for intervals.
 """
 
 from __future__ import annotations
@@ -30,29 +29,29 @@ from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.kernels import PLACE, Floats, Kernels, kernel_rounds, source_rows
 
-# How many numbers, and whether peak and bandwidth are taken as measured or fitted.
+# Models: how many numbers, and ceilings measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
-# Places from which on it is worth starting processes that share them.
+# Fewest places to fit in parallel processes.
 MANY = 100
-# Where the search for what a launch costs begins, in seconds; that for the cache at three times the memory's bandwidth.
+# Starting values for the launch cost, in seconds; the cache starts at three times the memory bandwidth.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 NUMBERS = ("peak", "bandwidth", "launch", "cache")
-# Past this logarithm of predicted over measured, a kernel pulls ever less at the numbers.
+# Scale for Cauchy's loss, in log(predicted / measured): larger errors pull less.
 TOLERATED = 0.25
-# Logarithms of the numbers lie between these.
+# Bounds for the numbers' logarithms.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
-# Where the larger of two times changes places the loss has a kink, at which steps may stop: rounded off in the search
-# for where to begin. Each with the tolerance at which it stops.
+# Sharpness and stopping tolerance for the search and for the final fit. Where the larger time switches, the loss has a
+# kink at which the optimiser may stop; the search smooths it.
 _SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 
 def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
-    """The numbers that predict each round's kernels best, of so many and with ceilings that are fitted or as measured.
+    """Fit one model to each round: `numbers` parameters, with ceilings fitted or as measured.
 
-    Least squares of the logarithms with Cauchy's loss: past TOLERATED, misses count ever less, for it is the
-    median that judges. From several starts; the best in the median.
+    Least squares on logarithms with Cauchy's loss, because the median judges: errors beyond TOLERATED count less. Uses
+    several starts and keeps the one with the best median.
     """
     if ceilings == "measured":
         return [{"peak": 1.0, "bandwidth": 1.0} for _ in rounds]
@@ -64,10 +63,11 @@ def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[di
 def fit_numbers(
     rounds: Sequence[Kernels], free: Sequence[str], starts: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """The numbers `free` that predict the kernels of each round best, under Cauchy's loss.
+    """Fit the numbers `free` to the kernels in each round, under Cauchy's loss.
 
-    rounds: the same kernels in each. starts: of all that is free; from each of them the medians over rounds are fitted,
-    and each round from what comes of it the best in the median miss. Of peak and bandwidth, what is not free is 1.
+    rounds: the same kernels in each. starts: values for each number in `free`. Fits the medians over rounds from each
+    start, then each round from the result with the smallest median error. Peak and bandwidth are 1 unless they are
+    free.
     """
     middle = replace(
         rounds[0],
@@ -83,15 +83,15 @@ def fit_numbers(
 
 
 def _minimise(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
-    """The logarithms of the numbers at these places of NUMBERS that predict kernels best, looked for from x on."""
+    """Minimise the loss from x, over the logarithms at the indices `at` in NUMBERS."""
 
-    # The derivatives are asked for where the misses have just been.
+    # The optimiser asks for derivatives at the point just evaluated.
     @lru_cache(maxsize=1)
     def misses(x: tuple[float, ...]) -> tuple[Floats, Floats]:
         values, slopes = _log_errors(kernels, _all_logarithms(x, at), sharpness)
         return values, slopes[:, at]
 
-    # Copies: what it is given, it works in.
+    # Copies, because the optimiser modifies its input in place.
     found: Floats = least_squares(
         lambda x: misses(tuple(x))[0].copy(), x, lambda x: misses(tuple(x))[1].copy(),
         bounds=_BOUNDS[:, at], loss="cauchy", f_scale=TOLERATED, xtol=stop, ftol=stop, gtol=stop,
@@ -100,24 +100,24 @@ def _minimise(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop
 
 
 def _all_logarithms(x: Sequence[float] | Floats, at: list[int]) -> Floats:
-    """The logarithms of all NUMBERS, of which x are those at some places."""
-    # No launch takes no time unless that is fitted: its logarithm is far below any.
+    """Return logarithms for all NUMBERS, with x at some indices."""
+    # Unfitted launches cost nothing: log 0.
     every = np.array([0.0, 0.0, -np.inf, 0.0])
     every[at] = x
     return every
 
 
 def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:
-    """Logarithm of predicted over measured of each kernel at the logarithms x of NUMBERS, and its derivatives.
+    """Return log(predicted / measured) per kernel at x, the logarithms for NUMBERS, and the derivatives.
 
-    sharpness: the power of the mean that stands for the larger of an operator's two times.
+    sharpness: exponent in the power mean that smooths the maximum between arithmetic and memory time.
     """
     peak, bandwidth, _, cache = np.exp(-x)
     slower = 1 + kernels.cached * (cache - 1)
     arithmetic = kernels.flop * (peak / kernels.peak)[:, None]
     memory = kernels.bytes * (slower * bandwidth / kernels.bandwidth)[:, None]
     larger = np.maximum(arithmetic, memory)
-    # To that power, the smaller one over the larger; the larger one's share of the slope.
+    # Smaller over larger time, to that power; then the larger time's share of the slope.
     ratio = np.divide(np.minimum(arithmetic, memory), larger, out=np.zeros_like(larger), where=larger > 0) ** sharpness
     spent_by, lead = larger * (1 + ratio) ** (1 / sharpness), 1 / (1 + ratio)
     of_memory = np.where(memory > arithmetic, lead, 1 - lead)
@@ -130,10 +130,10 @@ def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The kernels that are judged on one node, device and number of threads, as so many numbers predict them.
+    """Judged kernels on one node, device and thread count, as one model predicts them.
 
-    labels: node, device, threads, numbers, ceilings. fits: the numbers of each round. measured, predicted:
-    seconds of shape (rounds, kernels). work, what: of each kernel.
+    labels: node, device, threads, numbers, ceilings. fits: fitted numbers per round. measured, predicted: seconds with
+    shape (rounds, kernels). work, what: per kernel.
     """
 
     labels: dict[str, Any]
@@ -145,15 +145,15 @@ class Predictions:
 
     @property
     def errors(self) -> Floats:
-        """|predicted / measured - 1| of each kernel in each round."""
+        """Return |predicted / measured - 1| per kernel and round."""
         missed: Floats = np.abs(self.predicted / self.measured - 1)
         return missed
 
 
 def predict_places(data: Dataset, node: str | None = None) -> list[Predictions]:
-    """Predictions of every kernel that is judged (on one node, or on all), by place and how many numbers they take.
+    """Predict every judged kernel on one node, or on all, by place and model.
 
-    Of places where steps of models were measured too: products alone do not stand for what devices are asked for.
+    Only places that also measured model steps: products alone do not represent the work that devices do.
     """
     places = {
         place: per_round
@@ -176,16 +176,16 @@ def predict_places(data: Dataset, node: str | None = None) -> list[Predictions]:
 
 
 def _fit_models(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
-    """The numbers of each round, by each of MODELS."""
+    """Fit each model in MODELS to the rounds."""
     return [fit_model(per_round, numbers, ceilings) for numbers, ceilings in MODELS]
 
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS, reads=("offload", "peak"))
 def prediction_error(data: Dataset) -> Estimates:
-    """Median over the kernels that are judged of |predicted / measured - 1|, from two, three and four numbers.
+    """Median |predicted / measured - 1| over the judged kernels, from two, three and four numbers.
 
-    ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (the
-    shares of both that foretell the other half of the kernels best). One value a round; interval by Student's t.
+    ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (shares of both that best
+    predict the other half). One value per round; interval by Student's t.
     """
     found = predict_places(data)
     rows = [
@@ -204,7 +204,7 @@ def prediction_error(data: Dataset) -> Estimates:
 
 
 def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
-    """The numbers in words, each the median over rounds."""
+    """Format the numbers in words, each as the median over rounds."""
     middle = {name: float(np.median([one[name] for one in fits])) for name in fits[0]}
     words = [f"×{middle[name]:.2f} the measured {name}" for name in ("peak", "bandwidth")]
     words += [f"{with_unit(middle['launch'], 's')} a launch"] if "launch" in middle else []
@@ -220,10 +220,10 @@ def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
     reads=("offload", "peak"),
 )
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
-    """Median error of predictions from bandwidth alone over that from peak arithmetic alone.
+    """Median prediction error from bandwidth alone, relative to that from peak arithmetic alone.
 
-    Each with the one number that foretells the other half best: the median of measured over predicted.
-    Kernels that compute and move; passes over memory are left out, for bandwidth is taken from them.
+    Each uses the single number that best predicts the other half: the median ratio of measured to predicted. Memory
+    passes are left out, because they define the bandwidth.
     """
     rows, values = [], []
     for place, per_round in kernel_rounds(data).items():
@@ -238,7 +238,7 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
             labels = dict(zip(PLACE, place, strict=True))
             rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
             values.append(ratios)
-    # Each for itself: what one machine's ratios vary by says nothing of another's.
+    # One group per machine: variation within one machine says nothing about another.
     return Estimates.from_points(rows, statistics.estimate_on_log_scale(values, np.arange(len(values))), log=True)
 
 
@@ -248,7 +248,7 @@ def _computing_mask(kernels: Kernels) -> NDArray[np.bool_]:
 
 
 def _single_number_error(kernels: Kernels, amount: Floats) -> float:
-    """Median error on the kernels that are judged if time is in proportion to an amount."""
+    """Return the median error on the judged kernels if time is proportional to `amount`."""
     scale = kernels.seconds / np.where(_computing_mask(kernels), amount, np.nan)
     factor = np.nanmedian(scale[~kernels.held])
     return float(np.nanmedian(np.abs(factor / scale[kernels.held] - 1)))

@@ -1,7 +1,7 @@
-"""What work costs by the hour of hired machines, and what cards give for their price: dated prices, one file.
+"""Cost per work on hired machines, and card performance per dollar, from one file with dated prices.
 
-All prices are inputs of data/reference/prices.yaml, which a reader may replace; each case's `detail` names the
-machines, the place and the date.
+All prices are inputs in data/reference/prices.yaml, which readers may replace; each case's `detail` gives machines,
+place and date.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 
-# Machines to hire by what their driver calls the GPU: the first that fits, with others that could stand in its place.
+# Patterns for the driver's GPU name, machines to hire, and substitutes; the first match counts.
 MACHINES = (
     (r"gh200", "lambda-1x-gh200", ()),
     (r"h100.*pcie", "lambda-1x-h100-pcie", ()),
@@ -47,11 +47,11 @@ MACHINES = (
     (r"\bl4\b", "aws-g6.xlarge", ()),
     (r"\bt4\b", "aws-g4dn.xlarge", ()),
 )
-# Requests per second of the claims about small services.
+# Requests per second in the claims about small services.
 LOADS = (1.0, 5.0, 10.0)
-# Machines with one GPU, for work that does not fill it.
+# Machines with one GPU, for work too small to fill it.
 SINGLE = ("aws-g4dn.xlarge", "aws-g6.xlarge", "aws-g5.xlarge", "lambda-1x-h100-pcie", "lambda-1x-b200")
-# A card's price, the figures that its work is limited by, and which of the article's cards it is.
+# Price entry per card, and the article's name for it.
 CARDS = {
     "rtx-3060-12gb": ("rtx-3060.usd", "rtx-3060"),
     "rtx-4060": ("rtx-4060.usd", "rtx-4060"),
@@ -60,7 +60,7 @@ CARDS = {
 }
 LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
-# What is asked for only where a node has such a processor, or a GPU that is hired.
+# Entries needed only if a node has the processor, or a GPU for hire.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
 _SERVICE, _STEP = ("service", "requests_per_s", "cpu_runtime"), ("model", "batch", "baseline", *BEST_LABELS)
@@ -68,12 +68,12 @@ Priced = tuple[dict[str, Input], str]
 
 
 def gpu_machine(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The machine in which a GPU of this name can be hired, and others in its place."""
+    """Return the machine to hire for a GPU name, and substitutes."""
     return next(((machine, beside) for pattern, machine, beside in MACHINES if re.search(pattern, name, re.I)), None)
 
 
 def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> Input:
-    """Hourly price of a machine. Raises MissingSourceError."""
+    """Return a machine's hourly price. Raises MissingSourceError."""
     entry = data.entry(f"{machine}.usd_per_hour")
     region = "us-east-1, " if "us-east-1" in entry["source"]["where"] else ""
     what = f"{entry['subject']}, on demand, {region}{entry['date']}"
@@ -81,7 +81,7 @@ def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> I
 
 
 def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
-    """Price, virtual CPUs and their cores of a machine by a processor's maker, and its name; None if none is priced."""
+    """Return price, virtual CPUs and cores for a machine with a vendor's CPU, and its name; None if not priced."""
     vendor = str(cpu.get("vendor"))
     if vendor not in PRICED:
         return None
@@ -107,14 +107,13 @@ REQUEST = Formula(
     "price.cpu_over_gpu_per_request", "1", _SERVICE, experiments=["serving"], device="cpu", formulas=(REQUEST,)
 )
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
-    """Price of a request on the cheapest measured CPU server over that on the cheapest machine with a GPU, same load.
+    """Price per request on the cheapest measured CPU server, relative to the cheapest machine with a GPU, same load.
 
-    CPU: of the servers that answer 99 of 100 requests within LIMIT_S at that load or at a higher one, the one of the
-    fewest cores, by the core; of several the one that was offered the lowest such load, then the fastest, in whatever
-    runtime and format. cpu_runtime: its backend. Where the percentile's interval does not tell whether any does, the
-    price has no interval. What no CPU server answers in time is limited by its arithmetic, and has no price here. GPU:
-    at the least one machine, whatever it can do: it is taken as fast enough for every load, so that it need not have
-    been measured. Loads: LOADS, and those that were offered.
+    CPU: the server with the fewest cores to answer 99 in 100 requests within LIMIT_S at that load or a higher one,
+    priced per core; ties go to the lowest such load, then to the fastest, in any runtime and format. cpu_runtime: its
+    backend. If the percentile's interval leaves it open, the price has no interval. Work that no CPU server answers in
+    time has no price. GPU: one machine, assumed fast enough for every load, so it need not be measured. Loads: LOADS,
+    and all loads offered.
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
@@ -128,7 +127,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         priced = core_price(data, cpu)
         if priced is None:
             continue
-        # No number of cores: all of them.
+        # Zero cores stands for all usable cores.
         known = np.where(cores[at] == 0, cpu["usable_cores"], cores[at])
         order = np.lexsort((estimate[at], rates[at], known))
         known, at = known[order], at[order]
@@ -149,8 +148,10 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
 
 def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
-    """For each load the position of the first server that keeps the limit at it or at a higher one, if any; whether
-    that is sure. Each of shape (servers,)."""
+    """Yield, per load: the load, the index of the first server within the limit at it or above, and if this is sure.
+
+    rates, high, estimate: shape (servers,).
+    """
     for load in sorted({*LOADS, *rates.tolist()}):
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))
         kept, sure = (surely, True) if len(surely) else (perhaps, False)
@@ -160,7 +161,7 @@ def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator
 
 @cached_per_dataset
 def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
-    """The cheapest machine with one GPU, with the others as its range, and its name. Raises MissingSourceError."""
+    """Return the cheapest machine with one GPU, the others as its range, and its name. Raises MissingSourceError."""
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
     return hourly_price(data, first, tuple(others)), first.removeprefix("aws-")
 
@@ -181,10 +182,10 @@ SAVING = Formula(
     "price.speedup_over_price_ratio", "1", _STEP, experiments=["training"], device="both", formulas=(SAVING,)
 )
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
-    """Speed-up of training over the ratio of prices by the hour: above 1 a run is cheaper on the GPU.
+    """Training speed-up, divided by the ratio of hourly prices: above 1 a run is cheaper on the GPU.
 
-    GPU: its share of a machine with GPUs of that name. CPU: as many cores as the host has, by the core of a machine
-    of the same maker. Baseline node alone: one core is not what one would hire.
+    GPU: its share of a machine with the same GPU name. CPU: as many cores as the host has, at the price per core of a
+    machine from the same vendor. Baseline node only: nobody hires one core.
     """
     speedups = speedup(data).only(baseline="node")
     wanted = set(speedups.rows("node", "device"))
@@ -216,7 +217,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 
 
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
-    """Prices of the machines that have such a GPU and such cores, and which they are; None where a side has none."""
+    """Return prices for machines with this GPU and these cores, and their names; None if either is not priced."""
     machine = gpu_machine(gpu)
     priced = core_price(data, cpu) if machine else None
     if machine is None or priced is None:
@@ -235,10 +236,10 @@ RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more
 
 @quantity("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
 def rank_per_dollar(data: Dataset) -> DerivedEstimates:
-    """Rank of each recommended card among those of its price class, by what limits the work over the price at launch.
+    """Rank in its price class for each recommended card, by a limiting figure per dollar at launch.
 
-    limit: arithmetic (rated dense bf16 FLOP/s), bandwidth or capacity of memory. A card of the class counts where both
-    figures were verified. Raises MissingSourceError naming the entries that the recommended cards lack.
+    limit: arithmetic (rated dense bf16 FLOP/s), bandwidth, or memory capacity. A card counts if both figures are
+    verified. Raises MissingSourceError, with the entries that recommended cards lack.
     """
     recommended = {card: price for card, (price, part) in CARDS.items() if part in RECOMMENDED}
     ratings = [f"{card}.{figure}" for card in recommended for figure in LIMITS.values()]

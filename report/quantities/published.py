@@ -1,9 +1,8 @@
-"""What others measured and published, as quantities that a claim may name under `published`: figures as they stand.
+"""Published measurements as quantities, which a claim may name under `published`: figures as reported.
 
-Every estimate names its source and, as `family`, what that source shares with others that are not independent of it.
-There are no rounds of ours behind these figures: low and high are the spread that the source tells, or the range over
-entries with the same hardware. By what margin they decide, see `judging.rules`. What is worked out of them stands in
-the modules beside this one: speeds, chips, prices.
+Every estimate names its source and its `family`, shared by sources that are not independent. The study has no rounds
+behind these figures: low and high are the spread that the source reports, or the range over entries with the same
+hardware. `judging.rules` sets their margins. Modules next to this one derive speeds, chips and prices.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LABELS = ("source", "family", "task", "model", "setting", "batch", "measure", "r
 
 
 def gpu_kind(name: str) -> str:
-    """A GPU's name as short as it tells what it is: 'NVIDIA H100-SXM-80GB' is 'H100 SXM'."""
+    """Shorten a GPU's name to its kind: 'NVIDIA H100-SXM-80GB' to 'H100 SXM'."""
     text = re.sub(r"\((?:R|TM)\)|[-_/]", lambda found: "" if "(" in found[0] else " ", name)
     found = _KINDS.search(text)
     if found is None:
@@ -45,14 +44,14 @@ def gpu_kind(name: str) -> str:
 
 
 def cpu_kind(name: str) -> str:
-    """A processor's name without its maker's flourish: 'Intel(R) Xeon(R) Platinum 8480+' is 'Xeon Platinum 8480+'."""
+    """Shorten a processor's name: 'Intel(R) Xeon(R) Platinum 8480+' to 'Xeon Platinum 8480+'."""
     short = re.sub(r"\b(intel|amd)\b", "", short_processor(name), flags=re.I)
     named = re.sub(r"\(code named ([^)]+)\)|code named (.+)", r"\1\2", short)
     return " ".join(word.capitalize() if word in ("XEON", "PLATINUM", "GOLD") else word for word in named.split())
 
 
 def machine_name(record: Mapping[str, Any]) -> str:
-    """The GPU of a record, or the processors of one machine of a CPU record: '2 x Xeon Platinum 8480+'."""
+    """Return a record's GPU, or the processors in one machine for a CPU record: '2 x Xeon Platinum 8480+'."""
     if record["device"] == "gpu":
         return gpu_kind(str(record["gpu"]))
     nodes = record["nodes"] if record["nodes"] == record["nodes"] else 1
@@ -62,9 +61,9 @@ def machine_name(record: Mapping[str, Any]) -> str:
 
 
 def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
-    """Each record's speed: its rate, or one over its time, for one GPU or one machine of CPUs; with its ends."""
+    """Add each record's speed per GPU or per CPU machine, with its bounds: its rate, or the reciprocal to its time."""
     turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
-    # Several processors of one entry answer at once; the time of a single request is that of one device.
+    # Processors in one entry share the load, but a single request runs on one device.
     single = (records["measure"] == "latency").to_numpy()
     shared = np.where(records["device"] == "gpu", records["gpus"].fillna(1), records["nodes"].fillna(1))
     shared = np.where(single, 1.0, shared)
@@ -77,38 +76,38 @@ def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def value_or_default(value: float, other: float) -> float:
-    """A figure, or another where its source does not tell it."""
+    """Return a figure, or a default if the source does not report it."""
     return other if math.isnan(value) else float(value)
 
 
 def extreme_record(records: pd.DataFrame, by: str, least: bool = False) -> dict[str, Any]:
-    """The record with the largest value of a column, or the least."""
+    """Return the record with the largest (or least) value in a column."""
     values = records[by].to_numpy(float)
     found = records.iloc[int(values.argmin() if least else values.argmax())]
     return {str(name): value for name, value in found.items()}
 
 
 def estimate_bounds(record: Mapping[str, Any], times: float = 1.0) -> dict[str, float]:
-    """A record's figure with its ends, some number of times; itself for an end that its source does not tell."""
+    """Return a record's figure with its bounds, times a factor; bounds default to the figure."""
     ends = (("estimate", "value"), ("low", "low"), ("high", "high"))
     return {name: times * value_or_default(record[of], record["value"]) for name, of in ends}
 
 
 def groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[pd.DataFrame]:
-    """Records that agree in some columns, group by group, where there are several values of another column."""
+    """Yield groups that agree in the columns `same` and have several values in `differ`."""
     for at in _group_positions(records, same, differ):
         yield records.iloc[at]
 
 
 def row_groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[list[dict[str, Any]]]:
-    """As `groups_varying`, each group record by record: of few, a table takes far longer."""
+    """Yield the same groups as `groups_varying`, as lists: faster than data frames for few records."""
     rows = record_rows(records)
     for at in _group_positions(records, same, differ):
         yield [rows[number] for number in at]
 
 
 def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[NDArray[np.intp]]:
-    """Positions of the records of each group of `groups_varying`."""
+    """Yield row positions for each group in `groups_varying`."""
     work = records.groupby([records[name].astype(str) for name in same], sort=False, dropna=False).ngroup()
     several = (records.groupby(work)[differ].transform("nunique") > 1).to_numpy()
     where = np.flatnonzero(several)
@@ -117,12 +116,12 @@ def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) ->
 
 
 def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """The records, one by one."""
+    """Convert records to dictionaries."""
     return [{str(name): value for name, value in row.items()} for row in records.to_dict("records")]
 
 
 def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """What an estimate of one record is told by: LABELS, and more columns, or `machine`."""
+    """Return an estimate's labels for one record: LABELS, and more columns, or `machine`."""
     told = {
         **record,
         "batch": None if math.isnan(record["batch"]) else record["batch"],
@@ -135,9 +134,9 @@ def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[
 
 @published_quantity("published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"))
 def declared_comparisons(data: Dataset) -> Estimates:
-    """The declared comparisons of data/published/comparisons.yaml: the figure of one record over that of another.
+    """Comparisons declared in data/published/comparisons.yaml: one record's figure, divided by another's.
 
-    Figures as they stand, not for one GPU or one machine: what is compared is declared with its reason.
+    Figures as reported, not scaled to one GPU or machine: each comparison declares its reason.
     """
     rows = []
     for comparison in data.published.comparisons:
@@ -184,7 +183,7 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
     return values
 
 
-# One quantity a kind of figure: published.rate, published.price, …
+# One quantity per measure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
     measure: published_quantity(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(
         _measure_values(measure)

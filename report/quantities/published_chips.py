@@ -1,4 +1,4 @@
-"""What others measured of single chips: threads, memory, copies, products, and how few numbers predict kernels."""
+"""Published measurements on single chips: threads, memory, copies, products, and predictions for kernels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from report.quantities.published import (
     with_speeds,
 )
 
-# Cores that stand for a hundred; kernels of either kind without which nothing is fitted; what a fit tolerates.
+# Fewest cores in a "many-core" CPU; fewest kernels per kind to fit; scale for Cauchy's loss.
 MANY_CORES, MANY_KERNELS, TOLERATED = 48, 8, 0.1
 _STARTS = (1.0, 2.0, 5.0)
-# The highest clocks of these GPUs, in Hz: NVIDIA's data sheets and white papers of either.
+# Highest GPU clocks in Hz, from NVIDIA's data sheets and white papers.
 CLOCKS = {"H100": 1.98e9, "H100 SXM": 1.98e9, "H200": 1.98e9, "H200 SXM": 1.98e9, "A100": 1.41e9, "A100 SXM": 1.41e9,
           "A100 PCIe": 1.41e9}  # fmt: skip
 _HALF = ("float16", "bfloat16")
@@ -41,10 +41,10 @@ _ARRAYS = {
 
 @published_quantity("published.mac_per_cycle", "MAC/cycle", (*LABELS, "machine", "dtype"))
 def mac_per_cycle(data: Dataset) -> Estimates:
-    """Multiply-adds for each clock cycle of a whole GPU in its fastest published product, by kind and format.
+    """Multiply-adds per clock cycle in a whole GPU, in its fastest published product, by GPU kind and format.
 
-    Half its operations per second over the highest clock that the maker states: at a lower one there are more. Each
-    source by itself.
+    Half its operations per second, divided by the highest clock that the maker states; at a lower clock the true value
+    is higher. Computed per source.
     """
     records = data.published.records
     kinds = records["gpu"].map(gpu_kind)
@@ -60,9 +60,9 @@ def mac_per_cycle(data: Dataset) -> Estimates:
 
 @published_quantity("published.threads_for_90_percent", "1", ("source", "family", "machine", "model", "records"))
 def threads_for_90_percent(data: Dataset) -> Estimates:
-    """The fewest threads at which a GPU reached nine tenths of its best throughput, of the numbers that were tried.
+    """Fewest threads tried at which a GPU reached nine tenths of its best throughput.
 
-    The interval reaches down to the number tried before it: somewhere between the two lies the turn.
+    low is the previous number tried: the true threshold lies between the two.
     """
     rows = []
     for told, threads, rates in _thread_series(data):
@@ -78,9 +78,9 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 @published_quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"))
 def linearity(data: Dataset) -> Estimates:
-    """Speed-up over the growth of threads, from the fewest to half of those that nine tenths of the peak take.
+    """Speed-up divided by the growth in threads, from the fewest up to half the threads that reach nine tenths.
 
-    1 is proportional. Half of them is where the chip is not yet full by any count.
+    1 is proportional. With half those threads the chip is certainly not full.
     """
     rows = []
     for told, threads, rates in _thread_series(data):
@@ -100,7 +100,7 @@ def linearity(data: Dataset) -> Estimates:
 
 
 def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
-    """Of each source, GPU and kernel: labels, threads at once in order, and the best throughput with so many."""
+    """Yield, per source, GPU and kernel: labels, ascending thread counts, and the best throughput at each."""
     records = data.published.records
     records = records[(records["task"] == "threads") & (records["device"] == "gpu")].dropna(subset=["threads"])
     for same in groups_varying(records, ("source", "gpu", "model", "measure", "unit"), "threads"):
@@ -120,12 +120,12 @@ def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
 
 @published_quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0)
 def memory_bound_share(data: Dataset) -> Estimates:
-    """Bounds of the share of a GPU's time in work that memory limits, by phase.
+    """Bounds on the share of GPU time limited by memory, by phase.
 
-    decode: at least the time that the weights take to be read once a token at the rated bandwidth, or the share of the
-    bandwidth that the source tells. prefill: at most what is left of the time when two operations a parameter and token
-    are done as fast as any record has that kind of GPU multiply matrices in 16 bits. training: at most what the share
-    of the peak leaves. Ratings: data/reference/gpus.yaml.
+    decode: at least the time to read the weights once per token at the rated bandwidth, or the bandwidth share that the
+    source reports. prefill: at most the time left after two operations per parameter and token, at the fastest 16-bit
+    product in any record for that GPU kind. training: at most 1 minus the share of peak. Ratings:
+    data/reference/gpus.yaml.
     """
     records = data.published.records
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & records["dtype"].isin(_HALF)]
@@ -143,7 +143,7 @@ def memory_bound_share(data: Dataset) -> Estimates:
 
 
 def _rated_bandwidths(data: Dataset) -> dict[str, float]:
-    """Rated bandwidth of memory by the kind of GPU; not of kinds of which there are several with other memories."""
+    """Return rated memory bandwidth by GPU kind, except for kinds with more than one rating."""
     found: dict[str, set[float]] = {}
     for name, entry in data.reference.items():
         if name.endswith(".memory_bytes_per_s") and entry["status"] == "verified":
@@ -154,7 +154,7 @@ def _rated_bandwidths(data: Dataset) -> dict[str, float]:
 def _memory_time_bounds(
     row: Mapping[str, Any], rated: Mapping[str, float], peaks: Mapping[str, float]
 ) -> tuple[str, float, float] | None:
-    """Phase, least and most share of the time that memory limits; None of a record that bounds neither."""
+    """Return phase, and lower and upper bound on the memory-limited time share; None if a record bounds neither."""
     if row["measure"] == "share" and row["task"] == "train":
         return "training", 0.0, 1 - float(row["value"])
     if row["measure"] == "share" and row["task"] == "generate":
@@ -173,7 +173,7 @@ def _memory_time_bounds(
     "published.memory_over_copy", "1", ("source", "family", "machine", "direction", "host_memory", "records")
 )
 def memory_over_copy(data: Dataset) -> Estimates:
-    """The best pass over a GPU's memory over the best copy from or to the host, of the same card in the same source."""
+    """Best memory pass on a GPU, relative to the best copy between it and the host, same card and source."""
     records = data.published.records
     records = records[(records["device"] == "gpu") & (records["measure"] == "bandwidth")]
     rows = []
@@ -202,10 +202,10 @@ def memory_over_copy(data: Dataset) -> Estimates:
 
 @published_quantity("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"))
 def product_lead(data: Dataset) -> Estimates:
-    """Most that a GPU can lead over many cores in one product of about 1,000 by 1,000, copies included, in float32.
+    """Upper bound on a GPU's lead over many cores in one float32 product (about 1,000 by 1,000), copies included.
 
-    The CPU's time at its best library, over the time in which the fastest pinned copies that any record has bring two
-    such matrices to a GPU and one back: the arithmetic there counts as nothing.
+    CPU time with its best library, divided by the time to copy two such matrices to a GPU and one back at the fastest
+    pinned rates in any record: arithmetic on the GPU is taken as free.
     """
     records = data.published.records
     copies = records[(records["measure"] == "bandwidth") & records["task"].isin(("copy-in", "copy-out"))]
@@ -238,10 +238,11 @@ def product_lead(data: Dataset) -> Estimates:
 
 @published_quantity("published.roofline_error", "1", ("source", "family", "machine", "ceilings", "records"))
 def roofline_error(data: Dataset) -> Estimates:
-    """Median of |predicted / measured - 1| of kernels, from a peak and a bandwidth that are fitted to others of them.
+    """Median |predicted / measured - 1| over kernels, from a peak and a bandwidth fitted to other kernels.
 
-    Products and passes over memory whose operations and bytes follow from their shapes; every other one is fitted on,
-    by the method of `roofline.prediction_error`, the rest is judged. ceilings: fitted, or either number alone.
+    Products and memory passes with operations and bytes that follow from their shapes. Every other kernel is used to
+    fit, with the method in `roofline.prediction_error`, and the rest to judge. ceilings: fitted, or either number
+    alone.
     """
     rows = []
     for (source, kind), kernels in _kernel_records(data):
@@ -253,7 +254,7 @@ def roofline_error(data: Dataset) -> Estimates:
             ("arithmetic alone", (alone[0], 0.0)),
             ("bandwidth alone", (0.0, alone[1])),
         ):
-            # Arithmetic alone says nothing of what does none.
+            # Arithmetic alone cannot predict kernels without arithmetic.
             of = judged if ceilings == "fitted" else judged[judged["flop"] > 0]
             told = np.maximum(of["flop"] * costs[0], of["bytes"] * costs[1])
             rows.append(
@@ -271,9 +272,9 @@ def roofline_error(data: Dataset) -> Estimates:
 
 
 def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    """Of each source and GPU that has both products and passes: kernels in float32 with operations and bytes, in order.
+    """Yield float32 kernels with operations and bytes, per source and GPU with both products and passes.
 
-    Both follow from the shape: a product reads its two matrices and writes one, a pass reads and writes its arrays.
+    Both follow from the shape: a product reads two matrices and writes one, a pass reads and writes its arrays.
     """
     records = data.published.records
     records = records[(records["measure"] == "time") & (records["dtype"] == "float32") & (records["device"] == "gpu")]
@@ -287,13 +288,13 @@ def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFra
 
 
 def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:
-    """Seconds for each operation and byte that predict kernels best: least squares of logarithms, Cauchy's loss."""
+    """Fit seconds per operation and per byte to kernels: least squares on logarithms, Cauchy's loss."""
     from scipy.optimize import least_squares
 
     def missed(logs: Any) -> Any:
         return np.log(np.maximum(flop * math.exp(logs[0]), moved * math.exp(logs[1])) / seconds)
 
-    # From several starts, for the loss has more than one valley; the best in the median, which is what judges.
+    # Several starts, because the loss has local minima; keep the one with the best median, which judges.
     starts = [np.log(start) - [math.log(one), math.log(other)] for one in _STARTS for other in _STARTS]
     found = [least_squares(missed, at, loss="cauchy", f_scale=TOLERATED).x for at in starts]
     best = min(found, key=lambda logs: float(np.median(np.abs(missed(logs)))))
@@ -302,7 +303,7 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
 
 @published_quantity("published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"))
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
-    """Median error of predictions from bandwidth alone over that from arithmetic alone, of kernels that compute."""
+    """Median prediction error from bandwidth alone, relative to arithmetic alone, on kernels with arithmetic."""
     errors = roofline_error(data)
     if not len(errors):
         return errors
@@ -312,9 +313,9 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
 
 @published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
 def gpu_busy_share(data: Dataset) -> Estimates:
-    """Time of one request times requests a second, as if all of it were the GPU's: an upper bound of its busy share.
+    """Request time times requests per second, as if all request time were GPU time: an upper bound on the busy share.
 
-    The latency of one request at a time, of one GPU; requests_per_s: 1, 5 or 10.
+    Latency for one request at a time, on one GPU; requests_per_s: 1, 5 or 10.
     """
     records = data.published.records
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)

@@ -1,4 +1,4 @@
-"""What GPUs cost to buy and to hire, by lists that others published, and what their speed is worth by the hour."""
+"""GPU prices to buy and to hire, from published lists, and the value per hour due to their speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from report.formatting import format_count
 from report.quantities.published import gpu_kind, published_quantity, record_rows
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
-# Machines whose price by the hour stands for a kind of GPU, and that of two processors of 56 cores.
+# Hourly machines to price a GPU kind, and a server with two 56-core processors.
 HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
 HIRED_CPU = "aws-c7i.48xlarge"
 _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
@@ -22,10 +22,10 @@ _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda
 
 @published_quantity("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS)
 def speedup_over_price_ratio(data: Dataset) -> Estimates:
-    """Speed-up over a server of two processors, over the ratio of their prices by the hour: above 1 the GPU is cheaper.
+    """Speed-up over a two-processor server, divided by the ratio of hourly prices: above 1 the GPU is cheaper.
 
-    GPU: its share of AWS's machine with eight of that kind. CPU: AWS's largest machine of that generation (96 cores) in
-    place of the server's 112. Prices as of data/reference/prices.yaml. Raises MissingSourceError.
+    GPU: its share of AWS's machine with eight such GPUs. CPU: AWS's largest machine of that generation (96 cores), as a
+    stand-in for the server's 112. Prices from data/reference/prices.yaml. Raises MissingSourceError.
     """
     known = speedup(data).only(baseline="server", task=["train-to-target"])
     parts = []
@@ -39,15 +39,15 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
 
 @published_quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
 def break_even_hours(data: Dataset) -> Estimates:
-    """Price of a GPU over the price of an hour of the same kind.
+    """GPU purchase price, divided by the hourly price for the same GPU kind.
 
-    Each list of purchase prices is held against hours of its own: the seller's against a list of what AWS, Azure, GCP
-    and Lambda ask, the collection's against AWS's prices in data/reference. The interval is from the cheapest purchase
-    over the dearest hour to the reverse. Power, which the buyer pays too, and the rest of the machine, which the hired
-    hour holds and the bought card does not, are left out. Raises MissingSourceError.
+    Each list with purchase prices has its own hourly prices: the seller's list uses those that AWS, Azure, GCP and
+    Lambda ask, the collection uses AWS's prices in data/reference. low: cheapest purchase, dearest hour; high: the
+    reverse. Left out: power, which the buyer pays too, and the rest of the machine, which only the hourly price
+    includes. Raises MissingSourceError.
     """
     records = data.published.records
-    # Lists of prices seldom tell the form of a card.
+    # Price lists seldom report a card's form factor.
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
     hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]
     hours = {str(kind): list(each / many) for kind, each, many in _prices_by_kind(hired)}

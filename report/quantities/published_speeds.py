@@ -1,4 +1,4 @@
-"""How fast others' GPUs and CPUs did the same work: speed-ups, what batches, libraries and cores gain."""
+"""Published speeds on the same work: GPU speed-ups, and gains due to batches, libraries and cores."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ from report.quantities.published import (
     with_speeds,
 )
 
-# A server without a GPU has at least so many cores for each machine.
+# Fewest cores per machine to count as a server.
 SERVER_CORES = 32
-# Of MLPerf Inference's tasks: a recurrent network, and the transformer that it is held against.
+# MLPerf Inference's recurrent network, and the transformer to compare with.
 RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
 _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
-# Work whose numbers have no format that could be chosen.
+# Tasks without a choice of number format.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
 _SAME_WORK = ("source", "task", "model", "setting", "batch", "measure")
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
-# What each back end is compared with.
+# Baseline per back end.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
 
 
 def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
-    """One GPU over one machine without: of each source, the same work, on each kind of GPU, over its fastest CPU.
+    """Yield one GPU over one machine without GPUs: per source and work, each GPU kind over the fastest CPU.
 
-    Where several entries have the same kind of GPU and format, those of the fewest GPUs and of the fastest library
-    count, their median and their range; of the CPUs, whatever their format, the fastest of the fewest machines, by the
-    kind of machine.
+    If several entries share GPU kind and format, use those with the fewest GPUs and the fastest library: their median
+    and range. For CPUs in any format, use the fastest entry with the fewest machines, per baseline.
     """
     records = with_speeds(data.published.records)
     records = records[records["measure"].isin(measures)]
@@ -62,7 +61,7 @@ def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator
 
 
 def _group_rows(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """The records that agree in some columns, together, in the order of these."""
+    """Group records that agree in some columns, sorted by those."""
 
     def key(row: dict[str, Any]) -> tuple[str, ...]:
         return tuple(row[name] for name in names)
@@ -71,7 +70,7 @@ def _group_rows(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, 
 
 
 def _with_fewest(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """The records of the fewest GPUs or machines, one where a source does not tell."""
+    """Select the records with the fewest GPUs or machines, taken as 1 if not reported."""
     fewest = min(value_or_default(row[name], 1.0) for row in rows)
     return [row for row in rows if value_or_default(row[name], 1.0) == fewest]
 
@@ -113,7 +112,7 @@ def _median_speed(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def _is_server(records: pd.DataFrame) -> pd.Series:
-    """Whether a CPU record is of machines that are servers, as far as their cores are told."""
+    """Tell which CPU records are from servers, by cores or processors per machine as reported."""
     return (records["cores"] / records["nodes"].fillna(1) >= SERVER_CORES) | (
         records["cpus"] / records["nodes"].fillna(1) >= 2
     )
@@ -121,30 +120,30 @@ def _is_server(records: pd.DataFrame) -> pd.Series:
 
 @published_quantity("published.speedup", "1", SPEEDUP_LABELS)
 def speedup(data: Dataset) -> Estimates:
-    """One GPU over one machine without a GPU (`baseline`: server or one processor), doing the same work in one source.
+    """One GPU over one machine without a GPU (`baseline`: server or one processor), on the same work in one source.
 
-    A result of several GPUs or machines is divided by their number, as if each worked as well alone, which `detail`
-    tells: the more machines, the more of their time is lost between them. precision: the formats of both sides, ''
-    where one is not told. Source of the rule for scores: MLCommons, training and inference policies (runs without the
-    fastest and the slowest).
+    Results of several GPUs or machines are divided by their number, as if each worked as well alone, which `detail`
+    reports: the more machines, the more time is lost between them. precision: formats on both sides, '' if one is not
+    reported. Source of the rule for scores: MLCommons, training and inference policies (runs without the fastest and
+    the slowest).
     """
     return exact_estimates(list(speedup_rows(data)))
 
 
 @published_quantity("published.energy_ratio", "1", SPEEDUP_LABELS)
 def energy_ratio(data: Dataset) -> Estimates:
-    """Joules of a CPU over joules of a GPU for the same work in one source, as its meters have them.
+    """CPU joules divided by GPU joules for the same work in one source, as metered there.
 
-    What each meter covers, the source's note tells.
+    The source's note describes what each meter covers.
     """
     return exact_estimates(list(speedup_rows(data, ("energy",))))
 
 
 @published_quantity("published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"))
 def growth_with_batch(data: Dataset) -> Estimates:
-    """The exponent p of speed-up ~ batch^p between the smallest and the largest batch of the same work, 8 times apart.
+    """Exponent p in speed-up ~ batch^p, from the smallest to the largest batch of the same work, 8 times apart or more.
 
-    Both sides at both batches, the same hardware and format.
+    Both batches use the same hardware and format on both sides.
     """
     rows = []
     same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
@@ -173,10 +172,9 @@ def growth_with_batch(data: Dataset) -> Estimates:
 
 @published_quantity("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"))
 def batch_gain(data: Dataset) -> Estimates:
-    """Samples per second at the largest batch over those at an eighth of it, or the nearest that was run below.
+    """Samples per second at the largest batch, relative to those at the largest batch up to an eighth of it.
 
-    The same hardware, format and software. A time of steps counts as their batch over that time, one of all the data as
-    it is.
+    Same hardware, format and software. For step times, throughput is batch over time; other times count as reported.
     """
     records = with_speeds(data.published.records).dropna(subset=["batch"])
     records = records[records["task"].isin(("train", "fine-tune", "infer"))]
@@ -204,9 +202,9 @@ def batch_gain(data: Dataset) -> Estimates:
 
 @published_quantity("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"))
 def core_scaling(data: Dataset) -> Estimates:
-    """Rate of training on the most cores over the rate on one and their number: 1 is proportional.
+    """Training rate on the most cores, divided by the one-core rate and by the core count: 1 is proportional.
 
-    The same network, machine and software in one source; the batch may grow with the cores.
+    Same network, machine and software in one source; the batch may grow with the cores.
     """
     records = with_speeds(data.published.records).dropna(subset=["cores"])
     records = records[(records["device"] == "cpu") & (records["task"] == "train") & (records["measure"] == "rate")]
@@ -229,10 +227,10 @@ def core_scaling(data: Dataset) -> Estimates:
 
 @published_quantity("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
 def variant_gain(data: Dataset) -> Estimates:
-    """What a format, a library or an interface gains: the speed with it over that without.
+    """Speed gain due to a format, a library or an interface: speed with it over speed without.
 
-    of, to: a format over float32; Vulkan or OpenCL over CUDA; cuDNN over plain kernels. The same work on the same
-    hardware in the same source, each side by the fastest that the source has.
+    of, to: a format over float32; Vulkan or OpenCL over CUDA; cuDNN over plain kernels. Same work, hardware and source,
+    with the source's fastest result on each side.
     """
     records = with_speeds(data.published.records)
     same = ["source", "task", "model", "setting", "batch", "measure", "device", "gpu", "cpu", "gpus", "cores"]
@@ -262,7 +260,7 @@ def _gain_row(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any])
 
 @published_quantity("published.recurrent_over_transformer", "1", ("source", "family", "scenario", "gpu", "records"))
 def recurrent_over_transformer(data: Dataset) -> Estimates:
-    """Speed-up of MLPerf's recurrent network over that of its transformer, on the same GPU over the same CPU."""
+    """Speed-up for MLPerf's recurrent network, relative to that for its transformer, on the same GPU and CPU."""
     rows, place = [], ("source", "family", "scenario", "gpu")
     known = speedup(data).only(baseline="server", model=[RECURRENT, TRANSFORMER])
     if not len(known):
@@ -286,10 +284,10 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
 
 @published_quantity("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
 def crossover_parameters(data: Dataset) -> Estimates:
-    """Parameters of the largest model up to which a CPU answers single requests sooner than a GPU; 0 for none.
+    """Parameters in the largest model that a CPU answers sooner than a GPU, for single requests; 0 for none.
 
-    Of models of which a source tells the size and times both, at batch 1, on the same two devices. Only where the GPU
-    is sooner for some larger model do they change places.
+    Models with a reported size and times on both devices, at batch 1, in one source. An estimate needs a larger model
+    on which the GPU is sooner.
     """
     rows = []
     known = speedup(data).only(task="infer", batch=1.0)

@@ -1,4 +1,4 @@
-"""What several quantities do with rates before they divide them: choose, name and subtract."""
+"""Shared steps before dividing rates: select, label and subtract."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from report.estimates import RUNTIMES, Estimates, concat_estimates
 from report.formatting import format_count
 
-# Labels beside a quantity's own that `best_ratios` gives.
+# Labels that `best_ratios` adds to a quantity's own.
 BEST_LABELS = ("precision", "dtype", *RUNTIMES)
 
 
 def most_threads(rates: Estimates, *by: str) -> Estimates:
-    """Those with the most threads of each node, or of each group that agrees in these labels."""
+    """Select the rates with the most threads per node, or per group that agrees in the labels `by`."""
     groups = [rates[name] for name in by or ("node",)]
     return rates.at(rates["threads"] == rates["threads"].groupby(groups).transform("max"))
 
 
 def with_library(rates: Estimates) -> Estimates:
-    """The same with a label `library`: its name, and on a CPU its number of threads."""
+    """Add a label `library`: its name, and on a CPU its thread count."""
     pairs = rates.rows("backend", "threads")
     return rates.label(library=[f"{name}, {format_count(int(n), 'thread')}" if n else str(name) for name, n in pairs])
 
@@ -29,7 +29,7 @@ Divide = Callable[[Estimates, Estimates], Any]
 
 
 def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estimates.__truediv__) -> Any:
-    """Their ratio; `detail` says what is compared: 'A over B'."""
+    """Divide `above` by `below`, and set `detail` to 'A over B'."""
     ratio = divide(above, below.label(rival=below["detail"]))
     detail = [f"{mine} over {rival}".strip() if rival else mine for mine, rival in ratio.rows("detail", "rival")]
     return ratio.without("rival").label(detail=detail)
@@ -38,11 +38,11 @@ def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estim
 def best_ratios(
     gpu: Estimates, cpu: Estimates, by: Sequence[str], of: Sequence[str] = (), divide: Divide = Estimates.__truediv__
 ) -> list[Any]:
-    """The best rate of each GPU over the best of a CPU: at equal precision, and at the best of either side.
+    """Divide each GPU's best rate by a CPU's best: at equal precision, and at either side's best.
 
-    gpu, cpu: rates with a label `backend`. by: labels in which both sides agree; those of them that one side lacks, and
-    `node` and `device`, tell its own cases apart. of: labels that `detail` names for either side. Without a label
-    `dtype` there is one comparison, and no label `precision`. runtime, cpu_runtime: backends of the GPU and the CPU.
+    gpu, cpu: rates with a label `backend`. by: labels in which both sides agree; a label that one side lacks, like
+    `node` and `device`, only separates cases. of: labels to name in `detail`, for either side. Without a label `dtype`
+    there is one comparison, and no label `precision`. runtime, cpu_runtime: backends on the GPU and the CPU.
     """
     precisions = (("equal", ["dtype"]), ("best", [])) if "dtype" in gpu.labels else (("", []),)
     found = []
@@ -58,26 +58,26 @@ def best_ratios(
 
 
 def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
-    """The best rate of each GPU over the best of its host's CPU, as `best_ratios` has them."""
+    """Divide each GPU's best rate by its host CPU's best, as in `best_ratios`."""
     return concat_estimates(best_ratios(rates.only(device="gpu"), rates.only(device="cpu").without("device"), by, of))
 
 
 def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
-    """The best of each group by the labels that there are; its backend becomes the label `runtime`."""
+    """Select the best rate per group, by the labels present; its backend becomes the label `runtime`."""
     keys, named = ([name for name in names if name in rates.labels] for names in (by, of))
     best = rates.best(keys, named, ["backend"])
     return best.label(**{runtime: best["backend"]}).without("backend")
 
 
 def complement(ratios: Estimates) -> Estimates:
-    """1 less each ratio, none below zero: a share of time that is lost cannot be gained."""
+    """Subtract each ratio from 1, clipped to 0, because a share lost cannot be negative."""
     ends = {"estimate": "estimate", "low": "high", "high": "low"}
     values = {name: (1 - ratios.numbers(end)).clip(lower=0.0) for name, end in ends.items()}
     return Estimates(ratios.label(**values, se=ratios.numbers("estimate") * ratios.numbers("se")).frame, log=False)
 
 
 def without_error_where_equal(ratios: Estimates) -> Estimates:
-    """The same, with no error where a ratio is 1: both sides are then the same measurement."""
+    """Set the error to 0 where a ratio is 1, because both sides are then the same measurement."""
     itself = ratios.numbers("estimate") == 1.0
     exact = ratios.label(se=ratios["se"].mask(itself, 0.0), df=ratios["df"].mask(itself, float("inf")))
     return Estimates.from_estimates(exact.frame)

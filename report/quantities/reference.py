@@ -1,4 +1,4 @@
-"""Published figures as cases: documented evidence, never mixed with measured."""
+"""Published figures as cases: documented evidence, never mixed with measurements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROCESSORS = "server-processors-2023.cores"
 
 @quantity("processors.cores", "1", ("entry", "processor"), tier="documented")
 def processors_cores(data: Dataset) -> Estimates:
-    """Cores of each server processor that Intel and AMD listed as launched in July 2023, a case a processor."""
+    """Cores per server processor listed by Intel and AMD as launched in July 2023, one case per processor."""
     entry = data.entry(_PROCESSORS)
     sizes = [float(cores) for cores, number in entry["distribution"].items() for _ in range(number)]
     return exact_estimates(

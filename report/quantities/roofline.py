@@ -1,4 +1,4 @@
-"""Quantities of the roofline: a machine's balance, and on which side of it the time of a step is spent."""
+"""The roofline: machine balance, and the share of step time on each side."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _roofline_quantity = partial(quantity, experiments=["roofline", *_CEILINGS])
 
 @cached_per_dataset
 def peak_arithmetic(data: Dataset) -> Estimates:
-    """Peak arithmetic in FLOP/s by node, device, dtype and threads.
+    """Return peak arithmetic in FLOP/s by node, device, dtype and threads.
 
-    The faster of the study's own multiply-add kernel (CPUs) and the fastest matrix product of any
-    library and shape: no kernel of ours reaches matrix units. `detail` says which.
+    The faster of two: the study's own multiply-add kernel (CPUs), and the fastest matrix product with any library and
+    shape, because no kernel of ours uses matrix units. `detail` names it.
     """
     products = gemm.product_rate(data).only(backend="best").by(*_PLACE)
     kernel = gemm.peak_rate(data, "fma").label(of="multiply-adds in registers")
@@ -35,13 +35,13 @@ def peak_arithmetic(data: Dataset) -> Estimates:
 
 @cached_per_dataset
 def peak_bandwidth(data: Dataset) -> Estimates:
-    """Bandwidth of memory in bytes/s by node, device and threads: the fastest pass of any kind and format."""
+    """Return memory bandwidth in bytes/s by node, device and threads: the fastest pass of any kind and format."""
     return memory.bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
 
 
 @quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS, reads=("peak",))
 def machine_balance(data: Dataset) -> Estimates:
-    """Measured peak arithmetic over measured bandwidth: work of a lower intensity is limited by memory.
+    """Measured peak arithmetic, divided by measured bandwidth: memory limits work with lower intensity.
 
     Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM 52(4):65, the ridge point.
     """
@@ -50,18 +50,18 @@ def machine_balance(data: Dataset) -> Estimates:
 
 @_roofline_quantity("roofline.intensity_over_balance", "1", _LABELS, reads=("peak",))
 def intensity_over_balance(data: Dataset) -> Estimates:
-    """FLOP of a step's products over the bytes that they have to move, over the machine's balance.
+    """FLOP in a step's products, divided by the bytes that they have to move, relative to the machine's balance.
 
-    FLOP and bytes are counted; the interval is that of the balance.
+    FLOP and bytes are counted, so the interval is the balance's.
     """
     return data.summary("roofline", "product_intensity") / machine_balance(data)
 
 
 @cached_per_dataset
 def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
-    """For each step the share of `measure` (time, bytes, flop) in operators up to an intensity.
+    """Return, per step, the cumulative share of `measure` (time, bytes, flop) by operator intensity.
 
-    By rising `limit` (FLOP/B), the columns of cases, each of shape (limits,); keys: the step's labels as sorted items.
+    Ascending in `limit` (FLOP/B); case columns with shape (limits,); keys: the step's labels as sorted items.
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [
@@ -81,11 +81,10 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
 
 @_roofline_quantity("roofline.memory_bound_share", "1", _LABELS, reads=("peak",))
 def memory_bound_share(data: Dataset) -> Estimates:
-    """Share of operator time in operators whose intensity is below the machine's balance.
+    """Share of operator time in operators with an intensity below the machine's balance.
 
-    Bandwidth is then the lower of their two ceilings, whether they reach it or not. low is the share up
-    to the last intensity told below the balance's interval, less the uncertainty from rounds; high that up to
-    the first one above it.
+    For these, bandwidth is the lower ceiling, attained or not. low: the share up to the last limit below the balance's
+    interval, less the uncertainty from rounds; high: the share up to the first limit above it.
     """
     balances = {tuple(row[name] for name in _PLACE): row for row in machine_balance(data).frame.to_dict("records")}
     rows = []
@@ -106,9 +105,9 @@ def memory_bound_share(data: Dataset) -> Estimates:
 
 
 def share_below(part: Mapping[str, NDArray[Any]], at: Mapping[Any, Any]) -> dict[str, float]:
-    """estimate, low and high of a distribution at an intensity that has itself an estimate, low and high."""
+    """Interpolate a distribution at an intensity with its own interval: estimate, low and high."""
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
-    # That all operators lie below an intensity, or none, is counted, whatever they took.
+    # A share of exactly 0 or 1 is a count, so it needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(counted, shares, np.asarray(part[end], float)) for end in ("low", "high"))
     low = high = np.nan
@@ -121,7 +120,7 @@ def share_below(part: Mapping[str, NDArray[Any]], at: Mapping[Any, Any]) -> dict
 
 @quantity("inference.matmul_time_share", "1", _LABELS, experiments=["roofline"])
 def matmul_time_share(data: Dataset) -> Estimates:
-    """Share of operator time in products, convolutions, attention and recurrent layers, without training.
+    """Share of operator time in products, convolutions, attention and recurrent layers, for inference.
 
     Timed by the profiler; phases forward, prefill and decode.
     """

@@ -1,4 +1,4 @@
-"""What more of something gives: more cores per core, and more of a GPU's memory in larger batches."""
+"""Scaling: rate per core with more cores, and GPU throughput with larger batches."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, memory, quantity, training
 
-# Of the highest rate, what counts as having reached it.
+# Share of the highest rate that counts as saturated.
 SATURATED = 0.9
-# What says that a batch was too large.
+# Outcomes that show a batch was too large.
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
 _cpu_quantity, _gpu_quantity = partial(quantity, device="cpu"), partial(quantity, device="gpu")
 
 
 def scaling_efficiency(rates: Estimates) -> Estimates:
-    """Rate with several threads over (threads x rate with one); a node that measured one thread only has no case."""
+    """Divide multi-thread rates by (threads x one-thread rate); nodes with one thread only have no case."""
     rates = rates.only(device="cpu")
     shared = rates.at(rates["threads"] > 1)
     return shared.scaled_by(1 / shared.numbers("threads")) / rates.only(threads=1).without("threads")
@@ -26,32 +26,32 @@ def scaling_efficiency(rates: Estimates) -> Estimates:
 
 @_cpu_quantity("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
 def gemm_efficiency(data: Dataset) -> Estimates:
-    """Rate with many threads over (threads x rate with one), same dtype and library.
+    """Rate with many threads, divided by (threads x rate with one), same dtype and library.
 
-    For `best` the best shape and library of either side.
+    `best` uses the best shape and library on either side.
     """
     return scaling_efficiency(gemm.product_rate(data))
 
 
 @_cpu_quantity("bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"))
 def bandwidth_efficiency(data: Dataset) -> Estimates:
-    """Bytes per second from main memory with many threads over (threads x those with one)."""
+    """Bytes per second from main memory with many threads, divided by (threads x rate with one)."""
     return scaling_efficiency(memory.bandwidth_rate(data))
 
 
 @_cpu_quantity("training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"))
 def training_efficiency(data: Dataset) -> Estimates:
-    """Samples per second with many threads over (threads x those with one), same model, batch, dtype and library."""
+    """Samples per second with many threads, divided by (threads x rate with one): same model, batch, dtype, library."""
     return scaling_efficiency(training.samples_per_second(data))
 
 
 @_gpu_quantity("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
 def throughput_over_eighth(data: Dataset) -> Estimates:
-    """Samples per second at the largest batch that fits over those at an eighth of it.
+    """Samples per second at the largest batch that fits, relative to an eighth of that batch.
 
-    Of models and formats for which a larger batch was tried and did not fit the device's
-    memory; where none was, the largest that fits is not known. `detail` names the batch
-    that did not fit, and the smallest one at nine tenths of the highest rate.
+    Limited to models and formats with a larger batch that did not fit into device memory; otherwise the largest batch
+    is unknown. `detail` gives the batch that did not fit, and the smallest batch to reach nine tenths of the highest
+    rate.
     """
     too_large = _too_large_batches(data)
     found = []
@@ -68,7 +68,7 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
 
 
 def _too_large_batches(data: Dataset) -> dict[tuple[str, ...], list[int]]:
-    """The batches that did not fit, by node, device, model, format and library."""
+    """Return the batches that did not fit, by node, device, model, format and library."""
     rows = data.statuses("training", "gpu")
     outcomes = rows["status"].astype(str) + ": " + rows["reason"].astype(str)
     found: dict[tuple[str, ...], list[int]] = {}

@@ -1,4 +1,4 @@
-"""Quantities of sequential and branching work: latency of a chain's step, what prediction and caches are worth."""
+"""Sequential and branching work: latency per step in a chain, and gains due to prediction and caches."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from report.quantities import quantity
 from report.quantities.gemm import core_clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
-# A footprint that fits the level 2 cache of one core of any processor sold as new in the last ten years.
+# Fits into one core's level 2 cache on any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
 _TASK = ("kernel", "data", "footprint")
 _cpu_quantity, _both_quantity = partial(quantity, device="cpu"), partial(quantity, device="both")
 
 
 def step_times(data: Dataset) -> Estimates:
-    """Seconds of one step of one chain, by kernel, chains, footprint, data and threads."""
+    """Return seconds per step in one chain, by kernel, chains, footprint, data and threads."""
     return data.summary("sequential", "step_time").without("backend", "dtype")
 
 
 def device_step_times(data: Dataset) -> Estimates:
-    """Seconds per step of a whole device at work: the time of a step over the chains in flight."""
+    """Return seconds per step for a fully used device: step time divided by the chains in flight."""
     times, chains = step_times(data).only(chains="full"), data.summary("sequential", "chains_in_flight")
     point = ["node", "device", "threads", "chains", *_TASK]
     in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
@@ -35,25 +35,25 @@ def device_step_times(data: Dataset) -> Estimates:
 
 
 def single_chain_times(data: Dataset, device: str) -> Estimates:
-    """Seconds of one step of a chain that is alone on a device of this kind (cpu, gpu)."""
+    """Return seconds per step for a chain alone on a device kind (cpu, gpu)."""
     return step_times(data).only(chains="one", device=device).without("chains", "threads")
 
 
 @_both_quantity("sequential.chain_speed_ratio", "1", _TASK)
 def chain_speed_ratio(data: Dataset) -> Estimates:
-    """Time of a step on one GPU thread over that on one CPU core, same kernel, data and footprint."""
+    """Time per step on one GPU thread, divided by that on one CPU core, same kernel, data and footprint."""
     return single_chain_times(data, "gpu") / single_chain_times(data, "cpu").without("device")
 
 
 @_both_quantity("sequential.gpu_over_cpu_one_thread", "1", _TASK)
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
-    """The inverse of sequential.chain_speed_ratio."""
+    """The reciprocal to `sequential.chain_speed_ratio`."""
     return single_chain_times(data, "cpu").without("device") / single_chain_times(data, "gpu")
 
 
 @_both_quantity("sequential.gpu_over_cpu_full_chip", "1", _TASK)
 def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
-    """Steps per second of as many chains as the GPU holds, over those of one chain on every core, same kernel."""
+    """Steps per second with as many chains as the GPU holds, relative to one chain on every core, same kernel."""
     times = device_step_times(data).without("chains")
     cpu = times.only(device="cpu")
     cpu = cpu.only(threads=cpu["threads"].max()).without("device", "threads")
@@ -62,10 +62,10 @@ def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
 
 @quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
 def prediction_gain(data: Dataset) -> Estimates:
-    """Time of a step of the branching loop on random data over that on predictable data, same code and device.
+    """Time per step in the branching loop on random data, relative to predictable data, same code and device.
 
-    Both take either branch equally often. Where a GPU is full, its threads also part
-    ways on random data: one chain alone shows prediction, and nothing else.
+    Both take either branch equally often. On a full GPU, random data also make threads diverge; one chain alone shows
+    only prediction.
     """
     return _branch_times(data, "random") / _branch_times(data, "predictable")
 
@@ -76,11 +76,10 @@ def _branch_times(data: Dataset, kind: str) -> Estimates:
 
 @_cpu_quantity("sequential.mispredict_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
 def mispredict_cycles(data: Dataset) -> Estimates:
-    """Clock cycles that a wrong guess costs: twice what a step on random data takes longer, times the clock.
+    """Clock cycles lost per misprediction: twice the extra time per step on random data, times the clock.
 
-    No predictor does better on random bits than to be wrong every other time. The
-    ends of the difference's interval are multiplied by those of the clock's, which
-    is conservative.
+    On random bits every predictor is wrong half the time. The bounds on the difference are multiplied by those on the
+    clock, which is conservative.
     """
     place = ["node", "device", "footprint"]
     random, predictable = (
@@ -106,16 +105,16 @@ def mispredict_cycles(data: Dataset) -> Estimates:
 
 @_cpu_quantity("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
 def load_cycles(data: Dataset) -> Estimates:
-    """Clock cycles of one load of a chain through memory in random order, by how much of it the chain runs through."""
+    """Clock cycles per load in a chain through memory in random order, by footprint."""
     return _chase_times(data) / core_clock(data).inverse()
 
 
 @_cpu_quantity("sequential.cache_gain", "1")
 def cache_gain(data: Dataset) -> Estimates:
-    """Latency at the largest footprint, at least four times the last-level cache, over that of one near the core.
+    """Latency at the largest footprint, at least four times the last-level cache, relative to one near the core.
 
-    Near is the largest measured footprint up to NEAR_BYTES and to a core's own share
-    of the level 2 cache, where the system tells it.
+    Near is the largest measured footprint up to NEAR_BYTES and up to a core's own share of the level 2 cache, if the
+    system reports it.
     """
     times = _chase_times(data).ascending("node", "device", "footprint")
     sizes, places = times.numbers("footprint"), times.rows("node", "device")
@@ -133,7 +132,7 @@ def _chase_times(data: Dataset) -> Estimates:
 
 
 def _level_2_bytes(data: Dataset, node: str) -> float:
-    """Bytes of one instance of the level 2 cache; infinite where the system does not tell."""
+    """Return bytes per level 2 cache instance; infinite if the system does not report it."""
     cpu = data.record(node)["hardware"]["cpu"]
     level = cpu.get("caches", {}).get("L2") if isinstance(cpu, dict) else None
     return level["bytes"] / level["instances"] if level else float("inf")

@@ -1,4 +1,4 @@
-"""Quantities of services behind a real server: how long a request takes, how many it bears, what each costs."""
+"""Services on a real server: latency, capacity, and cost per request."""
 
 from __future__ import annotations
 
@@ -8,37 +8,34 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, exact_estimates
 from report.quantities import quantity
 
-# What is comfortable to wait for, at the 99th percentile.
+# Limit for comfortable waiting, at the 99th percentile.
 LIMIT_S = 0.1
-# What tells one server from another.
+# Labels that identify a server.
 SERVER = ["node", "device", "service", "dtype", "cores", "backend"]
 _LABELS = ("service", "requests_per_s", "cores", "dtype", "backend")
 
 
 def metric_by_load(data: Dataset, metric: str) -> Estimates:
-    """A metric by server and load, loads by rising rate.
-
-    How long a load lasted is no label, nor is how many threads compute an answer: as suits the service.
-    """
+    """Return a metric by server and load, ascending by rate, without labels for load duration and compute threads."""
     return data.summary("serving", metric).ascending(*SERVER, "requests_per_s").without("seconds", "threads")
 
 
 @quantity("serving.p99_latency_s", "s", _LABELS)
 def p99_latency(data: Dataset) -> Estimates:
-    """99th percentile of the time from when a request was due until it was answered, by load.
+    """99th percentile latency by load, from the time a request was due until its answer.
 
-    Of at least 100 requests in each round; rounds are the unit of the interval. A request
-    that failed counts with its time-out, so that where one in a hundred has no answer this is a lower bound.
+    At least 100 requests per round; rounds are the unit for the interval. A failed request counts with its timeout, so
+    if one in a hundred gets no answer this is a lower bound.
     """
     return metric_by_load(data, "p99_latency")
 
 
 @quantity("serving.capacity", "requests/s", ("service", "cores", "dtype", "backend"))
 def capacity(data: Dataset) -> Estimates:
-    """The largest rate that was offered whose 99th percentile stays below LIMIT_S, as at all lower rates; 0 if none.
+    """Largest offered rate up to which the 99th percentile stays below LIMIT_S; 0 if none.
 
-    Low is the largest that surely does (the whole interval of the percentile), high the smallest
-    that surely does not: the capacity lies between. Either is unknown if there is none.
+    low: the largest rate surely below (the whole interval), high: the smallest rate surely above; the capacity lies
+    between. Either is unknown if there is none.
     """
     rows = []
     for server, latencies in p99_latency(data).groups(*SERVER):
@@ -63,20 +60,20 @@ def capacity(data: Dataset) -> Estimates:
 
 @quantity("serving.failed_share", "1", _LABELS)
 def failed_share(data: Dataset) -> Estimates:
-    """Share of the requests that were offered and had no answer in time, or a wrong one."""
+    """Share of offered requests without an answer in time, or with a wrong answer."""
     return metric_by_load(data, "failed_share")
 
 
 @quantity("serving.cpu_seconds_per_request", "s", _LABELS)
 def cpu_seconds_per_request(data: Dataset) -> Estimates:
-    """CPU time of the server's process, its idle moments included, for each request that it answered rightly."""
+    """CPU time in the server process, idle time included, per correct answer."""
     return metric_by_load(data, "cpu_per_request")
 
 
 @quantity("serving.gpu_busy_share", "1", _LABELS, device="gpu")
 def gpu_busy_share(data: Dataset) -> Estimates:
-    """Share of the time that a GPU spends on requests, from the first to the last operation of each, by its own clock.
+    """Share of time that a GPU spends on requests, from the first to the last operation of each, by its own clock.
 
-    Copies there and back and the gaps between operations count as busy: it is idle for more than the rest.
+    Copies both ways and gaps between operations count as busy, so the GPU is idle for longer than the remainder.
     """
     return metric_by_load(data, "gpu_busy_share")

@@ -1,4 +1,4 @@
-"""Quantities of training on several devices, and of the memory that training takes by a model that peaks check."""
+"""Training on several devices, and a model for training memory, compared to measured peaks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from report.quantities import quantity
 from report.quantities.architecture import counted_metric
 from report.quantities.training import peak_memory
 
-# Bytes for each parameter while Adam trains it. In mixed precision 2 for the weight, 2 for its gradient, and 4 each
-# for a float32 copy and two moments (Rajbhandari et al. 2020, ZeRO, section 3.1); all in float32, 4 each for the
-# weight, its gradient and two moments: the same.
+# Bytes per parameter in training with Adam. Mixed precision: 2 for the weight, 2 for its gradient, and 4 each for a
+# float32 copy and two moments (Rajbhandari et al. 2020, ZeRO, section 3.1). All in float32: 4 each for the weight, its
+# gradient and two moments, which adds up to the same.
 STATE_BYTES = 16
-# Samples of a batch for which the study's own models must have room.
+# Batch size that must fit for the study's own models.
 BATCH = 32
-# Published models by size, and what their figures in data/reference begin with.
+# Published models by size, with the prefix for their figures in data/reference.
 PUBLISHED = {
     "small": {"ResNet-50": "resnet50", "GPT-2 (124M)": "gpt2-124m"},
     "middle": {"Pythia-1.4B": "pythia-1.4b", "Llama 3.1 8B": "llama31-8b"},
     "large": {"Llama 3.1 70B": "llama31-70b", "Llama 3.1 405B": "llama31-405b"},
 }
-# Counted models that stand for small projects.
+# Counted models that represent small projects.
 STUDY_MODELS = {
     "mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes",
     "resnet-50": "ResNet-50 on photographs", "bert-base-classifier": "BERT-base on 128 tokens",
@@ -44,7 +44,7 @@ _memory_quantity = partial(quantity, tier="derived", checked="training.memory_mo
 
 @quantity("several_devices.efficiency", "1", _LABELS)
 def weak_scaling_efficiency(data: Dataset) -> Estimates:
-    """Samples per second of all ranks over as many times those of one rank, each with a batch of its own.
+    """Samples per second over all ranks, divided by ranks times the one-rank rate, with a separate batch per rank.
 
     Source: weak scaling (Gustafson 1988). Ranks on a CPU share its memory and caches.
     """
@@ -55,21 +55,21 @@ def weak_scaling_efficiency(data: Dataset) -> Estimates:
 
 @quantity("several_devices.communication_share", "1", _LABELS)
 def communication_share(data: Dataset) -> Estimates:
-    """1 - time of a step that averages no gradients / time of one that does; both of the slowest rank."""
+    """1 - step time without gradient averaging / step time with it; both on the slowest rank."""
     return data.summary("several-devices", "communication_share").without("backend")
 
 
 @quantity("training.memory_model_error", "1", _STEP, experiments=["training", "models"])
 def memory_model_error(data: Dataset) -> Estimates:
-    """(16 bytes x parameters + bytes kept of a sample x batch) / measured peak - 1: negative where it forgets some.
+    """(16 bytes x parameters + activation bytes per sample x batch) / measured peak - 1: negative if it misses some.
 
-    What a sample keeps is counted in float32: under autocast to bfloat16 the model expects rather too much.
+    Activations are counted in float32, so under autocast to bfloat16 the model overestimates.
     """
     return memory_model_errors(data, data.summary("training", "peak_memory"))
 
 
 def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
-    """`memory_model_error` of some of the measured peaks."""
+    """Compute `memory_model_error` for some measured peaks."""
     parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
     peaks = peaks.at(peaks["model"].isin(set(parameters) & set(kept)))
     needed = np.array(
@@ -82,7 +82,7 @@ def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
 
 
 def counts_by_model(data: Dataset, metric: str) -> dict[str, float]:
-    """A counted property of the models whose weights are all trained, by name: the same on every node."""
+    """Return a counted property by model, for models with all weights trained: equal on every node."""
     found = dict(counted_metric(data, metric).rows("model", "estimate"))
     return {model: value for model, value in found.items() if model not in ADAPTED}
 
@@ -92,7 +92,7 @@ def parameters_input(model: str, number: float) -> Input:
 
 
 def needed_bytes(parameters: float, kept: float = 0.0, batch: float = 0.0) -> float:
-    """Memory to train a model with Adam: its state, and what the samples of a batch keep for backward."""
+    """Return bytes to train a model with Adam: its state, and the activations that a batch keeps for backward."""
     return STATE_BYTES * parameters + kept * batch
 
 
@@ -100,17 +100,17 @@ STATE = (
     "weights, gradients and two moments of Adam: 2 + 2 + 12 bytes in mixed precision, 4 each in float32 (Rajbhandari "
     "et al. 2020, ZeRO, section 3.1)"
 )
-# Weight and gradient of 2 bytes with moments of 1 byte each; and 4 bytes more for gradients kept in float32.
+# Least: 2 bytes each for weight and gradient, 1 each for two moments. Most: 4 bytes more, for float32 gradients.
 _LEAST_STATE, _MOST_STATE = 6.0, 20.0
 
 
 def state_bytes() -> Input:
-    """Bytes for each parameter while it is trained."""
+    """Return bytes per parameter in training."""
     return assumed_input(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
 
 
 def gpu_memories(data: Dataset) -> dict[str, Input]:
-    """Memory of each GPU: as its maker states it, and as the measured nodes' GPUs tell it. No processor with cores."""
+    """Return memory per GPU: as stated by makers, and as reported by GPUs on measured nodes. Excludes CPUs."""
     stated = {
         str(entry["subject"]): documented_input(data, name)
         for name, entry in data.reference.items()
@@ -130,7 +130,7 @@ def gpu_memories(data: Dataset) -> dict[str, Input]:
 
 
 def training_jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
-    """Models to train: name, size, what goes into their memory, and what it is for. Raises MissingSourceError."""
+    """Yield models to train: name, size, memory inputs, and a description. Raises MissingSourceError."""
     none = {
         "a": Input(0.0, "B", "assumed", "left out", what="Kept of a sample for the backward pass"),
         "b": assumed_input(0.0, "1", "the batch comes on top"),
@@ -168,12 +168,11 @@ NEEDED = Formula(
     "several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,), reads=("models",)
 )
 def gpus_needed(data: Dataset) -> DerivedEstimates:
-    """Memory to train a model with Adam over that of one GPU, rounded up: how many hold it between them at the least.
+    """Memory to train a model with Adam, divided by one GPU's memory, rounded up: fewest GPUs to hold it.
 
-    Memory: 16 bytes for each parameter (weights, gradients, moments; Rajbhandari et al. 2020,
-    ZeRO, section 3.1), and for the study's own models what a batch keeps for the backward pass.
-    What published models keep of their batches comes on top. `training.memory_model_error`
-    holds the model against measured peaks.
+    Memory: 16 bytes per parameter (weights, gradients, moments; Rajbhandari et al. 2020, ZeRO, section 3.1), and for
+    the study's own models the activations that a batch keeps for backward. Published models' activations come on top.
+    `training.memory_model_error` compares this model to measured peaks.
     """
     works, memories = [], gpu_memories(data)
     for name, size, inputs, what in training_jobs(data):
@@ -186,11 +185,11 @@ def gpus_needed(data: Dataset) -> DerivedEstimates:
     return derive(works)
 
 
-# Common sizes of a GPU's memory, in bytes.
+# Common GPU memory sizes, in bytes.
 SIZES = (8e9, 12e9, 16e9, 24e9, 80e9)
-# Below, what libraries hold for themselves counts as much as the model that is trained.
+# Below this, library overhead is as large as the model.
 LEAST_PEAK = 2e8
-# How far off the model may be where no such peak was measured.
+# Assumed range if no peak this large was measured.
 _UNCHECKED = (0.5, 2.0)
 
 _STATE = {"s": ("bytes for each parameter: weight, gradient, moments", "B"), "N": ("parameters", "1")}
@@ -202,7 +201,7 @@ _COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})
 
 
 def model_ratio(data: Dataset) -> Input:
-    """Measured peak of a training step over what the model says: the median of the large ones, and their range."""
+    """Return the measured peak relative to the memory model: median and range over large peaks."""
     peaks = peak_memory(data)
     errors = memory_model_errors(data, peaks.at(peaks.numbers("estimate") >= LEAST_PEAK))
     if not len(errors):
@@ -222,11 +221,11 @@ def model_ratio(data: Dataset) -> Input:
     reads=("models", "training"),
 )
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
-    """Bytes to train each reference model with Adam in mixed precision or in float32, which take the same.
+    """Bytes to train each reference model with Adam, in mixed precision or in float32, which need equally many.
 
-    kind: published, models whose parameters their makers state, without what a batch keeps: the least there is; study,
-    the models of this study at a batch of 32, with what their samples keep (counted, in float32), scaled by what
-    measured peaks are of the model's result (`training.memory_model_error`), whose range is the interval.
+    kind: published, models with a parameter count from their makers, without activations: a lower bound; study, this
+    study's models at batch 32, with activations (counted, in float32), scaled by the ratio of measured peaks to the
+    model (`training.memory_model_error`); the interval is that ratio's range.
     """
     ratio, works = model_ratio(data), []
     parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
@@ -251,7 +250,7 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
 
 
 def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
-    """How many of each kind of reference model fit a size of memory, at the estimates."""
+    """Count the reference models per kind that fit into a memory size, by their estimates."""
     counts = []
     for kind in whole["kind"].unique():
         models = whole.only(kind=kind)

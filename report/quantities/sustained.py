@@ -1,4 +1,4 @@
-"""Quantities of a load without a pause: what minutes of it cost, where the device ends up, what its driver says."""
+"""Sustained load: rate drift over minutes, final clock and power, and the driver's readings."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from report.data.summary import POINT
 from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, quantity
 
-# Heat takes its time: a run must last so long to say what it costs.
+# Shortest run to measure the effect due to heat.
 MINUTES_S = 120.0
 TENTHS = 10
-# Past this share of a run is its end.
+# Share after which a run's end begins.
 END = 0.9
-# Below this share of the fastest product's rate, most arithmetic units have nothing to do.
+# Below this share of the fastest product's rate, most arithmetic units are idle.
 LOW_SHARE = 0.2
-# Half of the whole per cents in which a driver tells utilisation.
+# Half of the driver's resolution: it reports utilisation in whole per cent.
 HALF_A_PER_CENT = 0.005
 _RUN = [*POINT, "round"]
 _LABELS = ("load", "extent", "dtype", "backend", "threads")
 
 
 def runs(data: Dataset) -> pd.DataFrame:
-    """The samples of every run, one row each in the order of time; a point's runs are told apart by `round`.
+    """Return each run's samples, one row each in time order; `round` tells a point's runs apart.
 
-    Column `run_s`: seconds from the beginning of the run to the end of the sample.
+    Column `run_s`: seconds from the start of the run to the end of the sample.
     """
     samples = data.samples("sustained")
     timed = samples[(samples["metric"] == "time") & (samples["status"] == "ok")]
@@ -39,12 +39,11 @@ def runs(data: Dataset) -> pd.DataFrame:
 
 
 def rate_drift(run: pd.DataFrame) -> dict[str, float]:
-    """Share of its rate that a run has lost in its last tenth against its first: estimate, low, high, se and df.
+    """Compute the share of its rate that a run lost from its first to its last tenth: estimate, low, high, se and df.
 
-    Means of tenths differ by chance as neighbours do; the first is left out of that, for the
-    device may be warming up. Source: von Neumann 1941, Ann. Math. Stat. 12(4):367, the mean
-    square successive difference, which a slow trend hardly touches; df after its variance,
-    (3n - 4) / (n - 1)^2 of the squared one.
+    The error comes from differences between neighbouring tenths, except the first, in which the device may warm up.
+    Source: von Neumann 1941, Ann. Math. Stat. 12(4):367, the mean square successive difference, which is robust to slow
+    trends; df from its variance, (3n - 4) / (n - 1)^2 relative to its square.
     """
     tenths = np.array([np.log(part).mean() for part in np.array_split(run["value"].to_numpy(float), TENTHS)])
     kept, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1
@@ -56,10 +55,10 @@ def rate_drift(run: pd.DataFrame) -> dict[str, float]:
 
 @quantity("sustained.throughput_drift", "1", (*_LABELS, "round"))
 def throughput_drift(data: Dataset) -> Estimates:
-    """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; a gain is negative.
+    """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; negative for a gain.
 
-    One case for each run. Both tenths are of one process, so what differs between processes
-    drops out, and the interval is that of the run's own scatter: another room or day may differ.
+    One case per run. Both tenths are from one process, so variation between processes cancels, and the interval covers
+    scatter within the run: another room or day may differ.
     """
     rows = []
     for key, run in runs(data).groupby(_RUN, sort=True):
@@ -76,23 +75,23 @@ def throughput_drift(data: Dataset) -> Estimates:
 
 @quantity("sustained.clock", "Hz", _LABELS)
 def sustained_clock(data: Dataset) -> Estimates:
-    """Median clock in the last tenth of a run."""
+    """Median clock in a run's last tenth."""
     return data.readings("sustained", "clock_mhz", settled=END) * 1e6
 
 
 @quantity("sustained.power", "W", _LABELS)
 def sustained_power(data: Dataset) -> Estimates:
-    """Median power in the last tenth of a run: of a GPU's whole board, of a CPU's packages."""
+    """Median power in a run's last tenth: for the whole board on a GPU, for the packages on a CPU."""
     return data.readings("sustained", "power_w", settled=END)
 
 
 @quantity("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu", reads=("gemm",))
 def utilisation_at_low_mfu(data: Dataset) -> Estimates:
-    """Utilisation that the driver tells under loads whose rate stays below LOW_SHARE of the fastest product's.
+    """Utilisation that the driver reports under loads with a rate below LOW_SHARE of the fastest product's.
 
-    The fastest product of any shape, in the same format on the same device, stands for the chip's
-    peak: against what the maker promises, the share would be lower still. Rounds that agree are
-    known to half of the per cent that the driver counts in. `detail` holds the share.
+    The fastest product of any shape, in the same format on the same device, stands in for the peak: relative to the
+    maker's rating, the share would be lower still. Rounds that agree are known to within half of the driver's
+    resolution. `detail` gives the share.
     """
     used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
     shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best(["node", "device", "dtype"])
@@ -113,7 +112,7 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
 
 @quantity("sustained.telemetry_share", "1", _LABELS, device="gpu")
 def telemetry_share(data: Dataset) -> Estimates:
-    """Share of the samples of a load without a pause beside which both utilisation and temperature were read."""
+    """Share of samples under sustained load with both utilisation and temperature readings."""
     samples = data.samples("sustained")
     samples = samples[(samples["metric"] == "time") & (samples["status"] == "ok") & (samples["device"] != "cpu")]
     if not len(samples):

@@ -1,4 +1,4 @@
-"""Whole jobs from data to a declared accuracy: how long they took, and how well that was predicted."""
+"""Whole jobs from data to a target accuracy: duration, and how well it was predicted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _job_quantity = partial(quantity, tier="derived", experiments=[EXPERIMENT])
 
 @quantity("time_to_train.job_time", "s", _LABELS)
 def job_time(data: Dataset) -> Estimates:
-    """Seconds of a whole job, from data on disk until its accuracy on held-out samples is reached.
+    """Seconds for a whole job, from data on disk to the target accuracy on held-out samples.
 
-    A job that gave up in some round has no interval: its time is at least that.
+    A job that gave up in any round has no interval: its time is a lower bound.
     """
     table = job_rounds(data)
     times, reached = round_estimates(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
@@ -38,11 +38,10 @@ def job_time(data: Dataset) -> Estimates:
 
 @_job_quantity("time_to_train.predicted", "s", _LABELS, checked="time_to_train.prediction_error")
 def predicted_time(data: Dataset) -> Estimates:
-    """Seconds that a job should take by its parts, each timed alone before it.
+    """Seconds predicted for a job from its parts, each timed alone beforehand.
 
-    prepare + steps x (step + draw) + forward passes of its tests x forward. The numbers of steps
-    and of tests are those of the job itself: how many it takes to learn, no clock tells. Left out
-    are the first steps, which are slower, and whatever the parts do to each other in a row.
+    prepare + steps x (step + draw) + test forward passes x forward. Step and test counts come from the job itself,
+    because no clock predicts them. Leaves out slow first steps, and interaction between consecutive parts.
     """
     table = job_rounds(data)
     return round_estimates(data, table, table["predicted"], "s")
@@ -50,7 +49,7 @@ def predicted_time(data: Dataset) -> Estimates:
 
 @_job_quantity("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC, reads=("training",))
 def prediction_error(data: Dataset) -> Estimates:
-    """|predicted / measured - 1| of whole jobs, by the methods of `predicted_over_measured`."""
+    """|predicted / measured - 1| for whole jobs, by the methods in `predicted_over_measured`."""
     ratios = predicted_over_measured(data)
     middle, low, high = (ratios.numbers(name) - 1 for name in ("estimate", "low", "high"))
     ends = np.abs([low, high])
@@ -60,7 +59,7 @@ def prediction_error(data: Dataset) -> Estimates:
 
 
 def fastest_jobs(times: Estimates) -> Estimates:
-    """The shortest of each task on each device with the most threads; `detail` says how it was done."""
+    """Select the shortest time per job on each device with the most threads; `detail` gives format and library."""
     times = most_threads(times, "node", "device")
     tasks = times.numbers("estimate").groupby([times[name] for name in ("node", "device", "job")])
     best = times.at(sorted(tasks.idxmin()))
@@ -79,13 +78,12 @@ RATIO = Formula(
     "time_to_train.ratio", "1", ("baseline", *BEST_LABELS), experiments=["training"], device="gpu", formulas=(RATIO,)
 )
 def laptop_over_gpu(data: Dataset) -> Estimates:
-    """Time of one and the same fine-tune on the fastest laptop of the data over that on each GPU.
+    """Time for the same fine-tune on the fastest laptop in the data, divided by that on each GPU.
 
-    The operations are the same on both sides, so that it is the ratio of the best training rates of any transformer,
-    batch and library (`training.family_rates`). baseline: laptop, a node whose processor bears a laptop's name
-    (`machine_kinds.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's
-    fastest dtype). runtime, cpu_runtime: of the GPU and of the laptop; `detail` names their models and batches, and
-    the laptop.
+    Operations are equal on both sides, so this is the ratio of best training rates over all transformers, batches and
+    libraries (`training.family_rates`). baseline: laptop, a node with a laptop processor name (`machine_kinds.LAPTOP`),
+    with all its cores. precision: equal (the same dtype on both sides) or best (each side's fastest dtype). runtime,
+    cpu_runtime: on the GPU and on the laptop; `detail` gives their models and batches, and the laptop.
     """
     rates = family_rates(data).only(family="transformer")
     laptops = rates.only(device="cpu", node=nodes_of_kind(data, "laptop"))

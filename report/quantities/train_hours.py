@@ -1,4 +1,4 @@
-"""How long published training runs would take on a node: a ladder of runs, from minutes to for ever."""
+"""Hours to train published models on a node: a ladder from minutes to centuries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from report.quantities.training import best_rates
 from report.quantities.whole_runs import CHECK, correct_estimates
 
 _HOUR = 3600.0
-# FLOP of training by multiply-add: two forward, four backward (gradients of inputs and of weights).
+# Training FLOP per multiply-add: two forward, four backward (gradients for inputs and for weights).
 _TRAINING = 6.0
-# Parameters of transformer blocks, embeddings left out, by layer and width squared (Kaplan et al. 2020, equation 2.1).
+# Transformer block parameters per layer and squared width, without embeddings (Kaplan et al. 2020, equation 2.1).
 _BLOCK = 12
 
 Figure = Callable[[str], float]
@@ -26,9 +26,8 @@ Figure = Callable[[str], float]
 class Run:
     """A published training run.
 
-    name: what the report calls it. id: what its figures in data/reference begin with.
-    flop: its total FLOP, from a function that gives its figures by name.
-    scale: small for runs on a small set of images or text (CIFAR-10, Shakespeare), else large.
+    name: display name. id: prefix for its figures in data/reference. flop: computes total FLOP from a function that
+    looks up figures by name. scale: small for small sets of images or text (CIFAR-10, Shakespeare), else large.
     """
 
     name: str
@@ -39,12 +38,12 @@ class Run:
 
 
 def _flop_product(factor: float, *names: str) -> Callable[[Figure], float]:
-    """Total FLOP as a factor times figures of the run."""
+    """Return a function that multiplies a factor by the run's figures."""
     return lambda figure: math.prod(map(figure, names), start=factor)
 
 
 def _bert_flop(figure: Figure) -> float:
-    """Most steps are on short sequences, the rest on long ones."""
+    """Compute total FLOP for BERT: most steps use short sequences, the rest long ones."""
     short = figure("short_share")
     length = short * figure("short_tokens") + (1 - short) * figure("long_tokens")
     return length * _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "steps", "sequences")(figure)
@@ -53,7 +52,7 @@ def _bert_flop(figure: Figure) -> float:
 _COUNTED_FLOP = _flop_product(1.0, "flop")
 _TOKENS = _flop_product(_TRAINING, "parameters", "tokens")
 _CHARACTERS = _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "iterations", "sequences", "context")
-# At most: examples that are shorter than the longest take less.
+# Upper bound: shorter examples need less.
 _EXAMPLES = _flop_product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
 RUNS = (
     Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS, "small"),
@@ -75,24 +74,23 @@ RUNS = (
     Run("Llama 2 70B", "llama2-70b", "transformer", _TOKENS),
     Run("Llama 3.1 405B", "llama31-405b", "transformer", _flop_product(1.0, "training_flop")),
 )
-# Of which the nodes are counted that it takes to be done in so many days.
+# Runs for which to count nodes, and days to finish.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
 _ladder_quantity = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)
 
 
 def total_flop(run: Run, data: Dataset) -> float:
-    """Total FLOP of a run. Raises MissingSourceError for a figure that is missing or not verified.
+    """Return a run's total FLOP. Raises MissingSourceError for a figure that is missing or not verified.
 
-    Transformers: 6 x parameters x tokens (Kaplan et al. 2020, section 2.1; attention
-    scores left out). Convolutional networks: 6 x multiply-adds x images. Otherwise
-    the source's own count.
+    Transformers: 6 x parameters x tokens (Kaplan et al. 2020, section 2.1; attention scores left out). Convolutional
+    networks: 6 x multiply-adds x images. Otherwise the source's own count.
     """
     return run.flop(lambda name: data.figure(f"{run.id}.{name}"))
 
 
 def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
-    """Seconds of a run on each device that has a rate of its family, as far as whole runs tell how far that is off."""
+    """Return seconds for a run on each device with a rate for its family, corrected by whole runs."""
     rates = rates.only(family=run.family).without("family")
     flop = total_flop(run, data)
     derived = rates.label(estimate=flop / rates.numbers("estimate"))
@@ -101,16 +99,13 @@ def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
 
 @_ladder_quantity("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
 def hours_to_train(data: Dataset) -> Estimates:
-    """Total FLOP of a published training run over the device's best measured training rate of its family, corrected.
+    """Total FLOP in a published training run, divided by the device's best rate for its family, and corrected.
 
-    The rate is that of the study's own, small model of the same family at its best
-    batch size, number format and library (see `best_rates`), the most favourable to
-    the device. Jobs that were run whole show how much longer such a run takes than was
-    derived for it, by its operations, and how much that scatters: the
-    time is longer by so much, and its interval wider (see `whole_runs`). Where no
-    such jobs were run there is no interval. Memory, and what a large model needs beyond it, are
-    left out. flop: the total, to three digits. scale: small for runs on a small set of images
-    or text. baseline: node, on a CPU.
+    The rate is that for the study's own, small model in the same family, at its best batch size, number format and
+    library (see `best_rates`), which favours the device. Jobs run whole show how much longer such runs take than
+    derived, by their operations, and how much that scatters; the time and its interval grow accordingly (see
+    `whole_runs`). Without such jobs there is no interval. Leaves out memory limits and their cost. flop: the total, to
+    three digits. scale: small for small sets of images or text. baseline: node, on a CPU.
     """
     rates = best_rates(data)
     found = [
@@ -124,11 +119,11 @@ def hours_to_train(data: Dataset) -> Estimates:
 
 @_ladder_quantity("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
 def nodes_for_90_days(data: Dataset) -> Estimates:
-    """Machines like this one (of a GPU node: such GPUs) that finish a published pre-training run in 90 days.
+    """Machines like this one (for a GPU node: such GPUs) to finish a published pre-training run in 90 days.
 
-    6 x parameters x tokens over the device's best measured training rate of any transformer
-    (see `best_rates`), corrected as `ladder.hours_to_train` is, and 90 days. At the least: that the
-    model does not fit, and what machines tell each other, is left out, as if all kept the pace of one alone.
+    6 x parameters x tokens, divided by 90 days and by the device's best training rate for any transformer (see
+    `best_rates`), corrected like `ladder.hours_to_train`. A lower bound: it ignores memory limits and communication, as
+    if every machine kept its full speed.
     """
     rates = best_rates(data)
     found = [

@@ -1,4 +1,4 @@
-"""Quantities of training steps of the study's models."""
+"""Training steps with the study's models."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _summary = partial(summary_quantity, labels=_LABELS)
 
 @quantity("training.rate", "samples/s", _LABELS)
 def samples_per_second(data: Dataset) -> Estimates:
-    """Samples per second: batch over the median time of one step."""
+    """Samples per second: batch divided by the median step time."""
     steps = data.summary("training").inverse()
     return steps.scaled_by(steps.numbers("batch"))
 
 
 def baseline_rates(rates: Estimates) -> Estimates:
-    """CPU rates by baseline: core (one thread) and node (the most threads measured there)."""
+    """Return CPU rates by baseline: core (one thread) and node (the most threads measured there)."""
     cpu = rates.only(device="cpu")
     most = cpu["threads"].groupby(cpu["node"]).transform("max")
     return concat_estimates(
@@ -39,9 +39,9 @@ def baseline_rates(rates: Estimates) -> Estimates:
 
 
 def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
-    """Of `baseline_rates` the CPUs of all nodes with all their threads, as one baseline `fleet`; `of` names the node.
+    """Select from `baseline_rates` all nodes' CPUs with all threads, as one baseline `fleet`; `of` names the node.
 
-    None where CPUs of one kind of node only were measured: that is the baseline `node`.
+    Empty if only one kind of node was measured: that equals the baseline `node`.
     """
     whole = rates.only(baseline="node")
     if whole["node"].map(kind_of_node).nunique() < 2:
@@ -50,7 +50,7 @@ def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
     return named.without("node", "device")
 
 
-# The study's models whose measured rate stands for that of a family.
+# The study's models that represent each family.
 FAMILIES = {
     "convolutional": ["cnn", "resnet", "resnet-50"],
     "transformer": [
@@ -61,7 +61,7 @@ FAMILIES = {
 
 
 def family_rates(data: Dataset) -> Estimates:
-    """FLOP/s of training steps, by the family of the model: of a CPU with all threads. Plain loops are left out."""
+    """Return training FLOP/s by model family, on CPUs with all threads; without plain loops."""
     rates = data.summary("training", value="flop_per_s")
     rates = rates.at(~rates["backend"].isin(LOOPS))
     rates = concat_estimates(
@@ -72,9 +72,9 @@ def family_rates(data: Dataset) -> Estimates:
 
 
 def best_rates(data: Dataset) -> Estimates:
-    """FLOP/s of the fastest training step of each family on each device: a CPU with all threads.
+    """Return FLOP/s in the fastest training step by family and device, on CPUs with all threads.
 
-    Over models of the family, batch sizes, number formats and libraries; `detail` says which it was.
+    The best over models in the family, batch sizes, number formats and libraries; `detail` names them.
     """
     by = ["node", "device", "threads", "baseline", "family"]
     return family_rates(data).best(by, of=["model", "batch", "dtype", "backend"])
@@ -89,13 +89,12 @@ SPEEDUP = Formula(
 
 @_speedup_quantity("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
 def speedup(data: Dataset) -> Estimates:
-    """Training rate of one GPU over that of a CPU, same model and batch.
+    """Training rate of one GPU, relative to a CPU, same model and batch.
 
-    baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes,
-    with all its threads, which `detail` names; or server: that host where it has at least
-    `machines.SERVER_CORES` cores, all of them. precision: equal (the same dtype on both
-    sides) or best (each side's fastest dtype). The fastest library on each side: runtime
-    on the GPU, cpu_runtime on the CPU.
+    baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes, with all its threads, which
+    `detail` names; or server: the host if it has at least `formatting.SERVER_CORES` cores, all in use. precision: equal
+    (the same dtype on both sides) or best (each side's fastest dtype). Each side uses its fastest library: runtime on
+    the GPU, cpu_runtime on the CPU.
     """
     rates = samples_per_second(data)
     gpu, cpu = rates.only(device="gpu"), baseline_rates(rates)
@@ -109,7 +108,7 @@ def speedup(data: Dataset) -> Estimates:
 
 @quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
 def capture_gain(data: Dataset) -> Estimates:
-    """Median time of a GPU's training step as PyTorch comes over that of the whole step captured in one graph."""
+    """Median time of a GPU training step in default PyTorch, relative to the whole step captured in one graph."""
     return data.summary("training").only(device="gpu").ratio("backend", "torch", "graph")
 
 
@@ -125,10 +124,11 @@ On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experimen
 
 @quantity("training.mfu", "1", _LABELS, ceiling=1.0, reads=("gemm", "peak"))
 def mfu(data: Dataset) -> Estimates:
-    """Model FLOP utilisation: the step's analytic FLOP over its time, over the measured peak.
+    """Model FLOP utilisation: the step's analytic FLOP divided by its time, relative to the measured peak.
 
-    Peak: FMA rate of the same dtype and threads on a CPU; the best matrix product
-    of that dtype on a GPU, where no kernel of ours reaches the matrix units.
+    Peak: the FMA rate for the same dtype and threads on a CPU; the best matrix product in that dtype on a GPU, because
+    no kernel of ours uses matrix units.
+
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     """
     return gemm.share_of_peak(data, data.summary("training", value="flop_per_s"))
@@ -151,7 +151,7 @@ _summary(
 )
 
 
-# From the bottom to the top. What is not named may be any: the fastest that was measured. whole: all cores.
+# Bottom to top. Keys left out match any value, so the fastest measured. Last field: True to use all cores.
 RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
     ("one core, at its best", {"device": "cpu", "threads": 1}, False),
@@ -166,11 +166,10 @@ BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 
 @quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"))
 def ladder(data: Dataset) -> Estimates:
-    """Samples per second of every model and batch on each rung, plain loops left out.
+    """Samples per second on each rung, for every model and batch, without plain loops.
 
-    `place` counts the rungs from the bottom; `detail` names the library and the format, which are
-    the fastest measured where the rung leaves them open. All cores: the most threads measured on
-    that node, and more than one.
+    `place` counts rungs from the bottom; `detail` names library and format, the fastest measured unless the rung sets
+    them. All cores: the most threads measured on that node, and more than one.
     """
     rates = samples_per_second(data)
     rates = rates.at(~rates["backend"].isin(LOOPS))
@@ -185,14 +184,13 @@ def ladder(data: Dataset) -> Estimates:
     return concat_estimates(steps)
 
 
-# Metric, and how the energy is known. Every timed point of at least half a second on a CPU, or 3 s on a GPU, has its
-# energy counted: all that the device used meanwhile, with its share when idle; of a GPU the whole board with its
-# memory, of a CPU its packages without the memory.
+# Metric to method. Energy is counted for timed points from half a second on a CPU, or 3 s on a GPU: all that the device
+# used meanwhile, including its idle share; a GPU's whole board with its memory, a CPU's packages without memory.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 
 def joules(data: Dataset, experiment: str) -> Estimates:
-    """Energy in J of one call of each point; power times time only for devices that have no counter."""
+    """Return energy in J per call at each point; power times time only for devices without a counter."""
     counted, added = (data.summary(experiment, metric).label(detail=how) for metric, how in METHODS.items())
     devices = set(counted.rows("node", "device"))
     return concat_estimates([counted, added.at([device not in devices for device in added.rows("node", "device")])])
@@ -200,11 +198,11 @@ def joules(data: Dataset, experiment: str) -> Estimates:
 
 @_speedup_quantity("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))
 def training_ratio(data: Dataset) -> Estimates:
-    """Joules of a training step on the CPU over those on a GPU, each by the library and threads with least.
+    """Joules per training step on the CPU, divided by those on a GPU, each with its most efficient library and threads.
 
-    What the host draws while its GPU works is in neither: the ratio is that of the two devices. precision: equal (the
-    same dtype on both sides) or best (each side's dtype with least). runtime, cpu_runtime: the libraries of the GPU and
-    of the CPU; `detail` says of both sides how the energy is known.
+    Excludes the host's power while its GPU works: this compares the two devices only. precision: equal (the same dtype
+    on both sides) or best (each side's most efficient dtype). runtime, cpu_runtime: libraries on the GPU and on the
+    CPU; `detail` gives the energy method on both sides.
     """
     energies = joules(data, "training")
     return best_over_host(energies.inverse().label(method=energies["detail"]), ["model", "batch"], ["method"])

@@ -1,12 +1,11 @@
-"""Jobs that were run whole, and what they tell of derived times: how far those are off, and how sure that is.
+"""Correction from jobs run whole: by how much derived times are off, and how sure that is.
 
-The time of a published run is derived from its operations and the best rate of its family. Runs take longer than that:
-their steps are smaller than those of the best rate, they draw batches and test, and libraries that suit one step do not
-suit another. By how much is a line through the logarithms, of how many times as long a job took against its operations:
-the more a run computes, the less of its time goes into anything else. A run beyond the largest job is corrected as that
-job; nothing is extrapolated. The interval is that of a further run beside the jobs (prediction interval of linear
-regression, Student's t), so that the jobs' own scatter widens it. Jobs of all nodes count, each once: the mean of a
-job's logarithms over nodes. Devices of one kind share the line.
+A published run's time is derived from its operations and its family's best rate. Runs take longer: their steps are
+smaller than those at the best rate, they draw batches and test, and one library does not suit all steps. The correction
+is a line through logarithms, job time relative to derived time against operations: the more a run computes, the less
+time goes to anything else. Runs larger than the largest job use its correction, to avoid extrapolation. The interval is
+for one further run next to the jobs (prediction interval in linear regression, Student's t), so scatter between jobs
+widens it. Jobs on all nodes count, once each: the mean logarithm over nodes. Devices of one kind share the line.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from report.quantities.training import best_rates
 from report.statistics import Floats
 
 EXPERIMENT = "time-to-train"
-# The quantity that shows how well derived times hold.
+# Quantity to check derived times with.
 CHECK = "time_to_train.held_out"
-# Fewer jobs than this give no line.
+# Fewest jobs to fit a line.
 LEAST_JOBS = 5
-# The family whose best rate the time of a job is derived from; others are of no family that published runs have.
+# Family whose best rate predicts a job's time; other jobs belong to no published family.
 FAMILY_OF = {
     "digits-cnn": "convolutional",
     "mnist-resnet": "convolutional",
@@ -45,14 +44,14 @@ FAMILY_OF = {
     "bytes-gpt2": "transformer",
     "origin-minilm-l6": "transformer",
 }
-# What a round of a job tells.
+# Metrics per round to predict a job's time from.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
 _ROUND = [*POINT, "round"]
 _correction_quantity = partial(quantity, experiments=[EXPERIMENT, "training"], tier="derived", checked=CHECK)
 
 
 def job_rounds(data: Dataset) -> pd.DataFrame:
-    """What each round of each job observed: columns POINT and round, and one for each metric."""
+    """Return each job's observations per round: columns POINT and round, and one per metric."""
     samples = data.samples(EXPERIMENT)
     observed = samples[samples["status"] == "ok"].groupby([*_ROUND, "metric"], observed=True)["value"].median()
     table = observed.unstack("metric").reset_index()
@@ -62,7 +61,7 @@ def job_rounds(data: Dataset) -> pd.DataFrame:
 
 
 def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
-    """One value a round as cases, with rounds as the unit of the intervals."""
+    """Convert one value per round to estimates, with rounds as the unit for intervals."""
     known = table.assign(value=values)[values.notna()]
     samples = data.samples(EXPERIMENT)
     first = samples[samples["metric"] == "job_time"].drop(columns="value")
@@ -70,14 +69,14 @@ def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit:
 
 
 def predicted_over_measured(data: Dataset) -> Estimates:
-    """Predicted over measured time of each job, by two methods.
+    """Divide predicted by measured time for each job, by two methods.
 
-    parts: from the time of each part, alone; both sides of the ratio are of the same round. rate: as the ladder of
-    published runs predicts, operations of the job over the best rate of its family on that device.
+    parts: from the time for each part alone, in the same round. rate: as the ladder of published runs predicts, job
+    operations divided by the family's best rate on that device.
     """
     table = job_rounds(data)
     parts = round_estimates(data, table, table["predicted"] / table["job_time"], "ratio")
-    # Of the operations of a job, the rate over the best of its family on the same device with the same threads.
+    # Achieved rate, relative to the family's best on the same device and threads.
     achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
     rate = (achieved / best_rates(data).without("baseline")).without("family")
@@ -86,9 +85,9 @@ def predicted_over_measured(data: Dataset) -> Estimates:
 
 @dataclass(frozen=True)
 class Line:
-    """How many times as long whole runs take as is derived for them.
+    """Correction factors: measured time relative to derived time, for jobs run whole.
 
-    jobs: their names. flop: operations of each; ratio: measured over derived time; rows: of the summary behind each.
+    jobs: their names. flop: operations per job; ratio: measured to derived time; rows: summary rows behind each.
     """
 
     jobs: tuple[str, ...]
@@ -97,12 +96,12 @@ class Line:
     rows: tuple[tuple[int, ...], ...] = ()
 
     def without(self, job: int) -> Line:
-        """The line through the other jobs."""
+        """Return the line through the other jobs."""
         kept = [at for at in range(len(self.jobs)) if at != job]
         return Line(tuple(self.jobs[at] for at in kept), self.flop[kept], self.ratio[kept])
 
     def at(self, flop: float) -> tuple[float, float, float]:
-        """Of a run with so many operations: how many times as long, standard error of its logarithm, its df."""
+        """Return the factor for a run with `flop` operations, the standard error of its logarithm, and df."""
         x, y = np.log(self.flop), np.log(self.ratio)
         here = math.log(min(max(flop, float(self.flop.min())), float(self.flop.max())))
         middle, spread = x.mean(), float(((x - x.mean()) ** 2).sum())
@@ -115,7 +114,7 @@ class Line:
 
 @cached_per_dataset
 def correction_lines(data: Dataset) -> dict[str, Line]:
-    """The line of each kind of device, cpu or gpu, on which enough jobs were run whole: each in its fastest format."""
+    """Fit a line per device kind, cpu or gpu, with enough jobs run whole, each in its fastest format."""
     ratios = predicted_over_measured(data).only(method="rate")
     point = ["node", "device", "job", "dtype", "backend", "threads"]
     operations = {key: flop for *key_, flop in data.summary(EXPERIMENT, "job_flop").rows(*point, "estimate")
@@ -140,9 +139,9 @@ def correction_lines(data: Dataset) -> dict[str, Line]:
 
 
 def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: bool = False) -> Estimates:
-    """Derived times, on the log scale, of a run with so many operations, as whole runs correct and widen them.
+    """Correct derived times, on the log scale, for a run with `flop` operations, and widen their intervals.
 
-    inverse: they are rates. Without whole runs on that kind of device they have no interval.
+    inverse: correct rates instead. Device kinds without whole runs get no interval.
     """
     if not len(derived):
         return derived
@@ -159,10 +158,10 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
 
 @_correction_quantity(CHECK, "1", ("job", "flop"))
 def held_out_ratio(data: Dataset) -> Estimates:
-    """Measured time of each job over what is derived for it, with the line through the others alone.
+    """Measured time per job, relative to the time derived for it, with the line fitted to the other jobs.
 
-    The interval is that of the prediction: a job is predicted where it holds 1. flop: operations of the job. detail:
-    how many times as long it took as was derived without correction.
+    The interval is the prediction's: a job is predicted if it contains 1. flop: job operations. detail: measured time
+    relative to derived time, without correction.
     """
     rows = []
     for kind, line in correction_lines(data).items():
@@ -180,8 +179,11 @@ def held_out_ratio(data: Dataset) -> Estimates:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How well derived times hold: of so many jobs, how many are predicted from the others; how many times as long the
-    shortest and the longest took as was derived without correction; and how wide the interval of a prediction is."""
+    """Accuracy of derived times.
+
+    jobs: how many; predicted: how many the others predict; shortest, longest: extreme ratios of measured to uncorrected
+    time; width: relative width of a prediction interval.
+    """
 
     jobs: int
     predicted: int
@@ -191,7 +193,7 @@ class Coverage:
 
 
 def coverage(data: Dataset, kind: str = "cpu") -> Coverage | None:
-    """What `held_out_ratio` comes to on a kind of device; None without enough jobs."""
+    """Summarise `held_out_ratio` for a device kind; None without enough jobs."""
     line = correction_lines(data).get(kind)
     if line is None:
         return None
