@@ -259,22 +259,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "what-if":
         from report.commands import what_if
 
-        what_if.command(given)
+        what_if.answer_command(given)
     elif given.command == "references":
-        from report.commands.list_references import references
+        from report.commands.list_references import list_references
         from report.data.published_records import PUBLISHED
         from report.data.reference_figures import REFERENCE
         from report.judging.judge import CLAIMS
 
         claims, reference = given.claims or CLAIMS, given.reference or REFERENCE
-        text, unused = references(given.data, claims, reference, given.published or PUBLISHED, given.records)
+        text, unused = list_references(given.data, claims, reference, given.published or PUBLISHED, given.records)
         print(text)
         return 1 if unused else 0
     elif given.command == "lint":
-        from report.commands.lint import run
+        from report.commands.lint import print_faults
         from report.data.reference_figures import REFERENCE
 
-        return run(given.verdicts, given.data, given.reference or REFERENCE, given.report)
+        return print_faults(given.verdicts, given.data, given.reference or REFERENCE, given.report)
     elif given.command == "failures":
         from report.pages.failures import read_failures
 
@@ -294,15 +294,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif given.command == "quantities":
         from report.commands import list_quantities
 
-        print("\n".join(list_quantities.lines(given.word)))
+        print("\n".join(list_quantities.describe_quantities(given.word)))
     elif given.command == "explain":
-        from report.commands.explain import explain, find, sources_of
+        from report.commands.explain import explain, find_sources, find_verdict
         from report.data.reference_figures import REFERENCE
         from report.verdicts import read_verdicts
 
         document = read_verdicts(given.verdicts)
-        claim = find(document, given.claim)
-        sources = sources_of(given.verdicts, given.data, given.reference or REFERENCE, given.rows, claim)
+        claim = find_verdict(document, given.claim)
+        sources = find_sources(given.verdicts, given.data, given.reference or REFERENCE, given.rows, claim)
         print(explain(document, given.claim, sources))
     else:
         from report.outcomes import tally

@@ -1,4 +1,4 @@
-"""Adds a node that was handed in as a pack to the published ones, once it is checked and what it changes is told."""
+"""Command `add`: check a contributed node pack, report the changes it makes, and add it to the published nodes."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from report.judging.judge import CLAIMS, judge
 from report.outcomes import HERE, OTHERS
 from report.publish import write_published
 
-# Of estimates that shift, so many are told.
-_MOST = 6
+# Maximum number of shifted estimates to list.
+_MOST_SHIFTS = 6
 Record = Mapping[str, Any]
-# Gathered data and the verdicts on them.
+# Gathered data and its verdicts.
 Judged = tuple[Dataset, Record]
 
 
 def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -> Iterator[str]:
-    """Check a pack, tell in lines what its node changes, and add it, unless `dry_run`.
+    """Check a pack, yield lines on the changes its node makes, and add it unless `dry_run`.
 
-    nodes: the folder of published nodes, whose datapackage.json beside it is written anew. Raises StudyError, in one
-    line, for whatever is wrong with any part of the pack, and nothing is written then; OSError.
+    nodes: folder with the published nodes; rewrites datapackage.json beside it. Raises StudyError, in one line, for any
+    fault in the pack, before anything is written; OSError.
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")
@@ -48,24 +48,24 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     with TemporaryDirectory(prefix="add-") as scratch:
         staged = write_node_folder(pack, Path(scratch) / "pack" / str(pack.record["id"]))
         folders, _ = find_nodes([nodes, staged])
-        found = next((folder for folder in folders if any(file.parent == staged for file in folder.files)), None)
-        if found is None:
+        folder = next((item for item in folders if any(file.parent == staged for file in item.files)), None)
+        if folder is None:
             yield f"{pack.record['id']}: all its rounds are in {nodes} already: there is nothing to add."
             return
-        node = _checked(found, staged, where)
-        after = _gathered([nodes, staged], Path(scratch) / "after")
+        node = _check_node(folder, staged, where)
+        after = _gather_dataset([nodes, staged], Path(scratch) / "after")
         _refuse_renamed(node.id, after, where)
         print(f"judging with {node.id} and without: a minute", file=sys.stderr)
         later = judge(after, Path(scratch) / "after" / "verdicts.json", claims)
         earlier = None
-        if any(folder.place != staged for folder in folders):
-            before = _gathered([nodes], Path(scratch) / "before")
+        if any(item.place != staged for item in folders):
+            before = _gather_dataset([nodes], Path(scratch) / "before")
             earlier = before, judge(before, Path(scratch) / "before" / "verdicts.json", claims)
-        yield from map(escape_line, _told(node, pack, earlier, (after, later)))
+        yield from map(escape_line, _describe_changes(node, pack, earlier, (after, later)))
     if dry_run:
         yield f"Nothing was added. Without --dry-run it goes into {nodes}."
         return
-    target = add_node_folder(pack, nodes, _like(found, folders, staged))
+    target = add_node_folder(pack, nodes, _same_id_folders(folder, folders, staged))
     try:
         listed = write_published(nodes.parent)
     except StudyError as fault:
@@ -76,45 +76,45 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     yield "Next: `snakemake --cores all` makes the report with it. Commit the folder and what lists it."
 
 
-def _checked(found: Folder, staged: Path, where: str) -> Node:
-    """The node, all of whose rounds in the pack can be used. Raises StudyError for the first that cannot."""
-    ((node, refused),) = read_folders([found])
-    for one in refused:
-        if one["file"].startswith(escape_line(str(staged))):
-            name = one["file"].removeprefix(escape_line(str(staged))).lstrip("/\\")
-            raise StudyError(f"{where}: {f'{name}: ' if name else ''}{one['reason']}")
+def _check_node(folder: Folder, staged: Path, where: str) -> Node:
+    """Read the pack's node. Raises StudyError for the first unusable round in the pack."""
+    ((node, refused),) = read_folders([folder])
+    for fault in refused:
+        if fault["file"].startswith(escape_line(str(staged))):
+            name = fault["file"].removeprefix(escape_line(str(staged))).lstrip("/\\")
+            raise StudyError(f"{where}: {f'{name}: ' if name else ''}{fault['reason']}")
     if node is None:
         raise StudyError(f"{where}: no round of it can be used")
-    for file in found.files:
+    for file in folder.files:
         if file.parent == staged:
             try:
                 check_round(file)
-            except StudyError as fault:
-                reason = escape_line(str(fault).removeprefix(str(file)))
+            except StudyError as error:
+                reason = escape_line(str(error).removeprefix(str(file)))
                 raise StudyError(f"{where}: {file.name}{reason}") from None
     return node
 
 
-def _like(found: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
-    """Names of the folders that are there and hold rounds under the id that the pack bears."""
-    places = {place for folder in folders if folder.file_id == found.file_id for place in _places(folder)}
+def _same_id_folders(folder: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
+    """Return the existing folders' names that hold rounds under the pack's node id."""
+    places = {place for item in folders if item.file_id == folder.file_id for place in _node_folders(item)}
     return {place.name for place in places - {staged}}
 
 
-def _places(folder: Folder) -> set[Path]:
+def _node_folders(folder: Folder) -> set[Path]:
     return {folder.place, *(file.parent for file in folder.files)}
 
 
-def _gathered(directories: Sequence[Path], folder: Path) -> Dataset:
-    """The evidence of all nodes in these folders. Raises StudyError, OSError."""
-    # What is left out of those that are there is told when they are gathered for a report.
+def _gather_dataset(directories: Sequence[Path], folder: Path) -> Dataset:
+    """Gather the nodes in these folders. Raises StudyError, OSError."""
+    # Suppress warnings about existing nodes: they are printed when gathering for a report.
     with redirect_stderr(io.StringIO()):
         gather(directories, folder)
     return read_dataset(folder, read_reference(REFERENCE), read_published(PUBLISHED))
 
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
-    """Raise StudyError if a round of the node is another node's too: one run would count as two machines."""
+    """Raise StudyError if a round also belongs to another node: a run would count as two machines."""
     runs = data.nodes.samples(columns=["node", *RUN]).drop_duplicates()
     mine = runs["node"] == node
     both = runs[mine].merge(runs[~mine], on=RUN, suffixes=("", "_of_other"))
@@ -126,59 +126,60 @@ def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
         )
 
 
-def _told(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Iterator[str]:
-    """What the node is, and what it changes, in lines."""
-    yield _machine(node, pack)
-    rows, ok = ([0 if one is None else _rows(one[0], *status) for one in (before, after)] for status in ((), ("ok",)))
+def _describe_changes(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Iterator[str]:
+    """Yield lines on the node and the changes it makes."""
+    yield _describe_node(node, pack)
+    rows, ok = (
+        [0 if data is None else _count_rows(data[0], *status) for data in (before, after)] for status in ((), ("ok",))
+    )
     yield f"It brings {rows[1] - rows[0]:,} series, {ok[1] - ok[0]:,} of them with a result; {rows[0]:,} are there."
     if before is None:
         yield "No other node is there: every verdict is by this one."
         return
-    was, now = ({verdict["id"]: verdict for verdict in document["verdicts"]} for _, document in (before, after))
+    old, new = ({verdict["id"]: verdict for verdict in document["verdicts"]} for _, document in (before, after))
     if node.id in {node["id"] for node in before[1]["nodes"]}:
         yield f"{node.id} is there already, with some of these rounds: the others are read with them, as one node."
-    pairs = [(was[name], one) for name, one in now.items()]
+    pairs = [(old[name], verdict) for name, verdict in new.items()]
     turned = [f"{a['id']}: {a['verdict']} -> {b['verdict']}" for a, b in pairs if a["verdict"] != b["verdict"]]
-    yield _list("Verdicts that move", turned)
-    yield _list("Verdicts that stay, with another estimate", list(_shifts(pairs)), _MOST)
-    yield _list(
+    yield _format_list("Verdicts that move", turned)
+    yield _format_list("Verdicts that stay, with another estimate", list(_estimate_shifts(pairs)), _MOST_SHIFTS)
+    yield _format_list(
         "Verdicts that rest on it in place of what others published",
         [a["id"] for a, b in pairs if (a["decided_on"], b["decided_on"]) == (OTHERS, HERE)],
     )
-    yield _list("Verdicts that would hang on it alone", [b["id"] for _, b in pairs if b["hangs_on"] == node.id])
+    yield _format_list("Verdicts that would hang on it alone", [b["id"] for _, b in pairs if b["hangs_on"] == node.id])
 
 
-def _machine(node: Node, pack: Pack) -> str:
-    told = [node.label, *(f"{name} {pack.manifest[name]}" for name in ("preset", "commit") if pack.manifest[name])]
+def _describe_node(node: Node, pack: Pack) -> str:
+    parts = [node.label, *(f"{name} {pack.manifest[name]}" for name in ("preset", "commit") if pack.manifest[name])]
     missing = node.missing_rounds()
-    told.append(format_count(sum(map(bool, map(ROUND.fullmatch, pack.files))), "round"))
+    parts.append(format_count(sum(map(bool, map(ROUND.fullmatch, pack.files))), "round"))
     return (
-        f"{node.id}: {', '.join(told)}; {f'missing are {first_items(missing, 3)}' if missing else 'none is missing'}."
+        f"{node.id}: {', '.join(parts)}; {f'missing are {first_items(missing, 3)}' if missing else 'none is missing'}."
     )
 
 
-def _rows(data: Dataset, status: str = "") -> int:
+def _count_rows(data: Dataset, status: str = "") -> int:
     return int((data.table["status"] == status).sum()) if status else len(data.table)
 
 
-def _shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
-    """Estimates of verdicts that stay, from what to what, the largest shift first."""
-    found = []
-    for was, now in pairs:
-        values = was["estimate"], now["estimate"]
-        if was["verdict"] != now["verdict"] or None in values or values[0] == values[1]:
+def _estimate_shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
+    """Yield changed estimates for unchanged verdicts, as 'old -> new', largest shift first."""
+    shifts = []
+    for old, new in pairs:
+        values = old["estimate"], new["estimate"]
+        if old["verdict"] != new["verdict"] or None in values or values[0] == values[1]:
             continue
         times = values[1] / values[0] if values[0] else math.inf
         share = f" ({100 * (times - 1):+.2g}%)" if 0 < times < math.inf else ""
-        texts = [with_unit(one["estimate"], one["unit"] or "1") for one in (was, now)]
-        found.append(
-            (abs(math.log(times)) if 0 < times < math.inf else math.inf, f"{was['id']}: {' -> '.join(texts)}{share}")
-        )
-    yield from (text for _, text in sorted(found, key=lambda one: -one[0]))
+        texts = [with_unit(verdict["estimate"], verdict["unit"] or "1") for verdict in (old, new)]
+        size = abs(math.log(times)) if 0 < times < math.inf else math.inf
+        shifts.append((size, f"{old['id']}: {' -> '.join(texts)}{share}"))
+    yield from (text for _, text in sorted(shifts, key=lambda shift: -shift[0]))
 
 
-def _list(what: str, items: Sequence[str], most: int | None = None) -> str:
-    """A line: how many, and which. most: how many of them are told, all if None."""
+def _format_list(what: str, items: Sequence[str], most: int | None = None) -> str:
+    """Format a count and up to `most` items (all if None) as a line."""
     if not items:
         return f"{what}: none."
     shown = items[:most]

@@ -1,4 +1,4 @@
-"""The command quantities: what a claim may be decided by."""
+"""Command `quantities`: list the quantities for claims."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from contract.schema import did_you_mean
 from report.quantities import quantities
 
 
-def lines(word: str = "") -> Iterator[str]:
-    """Every quantity with the word in its name or its description: unit, tier, labels, and what it is.
+def describe_quantities(word: str = "") -> Iterator[str]:
+    """Describe every quantity with `word` in its name or description: unit, tier, meaning, labels.
 
-    Raises StudyError if there is none.
+    Raises StudyError if none matches.
     """
     known = quantities()
-    found = {name: one for name, one in known.items() if word.lower() in f"{name} {one.compute.__doc__}".lower()}
-    if not found:
-        raise StudyError(f"no quantity speaks of {word!r}.{did_you_mean(word, list(known))}")
-    for name, one in found.items():
-        unit = "no unit" if one.unit == "1" else one.unit
-        yield f"{name}  [{unit}; {one.tier}]"
-        first = " ".join((one.compute.__doc__ or "").split("\n\n")[0].split())
+    matches = {name: item for name, item in known.items() if word.lower() in f"{name} {item.compute.__doc__}".lower()}
+    if not matches:
+        raise StudyError(f"no quantity matches {word!r}.{did_you_mean(word, list(known))}")
+    for name, quantity in matches.items():
+        unit = "no unit" if quantity.unit == "1" else quantity.unit
+        yield f"{name}  [{unit}; {quantity.tier}]"
+        first = " ".join((quantity.compute.__doc__ or "").split("\n\n")[0].split())
         yield from textwrap.wrap(first, 110, initial_indent="    ", subsequent_indent="    ")
-        if one.labels:
-            labels = f"labels: {', '.join(one.labels)}"
+        if quantity.labels:
+            labels = f"labels: {', '.join(quantity.labels)}"
             yield from textwrap.wrap(labels, 110, initial_indent="    ", subsequent_indent="      ")

@@ -1,4 +1,4 @@
-"""The command references: every published figure with its users, and those that nobody uses."""
+"""Command `references`: list published figures with their users, and unused ones."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PUBLISHED = ROOT / "data" / "nodes"
 _MOST_NAMED = 6
 
 
-def references(
+def list_references(
     data: Path | None, claims: Path, reference: Path, published: Path, each: bool = False
 ) -> tuple[str, list[str]]:
-    """All entries with their users as text, and those without any, on gathered data or the published nodes.
+    """List all reference entries and published sources with their users, and the ids without any.
 
-    So of the sources of others' measurements, or with `each` of every record. Raises StudyError for a fault in any of
-    the files.
+    data: gathered data; None for the published nodes. each: list published records too. Raises StudyError for faulty
+    files.
     """
     entries, others = read_reference(reference), read_published(published)
     nodes = Dataset(read_nodes([PUBLISHED]), entries, published=others) if data is None else None
@@ -53,9 +53,9 @@ def references(
             "",
         ]
     unused = [name for name, by in users.items() if not by]
-    told, unnamed = _others(cache, wanted, each)
-    lines += told
-    unused += unnamed
+    published_lines, unused_sources = _list_published(cache, wanted, each)
+    lines += published_lines
+    unused += unused_sources
     lines.append(f"{len(unused)} used by nobody{':' if unused else ''}")
     lines += [
         f"  {name}: {format_figure(entries[name])}, {entries[name]['status']}" for name in unused if name in entries
@@ -64,8 +64,8 @@ def references(
     return "\n".join(lines), unused
 
 
-def _others(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[list[str], list[str]]:
-    """Sources of others' measurements with the users of their records, or every record with its own; unused sources."""
+def _list_published(cache: QuantityCache, claims: Sequence[Claim], each: bool) -> tuple[list[str], list[str]]:
+    """List published sources with their users (with `each`, every record too), and the unused sources."""
     published = cache.data.published
     named = (
         (claim.id, key)

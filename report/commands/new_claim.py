@@ -1,4 +1,4 @@
-"""A new claim file: complete, read by the engine at once, and saying what its author may still add."""
+"""Command `new-claim`: write a valid claim file, with comments on optional keys."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ RULES = {
     "crossover": "the value of a numeric label at which two sides change places; options over, of, to, along",
     "for_share_of": "so large a share of what a label tells apart (models) reaches the threshold; options share, of",
 }
-# Labels that also take a word for what each machine has.
-_ALSO = {
+# Hints for labels that accept words besides values.
+_LABEL_HINTS = {
     "threads": "a number; all for as many as the machine has",
     "backend": "a library by its name; best for the fastest",
     "shape": "a shape by its name; best for the fastest",
     "entry": "ids of entries in data/reference",
 }
-_LEFT_OPEN = """\
+_OPTIONAL_KEYS = """\
 # Also: see_also and bears_on (ids of claims), sources (ids in data/reference), scale (by, why), cases (why these,
 # where the cases are a list that was chosen), machine (the kind that alone decides), question (that other claims ask
 # too), awaits (what is not there yet).
 """
-# To be put into plain words: what a reader is told first.
+# Placeholder findings, for the author to rewrite.
 _FINDINGS = {
     "supported": "It holds: {estimate}.",
     "challenged": "It does not hold: {estimate}.",
@@ -54,13 +54,13 @@ _FINDINGS_OF_SHARES = {
 
 
 def new_claim(name: str, folder: Path, given: Namespace) -> Path:
-    """Write `folder`/NAME.yaml and give its path.
+    """Write `folder`/NAME.yaml and return its path.
 
-    given: article, section, says, note, quantity, rule, threshold (one number, or both ends of a range), why, kind (how
-    it is decided; None: the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity
-    (such numbers as the threshold, one after the other).
-    Raises StudyError if there is such a claim, if something named is not known, or if
-    the rule lacks what it needs; OSError if the folder cannot be written.
+    given: article, section, says, note, quantity, rule, threshold (a number, or both ends of a range), why, kind (None
+    for the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity (other thresholds as
+    a flat list).
+    Raises StudyError if the claim exists, a name is unknown, or the rule lacks an option; OSError if the folder cannot
+    be written.
     """
     path, place = folder / f"{name}.yaml", f"new claim {name}"
     if not re.fullmatch(r"[A-Z][0-9]{2}", name):
@@ -72,7 +72,7 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
             f"{place}: a judgement has no rule, only what bears on it: see the files of that kind in {folder}"
         )
     _check_heading(given.article, given.section, place)
-    quantity, ends = _quantity(given.quantity, place), len(given.threshold)
+    quantity, ends = _find_quantity(given.quantity, place), len(given.threshold)
     if len(given.sensitivity) % ends:
         raise StudyError(f"{place}: --sensitivity: the threshold is a range, so give both ends of each other range")
     tried = [given.sensitivity[at : at + ends] for at in range(0, len(given.sensitivity), ends)]
@@ -81,19 +81,19 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
         **{key: getattr(given, key) for key in ("article", "section", "says")},
         "kind": given.kind or quantity.tier,
         "quantity": given.quantity,
-        "scope": _pairs(given.scope, "scope", place),
+        "scope": _parse_pairs(given.scope, "scope", place),
         "rule": given.rule,
-        "options": _pairs(given.option, "option", place),
-        "threshold": {"value": _bound(given.threshold), "why": given.why},
-        "sensitivity": [_bound(one) for one in tried],
+        "options": _parse_pairs(given.option, "option", place),
+        "threshold": {"value": _format_bound(given.threshold), "why": given.why},
+        "sensitivity": [_format_bound(threshold) for threshold in tried],
         "findings": _FINDINGS if given.rule != "for_share_of" else _FINDINGS_OF_SHARES,
         "note": given.note,
         "version": 1,
     }
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
     check_document(claim, full_schema(), place)
-    text = "".join(_written(claim, quantity))
-    # Read as the engine will, before it lies among the others.
+    text = "".join(_claim_lines(claim, quantity))
+    # Validate a draft with the engine's parser before adding the file.
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / f"{name}.yaml"
         write_text(draft, text)
@@ -106,8 +106,8 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
 
 
 def _check_heading(article: str, section: str, place: str) -> None:
-    """Raise StudyError unless an article has that heading, or those ('A; B'); '(…)' may say where under it."""
-    articles = {one["key"]: one for one in read_yaml(PACKAGE / "articles.yaml")}
+    """Raise StudyError unless the article has each heading in `section` ('A; B'), ignoring a '(…)' suffix."""
+    articles = {entry["key"]: entry for entry in read_yaml(PACKAGE / "articles.yaml")}
     if article not in articles:
         raise StudyError(f"{place}: there is no article {article!r}.{did_you_mean(article, list(articles))}")
     headings = [section["heading"] for section in articles[article]["sections"]]
@@ -119,7 +119,7 @@ def _check_heading(article: str, section: str, place: str) -> None:
             )
 
 
-def _quantity(name: str, place: str) -> Quantity:
+def _find_quantity(name: str, place: str) -> Quantity:
     known = quantities()
     if name not in known:
         near = did_you_mean(name, list(known))
@@ -130,18 +130,18 @@ def _quantity(name: str, place: str) -> Quantity:
     return known[name]
 
 
-def _pairs(given: Iterable[str], what: str, place: str) -> dict[str, Any]:
+def _parse_pairs(given: Iterable[str], what: str, place: str) -> dict[str, Any]:
     pairs = {}
-    for one in given:
-        key, sign, value = one.partition("=")
+    for text in given:
+        key, sign, value = text.partition("=")
         if not (key and sign and value):
-            raise StudyError(f"{place}: --{what} {one!r} is not of the form key=value")
-        values = [_scalar(item) for item in value.split(",")]
+            raise StudyError(f"{place}: --{what} {text!r} is not of the form key=value")
+        values = [_parse_scalar(item) for item in value.split(",")]
         pairs[key] = values[0] if len(values) == 1 else values
     return pairs
 
 
-def _scalar(text: str) -> Any:
+def _parse_scalar(text: str) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
@@ -149,20 +149,20 @@ def _scalar(text: str) -> Any:
     return value if isinstance(value, (bool, int, float)) else text
 
 
-def _bound(given: Sequence[float]) -> float | list[float]:
-    values = [int(one) if float(one).is_integer() else one for one in given]
+def _format_bound(given: Sequence[float]) -> float | list[float]:
+    values = [int(end) if float(end).is_integer() else end for end in given]
     return values[0] if len(values) == 1 else values
 
 
-def _written(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
-    """The file, piece by piece; what is left open stands in comments and decides nothing."""
+def _claim_lines(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
+    """Yield the file's text piece by piece, with optional keys as comments."""
     unit = "no unit" if quantity.unit in ("", "1") else quantity.unit
     for key, value in claim.items():
         if key == "quantity":
             first = " ".join((quantity.compute.__doc__ or quantity.name).split("\n\n")[0].split())
             yield f"# In {unit}: {first.rstrip('.')}.\n"
         if key == ("scope" if "scope" in claim else "rule"):
-            yield from _labels(quantity, "scope" in claim)
+            yield from _label_comments(quantity, "scope" in claim)
         if key == "rule":
             yield "# Rules:\n"
             yield from (f"#   {name}: {what}\n" for name, what in RULES.items())
@@ -173,31 +173,31 @@ def _written(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
         if key == "note":
             if "sensitivity" not in claim:
                 yield f"# Other thresholds that one may reasonably take ({unit}); the report says where it changes:\n"
-                yield f"# sensitivity: {json.dumps(_others(claim['threshold']['value']))}\n"
-            yield _LEFT_OPEN
-        yield _yaml(key, value)
+                yield f"# sensitivity: {json.dumps(_example_thresholds(claim['threshold']['value']))}\n"
+            yield _OPTIONAL_KEYS
+        yield _dump_key(key, value)
 
 
-def _others(value: Any) -> list[Any]:
+def _example_thresholds(value: Any) -> list[Any]:
     if isinstance(value, list):
         quarter = (value[1] - value[0]) / 4
-        return [_bound((value[0] + step, value[1] - step)) for step in (-quarter, 0, quarter)]
-    return [_bound([one]) for one in (value / 2, value, value * 2)]
+        return [_format_bound((value[0] + step, value[1] - step)) for step in (-quarter, 0, quarter)]
+    return [_format_bound([threshold]) for threshold in (value / 2, value, value * 2)]
 
 
-def _labels(quantity: Quantity, given: bool) -> Iterable[str]:
+def _label_comments(quantity: Quantity, given: bool) -> Iterable[str]:
     yield "# A scope names the cases that the claim speaks of; without one it is all that were measured. Labels:\n"
     for label in quantity.labels:
         closed = ", ".join(CLOSED.get(label, []))
-        also = _ALSO.get(label, "" if closed else "a value, or a list of them, as measured")
+        also = _LABEL_HINTS.get(label, "" if closed else "a value, or a list of them, as measured")
         yield f"#   {label}: {'; '.join(filter(None, (closed, also)))}\n"
     if not given and quantity.labels:
         label = next((label for label in quantity.labels if label in CLOSED), quantity.labels[0])
         yield f"# scope: {{{label}: {CLOSED.get(label, ['value'])[0]}}}\n"
 
 
-def _yaml(key: str, value: Any) -> str:
-    """One key of the file; what lies within it on one line, but for the threshold and its reason."""
+def _dump_key(key: str, value: Any) -> str:
+    """Format a key as YAML, nested values on one line except under threshold and findings."""
     from ruamel.yaml import YAML
 
     in_line = key not in ("threshold", "findings") and isinstance(value, (dict, list))
@@ -209,7 +209,7 @@ def _yaml(key: str, value: Any) -> str:
 
 
 def next_steps(path: Path) -> str:
-    """Where the file is, and what its author does next."""
+    """Format the file's path and the next commands for its author."""
     return (
         f"{path}\n"
         "Next: narrow its scope, declare its sensitivity, and name a claim beside it (see_also) there. Then judge it:\n"

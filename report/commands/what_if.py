@@ -1,4 +1,4 @@
-"""What if: claims judged again with other thresholds, scopes or prices, and which verdicts move."""
+"""Command `what-if`: judge claims again with other thresholds, scopes or prices, and list changed verdicts."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from report.outcomes import Threshold, Verdict
 from report.quantities import quantities
 
 Reference = Mapping[str, Mapping[str, Any]]
-_GIVEN = {"title": "Given for this question", "publisher": "the person who asks", "url": "", "where": ""}
+_PRICE_SOURCE = {"title": "Given for this question", "publisher": "the person who asks", "url": "", "where": ""}
 
 
-def slug(name: str) -> str:
-    """A part's name as it is typed: 'orders, in the plural' is orders-in-the-plural."""
+def part_slug(name: str) -> str:
+    """Convert a part's name for the command line: 'orders, in the plural' to 'orders-in-the-plural'."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def with_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
-    """The part with another value of a label in its scope. A socket is the node where the node has one."""
+def set_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
+    """Set a label in a part's scope; `baseline=socket` selects single-socket nodes, where it equals the node."""
     if (label, value) == ("baseline", "socket"):
         cpus = {node.id: node.record["hardware"].get("cpu") or {} for node in data.nodes.nodes}
         single = [name for name, cpu in cpus.items() if cpu.get("sockets") == 1]
@@ -43,25 +43,25 @@ def with_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
     return replace(part, scope={**part.scope, label: value})
 
 
-def command(given: Namespace) -> None:
-    """Answer one question of the command line. Raises StudyError for what is not known, or asks for nothing."""
+def answer_command(given: Namespace) -> None:
+    """Run the command. Raises StudyError for unknown names, or without --set and --price."""
     if not (given.set or given.price):
         raise StudyError("what-if: nothing is asked: give --set or --price")
     reference = read_reference(given.reference or REFERENCE)
     claims = read_claims(given.claims or CLAIMS, reference)
-    figures = prices(given.price, reference)
+    figures = parse_prices(given.price, reference)
     if not (given.data / "nodes.json").is_file():
         raise StudyError(
             f"{given.data}: no gathered data. Run the study, or: python -m report gather --out {given.data}"
         )
     data = read_dataset(given.data, reference, read_published(PUBLISHED))
-    changed = settings(given.set, claims, data)
-    print("\n".join(lines(what_if(data, claims, changed, figures))))
+    changed = apply_settings(given.set, claims, data)
+    print("\n".join(format_answers(what_if(data, claims, changed, figures))))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A claim that a change touches: verdict and outcomes of parts before and after, and what it is told with after."""
+    """Claim that a change affects, with its verdict and parts' outcomes before and after, and the reason."""
 
     claim: Claim
     before: Verdict
@@ -73,48 +73,48 @@ class Answer:
 def what_if(
     data: Dataset, claims: Sequence[Claim], changed: Sequence[Claim], figures: Reference, allow_synthetic: bool = False
 ) -> list[Answer]:
-    """Every claim that is changed, or whose quantities ask for a changed figure, judged as it is and as it would be.
+    """Judge every claim that the settings or figures change, before and after.
 
-    claims, changed: as they stand, and with what was set, in the same order. figures: entries with other values.
-    Raises StudyError for synthetic data unless `allow_synthetic`, which tests alone set.
+    claims, changed: original and changed claims, in the same order. figures: entries with other values.
+    Raises StudyError for synthetic data unless `allow_synthetic` (for tests only).
     """
     refuse_synthetic(data, allow_synthetic)
     old = new = QuantityCache(data)
     if figures:
         new = QuantityCache(Dataset(data.nodes, {**data.reference, **figures}, data.table, data.published))
-    found = []
+    answers = []
     for claim, other in zip(claims, changed, strict=True):
         before = judge_claim(claim, old)
         if claim.parts != other.parts or any(set(part["entries"]) & set(figures) for part in before["parts"]):
             after = judge_claim(other, new)
             pairs = zip(before["parts"], after["parts"], strict=True)
-            parts = {one["name"]: (one["outcome"], then["outcome"]) for one, then in pairs}
+            parts = {old_part["name"]: (old_part["outcome"], new_part["outcome"]) for old_part, new_part in pairs}
             waits = [verdict_sentences.missing_text(part["missing"]) for part in after["parts"] if part["missing"]]
             why = "; ".join(dict.fromkeys(waits)) or after["finding"]
-            found.append(Answer(claim, before["verdict"], after["verdict"], why, parts))
-    return found
+            answers.append(Answer(claim, before["verdict"], after["verdict"], why, parts))
+    return answers
 
 
-def lines(answers: Sequence[Answer]) -> Iterator[str]:
-    """A table of the verdicts that move, the parts that move without them, and how many do neither."""
+def format_answers(answers: Sequence[Answer]) -> Iterator[str]:
+    """Yield a table with the changed verdicts, then parts that change without their verdict, then the totals."""
     moved = [answer for answer in answers if answer.before != answer.after]
     if moved:
         yield f"{'claim':<6}{'was':<20}{'is':<20}why"
-    for one in moved:
-        yield f"{one.claim.id:<6}{one.before:<20}{one.after:<20}{one.why}"
-    for one in answers:
-        turned = [f"{name or 'the rule'}: {was} -> {now}" for name, (was, now) in one.parts.items() if was != now]
-        if turned and one not in moved:
-            yield f"{one.claim.id}: {'; '.join(turned)}; the verdict stays {one.after}"
-        elif one not in moved:
-            yield f"{one.claim.id} stays {one.after}: {one.why}"
+    for answer in moved:
+        yield f"{answer.claim.id:<6}{answer.before:<20}{answer.after:<20}{answer.why}"
+    for answer in answers:
+        changes = [f"{name or 'the rule'}: {was} -> {now}" for name, (was, now) in answer.parts.items() if was != now]
+        if changes and answer not in moved:
+            yield f"{answer.claim.id}: {'; '.join(changes)}; the verdict stays {answer.after}"
+        elif answer not in moved:
+            yield f"{answer.claim.id} stays {answer.after}: {answer.why}"
     yield f"{format_count(len(moved), 'verdict')} would move; no other claim than {len(answers)} is touched"
 
 
-def settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> list[Claim]:
-    """All claims, with what was set: 'W15.threshold=2000', 'G09.threshold=[5,50]', 'N12.PART.baseline=core'.
+def apply_settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> list[Claim]:
+    """Apply settings like 'W15.threshold=2000', 'G09.threshold=[5,50]' or 'N12.PART.baseline=core' to the claims.
 
-    A claim that took over another's rule goes with it. Raises StudyError for what is not known or not of its kind.
+    Claims that share a changed claim's rule change too. Raises StudyError for unknown names or invalid values.
     """
     changed = {claim.id: claim for claim in claims}
     for text in texts:
@@ -126,8 +126,8 @@ def settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> li
         if name not in changed:
             raise StudyError(f"--set {text!r}: there is no claim {names[0]!r}.{did_you_mean(name, list(changed))}")
         claim = changed[name]
-        place = _place(text, claim, ".".join(names[1:-1]))
-        part = _set(text, claim.parts[place], key, right.strip(), data)
+        place = _part_index(text, claim, ".".join(names[1:-1]))
+        part = _apply_setting(text, claim.parts[place], key, right.strip(), data)
         parts = (*claim.parts[:place], part, *claim.parts[place + 1 :])
         for other in changed.values():
             if other is claim or (other.same_as == name and other.parts == claim.parts):
@@ -135,75 +135,75 @@ def settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> li
     return list(changed.values())
 
 
-def _place(text: str, claim: Claim, name: str) -> int:
-    """Which part of a claim is meant. Raises StudyError."""
+def _part_index(text: str, claim: Claim, name: str) -> int:
+    """Find a part's index by name. Raises StudyError if it is unknown or ambiguous."""
     if not claim.parts:
         raise StudyError(f"--set {text!r}: {claim.id} is a judgement: no rule decides it")
-    known = [slug(part.name) for part in claim.parts]
+    known = [part_slug(part.name) for part in claim.parts]
     if not name and len(known) == 1:
         return 0
-    if not name or slug(name) not in known:
+    if not name or part_slug(name) not in known:
         raise StudyError(
             f"--set {text!r}: {claim.id} has no part {name!r}. Parts: {', '.join(filter(None, known)) or 'none'}."
-            f"{did_you_mean(slug(name), known)}"
+            f"{did_you_mean(part_slug(name), known)}"
         )
-    return known.index(slug(name))
+    return known.index(part_slug(name))
 
 
-def _set(text: str, part: Part, key: str, given: str, data: Dataset) -> Part:
-    """A part with another threshold, or another value of a label of its scope. Raises StudyError."""
+def _apply_setting(text: str, part: Part, key: str, value_text: str, data: Dataset) -> Part:
+    """Change a part's threshold, or a label in its scope. Raises StudyError if the key is unknown."""
     if key == "threshold":
-        return replace(part, threshold=_threshold(text, given, part))
+        return replace(part, threshold=_parse_threshold(text, value_text, part))
     labels = ["threshold", *quantities()[part.quantity].labels] if part.quantity in quantities() else ["threshold"]
     if key not in labels:
         raise StudyError(
             f"--set {text!r}: {key!r} cannot be set. Known: {', '.join(labels)}.{did_you_mean(key, labels)}"
         )
     try:
-        value = json.loads(given)
+        value = json.loads(value_text)
     except json.JSONDecodeError:
-        value = given
-    return with_label(part, key, value, data)
+        value = value_text
+    return set_label(part, key, value, data)
 
 
-def _threshold(text: str, given: str, part: Part) -> Threshold:
-    """A threshold of the kind that the part's rule compares with. Raises StudyError."""
+def _parse_threshold(text: str, value_text: str, part: Part) -> Threshold:
+    """Parse a threshold for a part's rule. Raises StudyError if it does not fit."""
     try:
-        value = json.loads(given)
+        value = json.loads(value_text)
     except json.JSONDecodeError:
         value = None
     ends = value if isinstance(value, list) else [value]
     kind, n = ("a range of two numbers", 2) if part.compare == "within" else ("a number", 1)
-    if len(ends) != n or not all(map(_number, ends)) or isinstance(value, list) != (n == 2):
+    if len(ends) != n or not all(map(_is_finite, ends)) or isinstance(value, list) != (n == 2):
         example = json.dumps(part.threshold.json)
-        raise StudyError(f"--set {text!r}: this rule compares with {kind}, such as {example}, not {given!r}")
+        raise StudyError(f"--set {text!r}: this rule compares with {kind}, such as {example}, not {value_text!r}")
     if sorted(ends) != ends:
-        raise StudyError(f"--set {text!r}: the range {given} ends before it begins")
+        raise StudyError(f"--set {text!r}: the range {value_text} ends before it begins")
     if ends[0] < 0 and not may_be_negative(part):
         raise StudyError(f"--set {text!r}: {format_exact(ends[0])} is below zero: what is counted here never is")
     return Threshold(*map(float, ends))
 
 
-def _number(value: Any) -> TypeGuard[float]:
+def _is_finite(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def prices(texts: Sequence[str], reference: Reference) -> dict[str, dict[str, Any]]:
-    """Entries of the reference with other values, 'ENTRY=VALUE' each. Raises StudyError."""
-    found = {}
+def parse_prices(texts: Sequence[str], reference: Reference) -> dict[str, dict[str, Any]]:
+    """Parse prices, each 'ENTRY=VALUE', into reference entries. Raises StudyError if invalid."""
+    priced = {}
     for text in texts:
-        name, _, given = text.partition("=")
+        name, _, value_text = text.partition("=")
         name = name.strip()
         if name not in reference:
             hint = did_you_mean(name, list(reference))
             raise StudyError(f"--price {text!r}: write ENTRY=VALUE; there is no reference entry {name!r}.{hint}")
         entry = dict(reference[name])
         try:
-            value = float(given)
+            value = float(value_text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value <= 0 or isinstance(entry.get("value"), bool):
-            raise StudyError(f"--price {text!r}: {given!r} is not a number above 0 (in {entry['unit']})")
-        own = {key: kept for key, kept in entry.items() if key not in ("low", "high")}
-        found[name] = {**own, "value": value, "status": "verified", "source": _GIVEN}
-    return found
+            raise StudyError(f"--price {text!r}: {value_text!r} is not a number above 0 (in {entry['unit']})")
+        own = {key: item for key, item in entry.items() if key not in ("low", "high")}
+        priced[name] = {**own, "value": value, "status": "verified", "source": _PRICE_SOURCE}
+    return priced

@@ -21,7 +21,7 @@ import pandas as pd
 from contract.errors import StudyError
 from contract.node import read_node, record_path, write_node
 from contract.sample_table import load_samples, to_data_frame, write_unchecked
-from report.commands.lint import Study, faults
+from report.commands.lint import Study, find_faults
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.published_records import PUBLISHED as OTHERS
@@ -152,7 +152,7 @@ def main() -> int:
                 judged(folder, others=seed % 4 == 0)
                 if given.whole:
                     found = render(folder / "verdicts.json", folder / "report", "pandoc", folder / "data")
-                    lines = faults(Study(folder / "verdicts.json", folder / "data", REFERENCE, folder / "report"))
+                    lines = find_faults(Study(folder / "verdicts.json", folder / "data", REFERENCE, folder / "report"))
                 else:
                     found, lines = failures(folder), []
             except StudyError as refusal:

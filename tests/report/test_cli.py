@@ -64,7 +64,7 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
         (["gather", "--nodes", "nowhere", "--out", "{tmp}/data"], "no usable node under nowhere"),
         (["summary", "--verdicts", "{tmp}/v.json"], "no such file. `make study` writes it"),
         (["summary", "--verdicts", "{tmp}/list.json"], "holds no verdicts"),
-        (["quantities", "gem.rate"], "no quantity speaks of 'gem.rate'. Did you mean 'gemm.rate'?"),
+        (["quantities", "gem.rate"], "no quantity matches 'gem.rate'. Did you mean 'gemm.rate'?"),
         (["render", "--verdicts", "v.json", "--out", "d", "--renderer", "word"], "invalid choice: 'word'"),
     ],
 )

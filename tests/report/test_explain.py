@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import StudyError
 from report import verdict_sentences
-from report.commands.explain import ROWS, WIDTH, Sources, explain, find, sources_of
+from report.commands.explain import ROWS, WIDTH, Sources, explain, find_sources, find_verdict
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.reference_figures import REFERENCE, read_reference
@@ -32,7 +32,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
 ) -> None:
     text = explain(document, "n03", Sources(small_study / "data"))
     flat = " ".join(text.split())
-    one = find(document, "N03")
+    one = find_verdict(document, "N03")
     (part,), (case,) = one["parts"], one["cases"]
     for said in (
         "N03: CHALLENGED",
@@ -60,7 +60,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
 
 
 def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any]) -> None:
-    find(document, "N03")["parts"][0]["followed"] = False
+    find_verdict(document, "N03")["parts"][0]["followed"] = False
     text = explain(document, "N03")
     assert "made of 2 rows of the summary, all that the quantity read of this node" in " ".join(text.split())
     assert "row " not in text.replace("rows", "")
@@ -68,7 +68,7 @@ def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any
 
 
 def test_many_rows_are_cut_and_told_whole_when_asked(small_study: Path, document: dict[str, Any]) -> None:
-    (case,) = find(document, "N03")["cases"]
+    (case,) = find_verdict(document, "N03")["cases"]
     some = read_dataset(small_study / "data").table.index.tolist()
     case["behind"] = format_ranges(some)
     cut = explain(document, "N03", Sources(small_study / "data", most=3))
@@ -92,7 +92,7 @@ def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
 
 def test_published_figures_beyond_the_number_asked_for_are_counted(small_study: Path, document: dict[str, Any]) -> None:
     reference = read_reference(REFERENCE)
-    names = find(document, "N03")["parts"][0]["entries"] = sorted(reference)[:5]
+    names = find_verdict(document, "N03")["parts"][0]["entries"] = sorted(reference)[:5]
     for most, more in ((4, "and 1 more: --rows all tells all"), (5, ""), (None, "")):
         text = explain(document, "N03", Sources(small_study / "data", reference, most))
         assert sum(f"{name} = " in text for name in names) == (most or 5)
@@ -102,11 +102,11 @@ def test_published_figures_beyond_the_number_asked_for_are_counted(small_study: 
 def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
     small_study: Path, document: dict[str, Any], tmp_path: Path
 ) -> None:
-    claim, verdicts = find(document, "N03"), small_study / "verdicts.json"
-    assert sources_of(verdicts, None, REFERENCE, ROWS, claim).data == small_study / "data"
-    assert sources_of(small_study / "elsewhere" / "verdicts.json", None, REFERENCE, ROWS, claim).data is None
+    claim, verdicts = find_verdict(document, "N03"), small_study / "verdicts.json"
+    assert find_sources(verdicts, None, REFERENCE, ROWS, claim).data == small_study / "data"
+    assert find_sources(small_study / "elsewhere" / "verdicts.json", None, REFERENCE, ROWS, claim).data is None
     with pytest.raises(StudyError, match=r"nowhere: holds no summary\.parquet"):
-        sources_of(verdicts, Path("nowhere"), REFERENCE, ROWS, claim)
+        find_sources(verdicts, Path("nowhere"), REFERENCE, ROWS, claim)
     Factory(tmp_path / "nodes")("node-z").gemm(27.9).gemm(14, n=256).clock().write()
     gather([tmp_path / "nodes"], tmp_path / "data", allow_synthetic=True)
     with pytest.raises(StudyError, match="not the data that these verdicts were made from"):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from report.commands.explain import Sources, explain
-from report.commands.lint import Study, faults
+from report.commands.lint import Study, find_faults
 from report.compared_estimates import PooledEstimates, instance_ranges, nodes_by_kind, pool_machines, row_nodes
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
@@ -261,4 +261,4 @@ def test_a_case_of_several_machines_is_explained_down_to_the_rows_of_each(synthe
     text = " ".join(explain(document, "N03", Sources(tmp_path / "data", most=None)).split())
     assert "2 machines, float32, 1 thread" in text
     assert all(f"gemm.cpu.<round>.parquet of {node}" in text for node in ("kind.aaaaaa", "kind.bbbbbb"))
-    assert not faults(Study(tmp_path / "verdicts.json", tmp_path / "data"))
+    assert not find_faults(Study(tmp_path / "verdicts.json", tmp_path / "data"))

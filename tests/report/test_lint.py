@@ -14,7 +14,7 @@ import pytest
 
 from contract.errors import StudyError
 from report.cli import main
-from report.commands.lint import CHECKS, Study, faults, run
+from report.commands.lint import CHECKS, Study, find_faults, print_faults
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.reference_figures import REFERENCE, read_reference
@@ -76,7 +76,7 @@ def test_verdicts_as_they_are_judged_have_no_fault(
     study: Study, published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for one in (study, Study(published / "verdicts.json", published / "data")):
-        status = run(one.verdicts, one.data, one.reference)
+        status = print_faults(one.verdicts, one.data, one.reference)
         told = capsys.readouterr().out
         assert status == 0, told
         assert f"{len(CHECKS)} checks" in told
@@ -97,7 +97,7 @@ def test_a_fault_is_one_line_and_the_exit_code_is_1(
 @pytest.mark.parametrize("what", ["verdicts", "data"])
 def test_a_file_that_is_missing_is_named(study: Study, tmp_path: Path, what: str) -> None:
     with pytest.raises(StudyError, match=r"none.*no such file"):
-        faults(replace(study, **{what: tmp_path / "none"}))
+        find_faults(replace(study, **{what: tmp_path / "none"}))
 
 
 WITHOUT_INTERVAL = {"low": None, "high": None}

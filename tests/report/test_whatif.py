@@ -12,7 +12,7 @@ import pytest
 
 from contract.errors import StudyError
 from report.cli import main
-from report.commands.what_if import Answer, lines, prices, settings, what_if
+from report.commands.what_if import Answer, apply_settings, format_answers, parse_prices, what_if
 from report.data.dataset import Dataset
 from report.data.gather import gather
 from report.data.node_reader import read_nodes
@@ -71,8 +71,8 @@ class Study:
     def ask(self, *asked: str, price: Sequence[str] = ()) -> dict[str, Answer]:
         """The answers, by the claims that the settings touch."""
         known, data = read_claims(self.folder, self.reference), self.data()
-        figures = prices(price, self.reference)
-        answers = what_if(data, known, settings(asked, known, data), figures, allow_synthetic=True)
+        figures = parse_prices(price, self.reference)
+        answers = what_if(data, known, apply_settings(asked, known, data), figures, allow_synthetic=True)
         return {answer.claim.id: answer for answer in answers}
 
     def judged(self, claims: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -132,7 +132,7 @@ def test_a_part_that_moves_is_told_though_the_whole_stays(study: Study) -> None:
     answers = study.ask("W03.one-order-in-all.threshold=200", "W03.two-orders.threshold=20")
     one = answers["W03"]
     assert one.before == one.after and one.parts["two orders"] == ("challenged", "supported")
-    assert any("two orders: challenged -> supported" in line for line in lines([one]))
+    assert any("two orders: challenged -> supported" in line for line in format_answers([one]))
 
 
 def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synthetic: Factory) -> None:
@@ -193,4 +193,4 @@ def test_the_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: p
 def test_a_threshold_that_decides_nothing_yet_says_what_is_missing(synthetic: Factory, tmp_path: Path) -> None:
     synthetic("node-a").gemm(27.9).clock().write()
     one = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")["W02"]
-    assert one.before == one.after == "awaiting hardware" and "GPU" in "\n".join(lines([one]))
+    assert one.before == one.after == "awaiting hardware" and "GPU" in "\n".join(format_answers([one]))

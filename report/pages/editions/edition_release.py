@@ -19,7 +19,7 @@ from contract.files import read_json, write_json, write_text
 from contract.provenance import current_commit as commit_of
 from contract.provenance import run_git, short_commit
 from contract.schema import check_document
-from report.commands.lint import Study, faults
+from report.commands.lint import Study, find_faults
 from report.data.reference_figures import REFERENCE
 from report.formatting import capitalize
 from report.pages import site_paths
@@ -61,7 +61,7 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
         raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
     _of_the_commit(str(document["commit"]), verdicts)
     _check_site(report, document)
-    found = faults(Study(verdicts, data, REFERENCE))
+    found = find_faults(Study(verdicts, data, REFERENCE))
     if found:
         raise StudyError(f"{report}: the linter finds {len(found)} fault(s), first: {found[0]}")
     into.mkdir(parents=True, exist_ok=True)
