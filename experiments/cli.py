@@ -309,7 +309,9 @@ def _load_user_models(models: Path | None) -> None:
         from experiments.language import gguf_shape, shapes
         from experiments.models import catalogue
 
-        user_models.export_models(models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, gguf_shape.describe)
+        user_models.export_models(
+            models, {*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES}, gguf_shape.describe_file
+        )
 
 
 def _read_devices(node: Path | None) -> list[dict[str, Any]]:

@@ -168,7 +168,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     if hint == backends.Library:
         return {"enum": [*backends.NAMES, *backends.GROUPS]}
     if hint in network_names.KINDS:
-        return {"enum": network_names.known(hint)}
+        return {"enum": network_names.model_names(hint)}
     if hint == Footprint:
         return {"type": ["integer", "string"], "minimum": 1, "pattern": "^[1-9][0-9]{0,3}x(largest)?LLC$"}
     if get_origin(hint) is Literal:

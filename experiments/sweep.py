@@ -65,7 +65,9 @@ class Sweep:
                 axes = {**{key: [value] for key, value in case.items()}, **grid}
                 if "model" in axes:
                     hint = self.experiment.parameters["model"]
-                    axes["model"] = [model for name in axes["model"] for model in network_names.expand(hint, name)]
+                    axes["model"] = [
+                        model for name in axes["model"] for model in network_names.expand_model_name(hint, name)
+                    ]
                 for values in itertools.product(*axes.values()):
                     for resolved in _resolve_params(dict(zip(axes, values, strict=True)), device_kind, units):
                         variables = self.experiment.environment(resolved) | user_models.model_variables(

@@ -31,7 +31,7 @@ from experiments.jobs import needs_torch
 from experiments.machine_state import Watch, pause_flag
 from experiments.point_errors import Skipped, attempt, outcome
 from experiments.registry import Experiment, convert_params, get_experiment
-from experiments.serving.connection_limits import make_room
+from experiments.serving.connection_limits import raise_file_limit
 from experiments.timing import Measurement, Policy, measure
 from experiments.workload import Observed, Profile, Unsupported, Workload
 
@@ -55,7 +55,7 @@ def serve() -> None:
     """Read points from standard input until it closes; answer each on standard output."""
     end_with_parent()
     count_stops()
-    make_room(FILES)
+    raise_file_limit(FILES)
     with running_time.RunningTime():
         _answer_orders()
 

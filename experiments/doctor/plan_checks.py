@@ -44,10 +44,10 @@ def server_load(results: Path) -> Finding | None:
         requests = None
     if requests == 0:
         return None
-    wanted = connection_limits.connections(requests or connection_limits.CONNECTIONS)
-    reason = connection_limits.lacking_files(
-        wanted, connection_limits.make_room(wanted)
-    ) or connection_limits.lacking_ports(wanted)
+    wanted = connection_limits.connection_count(requests or connection_limits.CONNECTIONS)
+    reason = connection_limits.file_shortage(
+        wanted, connection_limits.raise_file_limit(wanted)
+    ) or connection_limits.port_shortage(wanted)
     if not reason:
         return ok("connections", f"room for the {wanted} of a load on a server")
     why = "Points of `serving` with such a load fail, with the reason `harness`."

@@ -1,1 +1,1 @@
-"""Language models in the shapes that people run, as GGUF files, and the runtimes that read them."""
+"""Language models as GGUF files in widely used shapes, and runtimes for them."""

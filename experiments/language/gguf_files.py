@@ -1,6 +1,6 @@
-"""GGUF files of random weights in exact shapes: written when a process first needs them, and removed at its end.
+"""GGUF files with random weights in exact shapes, written on first use and removed at process exit.
 
-The environment variable STUDY_MODELS names a folder in which files are kept instead, and found again.
+The environment variable STUDY_MODELS names a folder to keep and reuse files instead.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ from experiments.language.shapes import Format, Shape, shapes
 from experiments.workload import HarnessError
 
 FOLDER = "STUDY_MODELS"
-# Raised when files of earlier versions differ from what is written now: kept ones are not taken for new ones.
+# Version in file names. Increase it when the content changes, to avoid reusing old files.
 _VERSION = 1
 _PREFIX = "study-model-"
-# Room that a file leaves on its disk, in bytes.
+# Free disk space to leave, in bytes.
 _SPARE = 500e6
-# Locks that this process holds to its end, each on a file of its own.
+# File locks held until the process ends.
 _locks: list[int | None] = []
 
 
 def model_file(name: str, shape: Shape, kind: Format) -> Path:
-    """The GGUF file of a shape in a format; written by the first call of a process. name: what the file is called by.
+    """Return the GGUF file for a shape and format, writing it on first use. name: part of the file name.
 
-    A whole file of the user's own is taken as it is. Raises HarnessError where the disk has no room for it, or a kept
-    file is damaged.
+    User files are used unchanged. Raises HarnessError if the disk is too full, or a kept file is damaged.
     """
     if shape.file and shape == shapes().get(name):
         return shape.file
-    # The part of a file that is checked is kept for no other run: the file may have another content by then.
-    if not (kept := os.environ.get(FOLDER)) or shape.file:
+    # Never keep the checked part from a user file: its content may change.
+    if not (folder := os.environ.get(FOLDER)) or shape.file:
         return _temporary_file(name, shape, kind)
-    path = Path(kept) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"
+    path = Path(folder) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"
     if path.exists():
-        require_whole(path, shape, kind)
+        require_matching_file(path, shape, kind)
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     _require_room(path.parent, file_bytes(shape, kind))
     with atomic_path(path) as temporary:
-        write(temporary, shape, kind)
+        write_file(temporary, shape, kind)
     return path
 
 
@@ -58,55 +57,54 @@ def _temporary_file(name: str, shape: Shape, kind: Format) -> Path:
     folder = Path(tempfile.gettempdir())
     remove_leftovers(folder.glob(f"{_PREFIX}*.gguf"))
     _require_room(folder, file_bytes(shape, kind))
-    handle, made = tempfile.mkstemp(prefix=f"{_PREFIX}{name}-{kind}-", suffix=".gguf")
+    handle, temporary = tempfile.mkstemp(prefix=f"{_PREFIX}{name}-{kind}-", suffix=".gguf")
     os.close(handle)
-    path = Path(made)
+    path = Path(temporary)
     atexit.register(path.unlink, missing_ok=True)
     _locks.append(acquire_lock(path))
     try:
-        write(path, shape, kind)
+        write_file(path, shape, kind)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return path
 
 
-def require_whole(path: Path, shape: Shape, kind: Format) -> None:
-    """Raise HarnessError where a file is not what is written for this shape and format."""
+def require_matching_file(path: Path, shape: Shape, kind: Format) -> None:
+    """Raise HarnessError if a file's tensors differ from this shape and format."""
     try:
-        held = {tensor.name: (int(tensor.n_elements), tensor.tensor_type) for tensor in gguf_shape.reader(path).tensors}
+        stored = gguf_shape.open_reader(path).tensors
     except StudyError as fault:
-        raise HarnessError(f"{fault}: delete it, and it is written again") from None
-    if held != {tensor.name: (tensor.size, weights.type_of(tensor, kind, shape)) for tensor in shape.tensors()}:
-        raise HarnessError(f"{path} holds another model than its name says: delete it, and it is written again")
+        raise HarnessError(f"{fault}: delete it to have it written again") from None
+    found = {tensor.name: (int(tensor.n_elements), tensor.tensor_type) for tensor in stored}
+    if found != {tensor.name: (tensor.size, weights.tensor_type(tensor, kind, shape)) for tensor in shape.tensors()}:
+        raise HarnessError(f"{path} contains a different model than its name says: delete it to have it written again")
 
 
-def _require_room(folder: Path, wanted: float) -> None:
-    """Raise HarnessError where the folder's disk has no room for so many bytes."""
+def _require_room(folder: Path, size: float) -> None:
+    """Raise HarnessError if the folder's disk has no room for `size` bytes."""
     free = shutil.disk_usage(folder).free
-    if wanted + _SPARE > free:
+    if size + _SPARE > free:
         raise HarnessError(
-            f"{folder} has {free / 1e9:.1f} GB free, and a model's file needs {(wanted + _SPARE) / 1e9:.1f} GB: "
+            f"{folder} has {free / 1e9:.1f} GB free, and a model file needs {(size + _SPARE) / 1e9:.1f} GB: "
             f"make room, or name another folder in {FOLDER} (files are kept there) or TMPDIR"
         )
 
 
 def file_bytes(shape: Shape, kind: Format) -> int:
-    """Bytes of the tensors of a file; its vocabulary takes some megabytes more."""
+    """Sum tensor bytes in a file; the vocabulary adds some megabytes."""
     return sum(weights.tensor_bytes(tensor, kind, shape) for tensor in shape.tensors())
 
 
-def write(path: Path, shape: Shape, kind: Format) -> None:
-    """Write a whole GGUF file. Raises HarnessError if the disk is full before its end."""
+def write_file(path: Path, shape: Shape, kind: Format) -> None:
+    """Write a GGUF file. Raises HarnessError if writing fails, for example on a full disk."""
     try:
-        _write(path, shape, kind)
+        _write_tensors(path, shape, kind)
     except OSError as refusal:
-        raise HarnessError(
-            f"a model's file cannot be written to {path.parent}: {refusal.strerror or refusal}"
-        ) from None
+        raise HarnessError(f"a model file cannot be written to {path.parent}: {refusal.strerror or refusal}") from None
 
 
-def _write(path: Path, shape: Shape, kind: Format) -> None:
+def _write_tensors(path: Path, shape: Shape, kind: Format) -> None:
     writer = gguf.GGUFWriter(path, shape.architecture)
     writer.add_name("random weights")
     writer.add_file_type(weights.file_type(kind))
@@ -125,32 +123,31 @@ def _write(path: Path, shape: Shape, kind: Format) -> None:
     writer.add_vocab_size(shape.vocabulary)
     _add_vocabulary(writer, shape)
     tensors = list(shape.tensors())
-    for one in tensors:
-        found = weights.type_of(one, kind, shape)
-        writer.add_tensor_info(
-            one.name, one.shape, np.dtype(np.float32), weights.tensor_bytes(one, kind, shape), raw_dtype=found
-        )
+    for tensor in tensors:
+        number_type = weights.tensor_type(tensor, kind, shape)
+        size = weights.tensor_bytes(tensor, kind, shape)
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), size, raw_dtype=number_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for one in tensors:
-        writer.write_tensor_data(weights.values(one, kind, shape))
+    for tensor in tensors:
+        writer.write_tensor_data(weights.tensor_values(tensor, kind, shape))
     writer.flush()
-    # Else the system would write the file out while points are measured.
+    # Flush to disk now, or the system would do it during measurements.
     for file in writer.fout or ():
         os.fsync(file.fileno())
     writer.close()
-    weights.forget_pools()
+    weights.free_pools()
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, shape: Shape) -> None:
-    """A byte-level vocabulary of the right size: a token for each byte, one merge, an end, and tokens of no text."""
-    letters = [_letter(byte) for byte in range(256)]
+    """Add a byte-level vocabulary: a token per byte, one merge, an end token, and unused tokens up to the size."""
+    letters = [_byte_letter(byte) for byte in range(256)]
     merged = letters[ord("t")] + letters[ord("h")]
     known = [*letters, merged, "<end>"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2" if shape.architecture == "qwen2" else "llama-bpe")
-    writer.add_token_list([*known, *(f"<unused {at}>" for at in range(len(known), shape.vocabulary))])
+    writer.add_token_list([*known, *(f"<unused {number}>" for number in range(len(known), shape.vocabulary))])
     control, normal = int(gguf.TokenType.CONTROL), int(gguf.TokenType.NORMAL)
     writer.add_token_types([normal] * (len(known) - 1) + [control] * (shape.vocabulary - len(known) + 1))
     writer.add_token_merges([f"{letters[ord('t')]} {letters[ord('h')]}"])
@@ -160,8 +157,8 @@ def _add_vocabulary(writer: gguf.GGUFWriter, shape: Shape) -> None:
     writer.add_add_bos_token(False)
 
 
-def _letter(byte: int) -> str:
-    """The printable letter that byte-level vocabularies since GPT-2 write for a byte."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = [one for one in range(256) if one not in plain]
-    return chr(byte if byte in plain else 256 + hidden.index(byte))
+def _byte_letter(byte: int) -> str:
+    """Return the printable letter for a byte in byte-level vocabularies since GPT-2."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [value for value in range(256) if value not in printable]
+    return chr(byte if byte in printable else 256 + hidden.index(byte))

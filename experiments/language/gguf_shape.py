@@ -17,7 +17,7 @@ from experiments.language.shapes import Scaling, Shape
 _FAULTS = (ValueError, LookupError, OverflowError, MemoryError, OSError, AssertionError)
 
 
-def reader(path: Path) -> Any:
+def open_reader(path: Path) -> Any:
     """gguf's reader of a file. Raises StudyError where the file is not there or not whole."""
     try:
         return gguf.GGUFReader(path)
@@ -28,14 +28,14 @@ def reader(path: Path) -> Any:
 
 
 @cache
-def tensors(path: Path) -> dict[str, Any]:
+def file_tensors(path: Path) -> dict[str, Any]:
     """The tensors of a file by name, their data on the disk. Raises StudyError."""
-    return {tensor.name: tensor for tensor in reader(path).tensors}
+    return {tensor.name: tensor for tensor in open_reader(path).tensors}
 
 
-def describe(path: Path) -> dict[str, Any]:
+def describe_file(path: Path) -> dict[str, Any]:
     """Shape and format of a file, in JSON. Raises StudyError for a file that the study cannot check."""
-    read = reader(path)
+    read = open_reader(path)
     try:
         fields = {name: one.contents() for name, one in read.fields.items() if not name.startswith("tokenizer.")}
     except _FAULTS as fault:
@@ -63,25 +63,25 @@ def describe(path: Path) -> dict[str, Any]:
             rope_base=float(about.get("rope.freq_base", 10000.0)),
             epsilon=float(about["attention.layer_norm_rms_epsilon"]),
             tied="output.weight" not in held,
-            scaling=_scaling(held),
+            scaling=_rope_scaling(held),
         )
         _, _, kind = gguf.LlamaFileType(int(fields["general.file_type"])).name.partition("_")
         if not kind or shape.layers > len(held):
             raise ValueError("a guessed file_type, or more layers than tensors")
     except (LookupError, TypeError, ValueError, ArithmeticError) as fault:
         raise StudyError(f"{path}: its fields are not those of a {architecture} model ({fault!r})") from None
-    _require_same(path, shape, held, about)
+    _require_same_tensors(path, shape, held, about)
     known = {key: value for key, value in asdict(shape).items() if key not in ("source", "file")}
     return {"shape": known, "format": kind}
 
 
-def _scaling(held: dict[str, Any]) -> Scaling | None:
+def _rope_scaling(held: dict[str, Any]) -> Scaling | None:
     """Llama 3's scaling whose largest divisor is that of the file's table; None where it has none."""
     table = held.get("rope_freqs.weight")
     return Scaling(float(np.max(table.data))) if table is not None else None
 
 
-def _require_same(path: Path, shape: Shape, held: dict[str, Any], about: dict[str, Any]) -> None:
+def _require_same_tensors(path: Path, shape: Shape, held: dict[str, Any], about: dict[str, Any]) -> None:
     """Raise StudyError where a file has other tensors or rotary frequencies than a model of its shape."""
     from experiments.language.weights import rope_factors
 

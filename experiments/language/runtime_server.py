@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 
 from experiments.children import Child, ChildError
-from experiments.language.runtimes import Following, Ids, XLlamaCpp
+from experiments.language.runtimes import Ids, NextTokens, XLlamaCpp
 from experiments.serving import simulated_users
-from experiments.serving.server_processes import start, wait_until
+from experiments.serving.server_processes import start_process, wait_until
 from experiments.workload import HarnessError
 
 # Seconds that a server has to load its model, of up to 5 GB.
@@ -36,15 +36,15 @@ class Server:
         try:
             self.port = int(self.child.answer(START_S)["port"])
         except ChildError as end:
-            raise HarnessError(f"{end}{self.last_words()}") from None
+            raise HarnessError(f"{end}{self.last_log_line()}") from None
         if not wait_until(self._is_ready, START_S):
-            raise HarnessError(f"the server did not answer within {START_S:g} s{self.last_words()}")
+            raise HarnessError(f"the server did not answer within {START_S:g} s{self.last_log_line()}")
         self.letter = int(
-            self._asked("/tokenize", json.dumps({"content": simulated_users.LETTER}).encode())["tokens"][0]
+            self._post("/tokenize", json.dumps({"content": simulated_users.LETTER}).encode())["tokens"][0]
         )
 
     def _is_ready(self) -> bool:
-        self.require_life()
+        self.require_alive()
         self.port = self.port or listening_port(self.child.pid)
         if not self.port:
             return False
@@ -55,39 +55,39 @@ class Server:
         except (OSError, http.client.HTTPException):
             return False
 
-    def require_life(self) -> None:
+    def require_alive(self) -> None:
         """Raise HarnessError, with its last words, if it has ended."""
         if not self.child.alive:
-            raise HarnessError(f"the server ended{self.last_words()}")
+            raise HarnessError(f"the server ended{self.last_log_line()}")
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         """': ' and the last line that it has logged; '' if there is none."""
         self.log.seek(0)
         lines = [line for line in self.log.read().decode(errors="replace").splitlines() if line.strip()]
         return f": {lines[-1].strip()[:200]}" if lines else ""
 
-    def following(self, prompts: list[Ids]) -> list[Following]:
+    def next_tokens(self, prompts: list[Ids]) -> list[NextTokens]:
         """Tokens that may follow each prompt, asked for at the same time, and the logarithms of their probabilities.
 
         Raises HarnessError where it has ended, RuntimeError where it does not answer rightly.
         """
         with ThreadPoolExecutor(len(prompts)) as together:
-            return list(together.map(self._likely, prompts))
+            return list(together.map(self._likely_tokens, prompts))
 
-    def _asked(self, path: str, body: bytes) -> Any:
+    def _post(self, path: str, body: bytes) -> Any:
         """The server's answer, parsed. Raises as `following`."""
         try:
-            line, response = simulated_users.opened(self.port, body, START_S, path)
+            line, response = simulated_users.open_response(self.port, body, START_S, path)
             with closing(line):
                 return json.load(response)
         except (OSError, http.client.HTTPException, ValueError) as fault:
-            self.require_life()
+            self.require_alive()
             raise RuntimeError(f"the server does not answer {path} ({type(fault).__name__}: {fault})") from None
 
-    def _likely(self, prompt: Ids) -> Following:
-        told = self._asked(
+    def _likely_tokens(self, prompt: Ids) -> NextTokens:
+        told = self._post(
             simulated_users.PATH,
-            simulated_users.request(prompt.tolist(), 1, self.letter, stream=False, logprobs=XLlamaCpp.MOST),
+            simulated_users.request_body(prompt.tolist(), 1, self.letter, stream=False, logprobs=XLlamaCpp.MOST),
         )
         try:
             likely = told["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
@@ -97,7 +97,7 @@ class Server:
 
 
 @contextmanager
-def started(orders: Mapping[str, Any]) -> Iterator[Server]:
+def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
     """A server with these orders, see `experiments.serving.language_server`; ended with the block.
 
     Raises HarnessError, with the server's last words, where it does not start, and Unsupported.
@@ -105,7 +105,7 @@ def started(orders: Mapping[str, Any]) -> Iterator[Server]:
     handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
     with os.fdopen(handle, "rb") as log:
         try:
-            child = start("language_server", {**orders, "log": name})
+            child = start_process("language_server", {**orders, "log": name})
             try:
                 server = Server(child, log)
                 server.wait()

@@ -20,7 +20,7 @@ from experiments.workload import Unsupported
 LETTER = ord("a")
 Ids = NDArray[np.int64]
 # Tokens that may follow a prompt, and the logarithms of their probabilities.
-Following = tuple[Ids, NDArray[np.float64]]
+NextTokens = tuple[Ids, NDArray[np.float64]]
 
 
 class Runtime(ABC):
@@ -39,18 +39,18 @@ class Runtime(ABC):
         """Load the file."""
 
     @abstractmethod
-    def read(self, prompt: Ids) -> None:
+    def prefill(self, prompt: Ids) -> None:
         """Compute the token after a prompt, all of it anew."""
 
     @abstractmethod
-    def write(self, prompt: Ids, count: int) -> None:
+    def decode(self, prompt: Ids, count: int) -> None:
         """Compute `count` tokens, one after the other, from the last of the prompt on.
 
         The rest of the prompt is in the cache if the last call had the same prompt.
         """
 
     @abstractmethod
-    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
         """Tokens that may follow a prompt, and the logarithms of their probabilities: as many as the library tells."""
 
     @abstractmethod
@@ -104,21 +104,21 @@ class LlamaCppPython(Runtime):
     def _forget(self, start: int) -> None:
         self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.held), 0, start, -1)
 
-    def read(self, prompt: Ids) -> None:
+    def prefill(self, prompt: Ids) -> None:
         self._forget(0)
         self._compute(prompt.tolist())
         self.cached = prompt
 
-    def write(self, prompt: Ids, count: int) -> None:
+    def decode(self, prompt: Ids, count: int) -> None:
         if not np.array_equal(prompt, self.cached):
-            self.read(prompt)
+            self.prefill(prompt)
         self._forget(len(prompt) - 1)
         # The time does not depend on the tokens.
         for token in np.resize(prompt[-1:], count).tolist():
             self._compute([token])
 
-    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
-        self.read(prompt)
+    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        self.prefill(prompt)
         many = self.api.llama_vocab_n_tokens(self.api.llama_model_get_vocab(self.model))
         values = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.held, -1), (many,)).astype(np.float64)
         return np.arange(many), log_probabilities(values)
@@ -155,13 +155,13 @@ class XLlamaCpp(Runtime):
             raise RuntimeError(f"xllamacpp said {str(answer)[:200]}")
         return answer
 
-    def read(self, prompt: Ids) -> None:
+    def prefill(self, prompt: Ids) -> None:
         self._ask(prompt, 1, cache_prompt=False)
 
-    def write(self, prompt: Ids, count: int) -> None:
+    def decode(self, prompt: Ids, count: int) -> None:
         self._ask(prompt, count, cache_prompt=True)
 
-    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
         # The bias makes it write a letter: it tells nothing of a token that is part of a letter. It leaves the
         # probabilities as they are.
         answer = self._ask(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
@@ -198,13 +198,13 @@ class OpenVinoGenAi(Runtime):
         ids = prompt[None]
         return self.pipeline.generate(self.api.TokenizedInputs(self.tensor(ids), self.tensor(np.ones_like(ids))), asked)
 
-    def read(self, prompt: Ids) -> None:
+    def prefill(self, prompt: Ids) -> None:
         self._generate(prompt, 1)
 
-    def write(self, prompt: Ids, count: int) -> None:
+    def decode(self, prompt: Ids, count: int) -> None:
         self._generate(prompt, count)
 
-    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
         answer = self._generate(prompt, 1)
         return np.array(answer.tokens[0]), np.array(answer.scores)
 
@@ -220,30 +220,30 @@ class Transformers(Runtime):
     def load(self, path: Path) -> None:
         import torch
 
-        from experiments.language.transformers_reference import network
+        from experiments.language.transformers_reference import load_network
         from experiments.language.weights import float_format
-        from experiments.models.text_generation import Cached
+        from experiments.models.text_generation import CachedNetwork
 
         dtype = self.device.torch_dtype(float_format(path))
         self.torch: Any = torch
-        self.held = Cached(network(path, self.shape, dtype, self.device.name), self.context)
+        self.held = CachedNetwork(load_network(path, self.shape, dtype, self.device.name), self.context)
         self.cached: Ids = np.empty(0, np.int64)
         self.token = torch.zeros(1, 1, dtype=torch.int64, device=self.device.name)
         self.replays: dict[int, Any] = {}
 
-    def read(self, prompt: Ids) -> None:
-        self.last = self._read(prompt)
+    def prefill(self, prompt: Ids) -> None:
+        self.last = self._prefill(prompt)
 
-    def _read(self, prompt: Ids) -> Any:
-        self.held.forget(0)
+    def _prefill(self, prompt: Ids) -> Any:
+        self.held.truncate(0)
         self.cached = prompt
         return self.held.read(self.torch.from_numpy(prompt)[None].to(self.device.name))[0]
 
-    def write(self, prompt: Ids, count: int) -> None:
+    def decode(self, prompt: Ids, count: int) -> None:
         if not np.array_equal(prompt, self.cached):
-            self.read(prompt)
+            self.prefill(prompt)
             self.token.fill_(int(prompt[-1]))
-            self.held.forget(len(prompt) - 1)
+            self.held.truncate(len(prompt) - 1)
         if not self.captured:
             self._tokens(count)
             return
@@ -256,10 +256,10 @@ class Transformers(Runtime):
         start = self.held.length
         for _ in range(count):
             self.last = self.held.read(self.token)
-        self.held.forget(start)
+        self.held.truncate(start)
 
-    def following(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
-        values = self._read(prompt).cpu().double().numpy()
+    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+        values = self._prefill(prompt).cpu().double().numpy()
         return np.arange(len(values)), log_probabilities(values)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Probabilities of tokens against Transformers, on a model of two of the layers."""
+"""Check token probabilities with a two-layer model, using Transformers as the reference."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from experiments.devices import Device
 from experiments.language import gguf_files, runtimes
 from experiments.language.shapes import Format, Shape, shapes
 
-# The model that is checked has the widths, heads and formats of the whole one: Q4_K_M mixes its types in both of
-# these layers, and of an output layer each row is computed alike.
+# The checked model keeps widths, heads and formats: Q4_K_M mixes types in both layers, and all output rows are computed
+# alike.
 LAYERS, VOCABULARY = 2, 4096
-# Prompts that are checked, their tokens, and the places of a context.
+# Checked prompts, tokens per prompt, and context length.
 PROMPTS, TOKENS, CONTEXT = 6, 16, 64
-# Largest right error. llama.cpp rounds the inputs of each product to 8 bits, by blocks of 32 or 256: of normal values
-# each about 0.6%, of which 2 layers of 4 products in a row make 1 to 2% (measured), and 24 layers 3%. OpenVINO
-# computes in bfloat16 with keys and values in 8 bits (2 to 4% measured).
+# Largest accepted error. llama.cpp rounds product inputs to 8 bits in blocks with 32 or 256 values: about 0.6% for
+# normal values, which grows to 1 to 2% (measured) over 2 layers with 4 successive products each, and to 3% over 24
+# layers. OpenVINO computes in bfloat16 with an 8-bit KV cache (2 to 4% measured).
 TOLERANCE = 0.06
 
 
 def checked_shape(model: str) -> Shape:
-    """The shape of which answers are checked for a model."""
+    """Return the reduced shape for checking a model."""
     shape = shapes()[model]
     return replace(shape, layers=min(shape.layers, LAYERS), vocabulary=min(shape.vocabulary, VOCABULARY))
 
@@ -34,36 +34,38 @@ def checked_shape(model: str) -> Shape:
 def _reference(model: str, kind: Format) -> Any:
     import torch
 
-    from experiments.language.transformers_reference import network
+    from experiments.language.transformers_reference import load_network
 
     shape = checked_shape(model)
-    return network(gguf_files.model_file(f"{model}-checked", shape, kind), shape, torch.float32)
+    return load_network(gguf_files.model_file(f"{model}-checked", shape, kind), shape, torch.float32)
 
 
-def error(model: str, kind: Format, backend: str, device: Device, threads: int) -> float:
-    """Error of a runtime's logits, see `difference`."""
+def runtime_logit_error(model: str, kind: Format, backend: str, device: Device, threads: int) -> float:
+    """Return a runtime's logit error, see `logit_error`."""
     shape = checked_shape(model)
     path = gguf_files.model_file(f"{model}-checked", shape, kind)
     runtime = runtimes.RUNTIMES[backend](path, shape, device, threads, CONTEXT)
     try:
-        return difference(model, kind, lambda prompts: [runtime.following(prompt) for prompt in prompts])
+        return logit_error(model, kind, lambda prompts: [runtime.next_tokens(prompt) for prompt in prompts])
     finally:
         runtime.close()
 
 
-def difference(model: str, kind: Format, following: Callable[[list[runtimes.Ids]], list[runtimes.Following]]) -> float:
-    """Root mean square of the errors of logits, relative to their standard deviation.
+def logit_error(
+    model: str, kind: Format, next_tokens: Callable[[list[runtimes.Ids]], list[runtimes.NextTokens]]
+) -> float:
+    """Return the root mean square logit error, relative to the logits' standard deviation.
 
-    following: from prompts (tokens,) to tokens that may follow each, and the logarithms of their probabilities, by the
-    model of the checked shape. Logits count up to a constant, on fresh random prompts; the reference is Transformers in
-    float32, with the weights that gguf reads from the same file. nan if a logarithm is.
+    next_tokens: maps prompts (tokens,) to (candidate tokens, log probabilities), for the checked shape. Logits are
+    compared up to a constant, on fresh random prompts, with Transformers in float32 and weights read by gguf from the
+    same file. nan if a log probability is nan.
     """
-    from experiments.language.transformers_reference import logits
+    from experiments.language.transformers_reference import next_logits
 
     squares, spread = [], []
     prompts = [runtimes.random_prompt(TOKENS) for _ in range(PROMPTS)]
-    for prompt, (ids, told) in zip(prompts, following(prompts), strict=True):
-        right = runtimes.log_probabilities(logits(_reference(model, kind), prompt))
-        squares.append(np.mean((told - right[ids]) ** 2))
-        spread.append(right.var())
+    for prompt, (ids, logarithms) in zip(prompts, next_tokens(prompts), strict=True):
+        reference = runtimes.log_probabilities(next_logits(_reference(model, kind), prompt))
+        squares.append(np.mean((logarithms - reference[ids]) ** 2))
+        spread.append(reference.var())
     return float(np.sqrt(np.mean(squares) / np.mean(spread)))

@@ -22,18 +22,18 @@ _PARTS = {
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
-def configuration(shape: Shape) -> Any:
+def model_config(shape: Shape) -> Any:
     """The shape as a configuration of Transformers."""
     from transformers import LlamaConfig, Qwen2Config
 
     return (Qwen2Config if shape.architecture == "qwen2" else LlamaConfig)(**shape.config)
 
 
-def network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
+def load_network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
     """The file's network on a device, its weights dequantised by gguf to this format."""
     from transformers import AutoModelForCausalLM
 
-    config = configuration(shape)
+    config = model_config(shape)
     with torch.device("meta"):
         made = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa").eval()
     weights = {}
@@ -41,7 +41,7 @@ def network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -
         if tensor.name == "rope_freqs.weight":
             continue
         values = gguf.dequantize(tensor.data, tensor.tensor_type)
-        weights[_name(tensor.name)] = torch.from_numpy(_as_in_transformers(tensor.name, values, shape)).to(
+        weights[_transformers_name(tensor.name)] = torch.from_numpy(_reorder_heads(tensor.name, values, shape)).to(
             device, dtype
         )
     if shape.tied:
@@ -55,7 +55,7 @@ def network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -
     return network
 
 
-def _name(name: str) -> str:
+def _transformers_name(name: str) -> str:
     """A tensor's name in Transformers."""
     whole, _, kind = name.rpartition(".")
     if not whole.startswith("blk."):
@@ -64,7 +64,7 @@ def _name(name: str) -> str:
     return f"model.layers.{layer}.{_PARTS[part]}.{kind}"
 
 
-def _as_in_transformers(name: str, values: NDArray[Any], shape: Shape) -> NDArray[Any]:
+def _reorder_heads(name: str, values: NDArray[Any], shape: Shape) -> NDArray[Any]:
     """Values in the order that Transformers expects.
 
     Files of the architecture `llama` have each head's rows of queries and keys in pairs, Transformers in halves:
@@ -77,7 +77,7 @@ def _as_in_transformers(name: str, values: NDArray[Any], shape: Shape) -> NDArra
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(values.shape)
 
 
-def logits(made: nn.Module, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+def next_logits(made: nn.Module, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Logits of the token after `ids` (tokens,): (vocabulary,)."""
     with torch.inference_mode():
         out = made(torch.from_numpy(ids)[None], use_cache=False, logits_to_keep=1).logits[0, -1]

@@ -40,7 +40,7 @@ def float_format(path: Path) -> Dtype:
     raise Unsupported("PyTorch computes in floating-point numbers: take the file in F16 or BF16")
 
 
-def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
+def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
     """The type that llama.cpp gives a tensor in a file of this format.
 
     Vectors stay in float32. Q4_K_M mixes types by the rules of llama_tensor_get_type_impl in llama.cpp's
@@ -48,7 +48,7 @@ def type_of(tensor: Tensor, kind: Format, shape: Shape) -> Type:
     some layers for the values and the second feed-forward matrix; Q4_K for the rest.
     """
     if shape.file:
-        return gguf_shape.tensors(shape.file)[tensor.name].tensor_type
+        return gguf_shape.file_tensors(shape.file)[tensor.name].tensor_type
     if tensor.rows == 1:
         return Type.F32
     if kind in _FLOATS:
@@ -74,7 +74,7 @@ def _has_more_bits(layer: int, layers: int) -> bool:
 
 def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
     """Bytes of a tensor in a file of this format."""
-    block, size = gguf.GGML_QUANT_SIZES[type_of(tensor, kind, shape)]
+    block, size = gguf.GGML_QUANT_SIZES[tensor_type(tensor, kind, shape)]
     return tensor.size // block * size
 
 
@@ -85,22 +85,22 @@ def bytes_per_token(kind: Format, shape: Shape) -> int:
     return sum(tensor_bytes(tensor, kind, shape) for tensor in shape.tensors()) - unread
 
 
-def values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
+def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
     """Values of a tensor as they lie in a file: (rows, bytes of a row), or float32 (columns,) for a vector.
 
     Random weights: mean 0 and standard deviation DEVIATION; factors of a norm: near 1; equal for equal arguments.
     Of a file of the user's own: its first rows.
     """
     if shape.file:
-        return gguf_shape.tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
+        return gguf_shape.file_tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
     if tensor.name == "rope_freqs.weight":
         return rope_factors(shape)
     draw = np.random.default_rng(list(tensor.name.encode()))
     if tensor.rows == 1:
         vector = draw.normal(1.0 if "norm" in tensor.name else 0.0, DEVIATION, tensor.columns)
         return vector.astype(np.float32)
-    found = type_of(tensor, kind, shape)
-    pool = _pool(found)
+    found = tensor_type(tensor, kind, shape)
+    pool = _block_pool(found)
     start, left = int(draw.integers(len(pool))), tensor.size // gguf.GGML_QUANT_SIZES[found][0]
     parts = []
     while left:
@@ -110,7 +110,7 @@ def values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
 
 
 @cache
-def _pool(kind: Type) -> NDArray[np.uint8]:
+def _block_pool(kind: Type) -> NDArray[np.uint8]:
     """POOL_BLOCKS random blocks of a type: (blocks, bytes of a block).
 
     Normal values, quantised by gguf's own quantisers. It has none for Q4_K and Q6_K: of these, the bits of the quants
@@ -137,9 +137,9 @@ def _pool(kind: Type) -> NDArray[np.uint8]:
     return blocks
 
 
-def forget_pools() -> None:
+def free_pools() -> None:
     """Free the memory of the pools, up to 150 MB."""
-    _pool.cache_clear()
+    _block_pool.cache_clear()
 
 
 def rope_factors(shape: Shape) -> NDArray[np.float32]:

@@ -1,1 +1,1 @@
-"""Reference models, their real data, and the multiply-adds that a step of each takes."""
+"""Reference models with real data and known operation counts."""

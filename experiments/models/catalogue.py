@@ -1,4 +1,4 @@
-"""Networks that people run: Transformers' classes with their published configurations."""
+"""Widely used networks: Transformers classes with published configurations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from experiments.language.shapes import SHAPES
 
 @dataclass(frozen=True)
 class Counts:
-    """Sizes of a network: its weights, the multiply-adds of a sample and of its first product, and its output.
+    """Network sizes.
 
-    output: rows and columns of one sample's output.
-    trained: weights that a training step changes; None: all of them.
-    step_macs: multiply-adds of a training step, where they are not two or three times those of each product.
+    parameters: weight count. macs, first_macs: multiply-adds per sample, and in its first product.
+    output: rows and columns per sample.
+    trained: weights that a training step changes; None for all.
+    step_macs: multiply-adds per training step, if not two or three times those for each product.
     """
 
     parameters: int
@@ -30,15 +31,15 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A class of Transformers, its configuration where it differs from the class's own, and its input.
+    """Transformers class with configuration changes and input.
 
-    kind, shape: an image (channels, height, width), tokens (their number) or a spectrum (bands, frames).
-    decoder: tokens that a decoder is given besides.
-    output: the field of the answer that counts. source: an address; of the user's own networks, the name.
-    counts: None where they have to be counted first.
-    activation_bytes: what a training step keeps of one sample in float32; None where it has to be counted first.
-    damped: end of the names of the weights of norms that end a branch beside a sum that goes on.
-    adapters: rank of the adapters that are trained in place of the weights (LoRA); 0: all weights are trained.
+    kind, shape: image (channels, height, width), tokens (count) or spectrum (bands, frames).
+    decoder: decoder tokens.
+    output: output field to use. source: address, or the name for user networks.
+    counts: None if not counted yet.
+    activation_bytes: bytes per sample that a training step saves in float32; None if not counted yet.
+    damped: name suffix for norm weights at the end of residual branches.
+    adapters: adapter rank (LoRA); 0 to train all weights.
     """
 
     model: str
@@ -56,7 +57,7 @@ class Network:
 
     @property
     def is_causal(self) -> bool:
-        """True if it continues a text token by token, without a decoder beside it."""
+        """True for decoder-only models that generate text token by token."""
         return (
             self.kind == "tokens"
             and self.output == "logits"
@@ -65,7 +66,7 @@ class Network:
         )
 
 
-# Networks that stand on a page of code: see `experiments.models.small_networks`.
+# Small networks, see `experiments.models.small_networks`.
 SMALL = (
     "mlp", "cnn", "resnet", "wide-resnet", "lstm-32", "lstm-128", "lstm-512", "gpt-1m", "nanogpt-cpu", "nanogpt",
 )  # fmt: skip
@@ -102,7 +103,7 @@ NETWORKS = {
         counts=Counts(86_567_656, 17_563_828_224, 115_605_504, (1, 1_000)),
         activation_bytes=118_164_688,
     ),
-    "clip-vit-b-32": Network(  # Radford et al. 2021; the tower of images
+    "clip-vit-b-32": Network(  # Radford et al. 2021; the image tower
         "CLIPVisionModelWithProjection", "transformer", "image", (3, 224, 224), "image_embeds",
         HUB + "openai/clip-vit-base-patch32",
         counts=Counts(87_849_216, 4_408_811_520, 115_605_504, (1, 512)),
@@ -145,18 +146,18 @@ NETWORKS = {
         decoder=4,
         counts=Counts(37_760_640, 20_369_511_936, 276_480_000, (4, 51_865)),
     ),
-    "llama-1b": Network(  # the same shape as in `experiments.language`, whose weights are in files
+    "llama-1b": Network(  # same shape as in `experiments.language`, which uses weight files
         "LlamaForCausalLM", "transformer", "tokens", (128,), "logits", HUB + "meta-llama/Llama-3.2-1B",
         SHAPES["llama-1b"].config,
         counts=Counts(1_235_814_400, 159_249_334_272, 536_870_912, (128, 128_256)), activation_bytes=480_135_680,
     ),
-    # Those below are for training. Fine-tuning: BERT with a head of two classes, as for GLUE (Devlin et al. 2019, 4.1).
+    # Networks below are for training. Fine-tuning: BERT with a two-class head, as for GLUE (Devlin et al. 2019, 4.1).
     "bert-base-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "google-bert/bert-base-uncased", {"num_labels": 2},
         counts=Counts(109_483_778, 11_174_217_216, 75_497_472, (1, 2)), activation_bytes=76_387_344,
     ),
-    # For a service; published times of the same network: see W30. Its head is that of `bert-base-classifier`.
+    # For serving; W30 has published times for this network. Head as in `bert-base-classifier`.
     "minilm-l6-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "philschmid/MiniLM-L6-H384-uncased-sst2",
@@ -166,12 +167,12 @@ NETWORKS = {
         },
         counts=Counts(22_713_986, 1_434_600_192, 18_874_368, (1, 2)),
     ),
-    # As long as its context, which is the length that it is trained with.
+    # Full context length, as in training.
     "gpt2-124m-1024": Network(
         "GPT2LMHeadModel", "transformer", "tokens", (1024,), "logits", HUB + "openai-community/gpt2",
         counts=Counts(124_439_808, 145_824_153_600, 1_811_939_328, (1_024, 50_257)), activation_bytes=1_345_417_216,
     ),
-    "llama-1b-lora": Network(  # Grattafiori et al. 2024; adapters of the rank that peft begins with
+    "llama-1b-lora": Network(  # Grattafiori et al. 2024; peft's default adapter rank
         "LlamaForCausalLM", "transformer", "tokens", (512,), "logits", HUB + "meta-llama/Llama-3.2-1B",
         SHAPES["llama-1b"].config,
         adapters=8,
@@ -182,7 +183,7 @@ NETWORKS = {
 
 
 def networks() -> dict[str, Network]:
-    """The catalogue, and the networks of the user's own that this process was told of."""
+    """Return catalogue and user networks."""
     return _networks(user_models.models_json())
 
 

@@ -1,4 +1,4 @@
-"""Models through `torch.compile`: kernels made for one shape, one number format and one number of threads."""
+"""Models compiled by `torch.compile` for one shape, number format and thread count."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from experiments.workload import Unsupported
 Call = Callable[..., Any]
 
 
-def compiled(call: Call, threads: int, first: Callable[[Call], object], **options: Any) -> Call:
-    """`call`, compiled by `torch.compile` for the shapes of `first`, which makes its first call.
+def compile_call(call: Call, threads: int, first_call: Callable[[Call], object], **options: Any) -> Call:
+    """Compile `call` with `torch.compile` for the shapes that `first_call` passes to it.
 
-    threads: those of the CPU, 0 on a GPU. options: of inductor. Raises Unsupported, with what to
-    install, if it cannot be compiled here.
+    threads: CPU threads, 0 on a GPU. options: for inductor. Raises Unsupported, naming packages to install, if
+    compilation fails.
     """
     from torch._dynamo.exc import TorchDynamoException
 
-    _name_without_spaces()
-    # What it remembers of other points counts against a limit past which it silently compiles no more.
+    _link_path_without_spaces()
+    # Reset: compilations for other points count towards a limit past which torch.compile silently falls back to eager.
     torch._dynamo.reset()
-    # Its kernels have their number of threads built in.
-    given: Mapping[str, Any] = {**options, **({"cpp.threads": threads} if threads else {})}
-    made: Call = torch.compile(call, dynamic=False, options=dict(given))
+    # Kernels have their thread count built in.
+    inductor_options: Mapping[str, Any] = {**options, **({"cpp.threads": threads} if threads else {})}
+    compiled: Call = torch.compile(call, dynamic=False, options=dict(inductor_options))
     try:
-        first(made)
+        first_call(compiled)
     except TorchDynamoException as refusal:
         cause = getattr(refusal, "inner_exception", refusal)
         if "outofmemory" in type(cause).__name__.lower():
             raise cause from None
-        raise Unsupported(f"torch.compile cannot: {first_line(cause)}; {_mend(str(cause))}") from None
-    return made
+        raise Unsupported(f"torch.compile failed: {first_line(cause)}; {_remedy(str(cause))}") from None
+    return compiled
 
 
-def _name_without_spaces() -> None:
-    """Have inductor find PyTorch's headers and libraries by a path without spaces, if theirs has some.
+def _link_path_without_spaces() -> None:
+    """Let inductor find PyTorch through a symbolic link if its path contains spaces.
 
-    It hands paths to the C++ compiler without quotes, so that nothing compiles in a folder of such a name.
+    Inductor passes paths to the C++ compiler unquoted, so spaces break compilation.
     """
     installed = Path(cpp_extension._TORCH_PATH)
     if " " not in str(installed):
@@ -54,14 +54,14 @@ def _name_without_spaces() -> None:
     try:
         link.symlink_to(installed)
     except OSError:
-        # There already, perhaps another user's: it counts only if it leads to the same place.
+        # The link exists, perhaps from another user: use it only if it has the same target.
         if not link.is_symlink() or link.readlink() != installed:
             return
     cpp_extension._TORCH_PATH, cpp_extension.TORCH_LIB_PATH = str(link), str(link / "lib")
 
 
-def _mend(refusal: str) -> str:
-    """What to do about something that torch.compile lacks."""
+def _remedy(refusal: str) -> str:
+    """Return a remedy for a compiler error."""
     lower = refusal.lower()
     if "triton" in lower:
         return "it needs Triton, and a GPU that Triton knows (compute capability 7.0)"

@@ -1,4 +1,4 @@
-"""A training step as one graph of the device: no operator waits for the host to launch it."""
+"""Training step captured as one device graph: the host launches no single operators."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from experiments.workload import Dtype
 
 
 class CapturedTrainer(Trainer):
-    """A trainer whose forward pass, backward pass and update are one launch, on one batch's memory.
+    """Trainer that replays forward pass, backward pass and update as one launch, on fixed batch memory.
 
-    Raises Unsupported where the device has no graphs, or the step cannot be captured.
+    Raises Unsupported if the device has no graphs, or the step cannot be captured.
     """
 
     def __init__(self, model: nn.Module, inputs: Tensor, targets: Tensor, device: Device, dtype: Dtype) -> None:
@@ -26,22 +26,22 @@ class CapturedTrainer(Trainer):
         self.replay: Callable[[], object] = self.device.graph([self._run_step])
 
     def _run_step(self) -> None:
-        # Gradients of the capture lie in the graph's own memory. The loss is kept nowhere: its nodes would be
-        # bound to the stream on which the step ran before the capture.
+        # Captured gradients live in the graph's memory. The loss is not stored: its autograd nodes would stay
+        # bound to the stream used before the capture.
         self.optimiser.zero_grad(set_to_none=True)
         self.loss().backward()
         self.optimiser.step()
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """As the eager trainer's, of a replay; nan where the replay does not change the weights."""
+        """Return the gradients from a replay, see `Trainer`; nan if the replay does not change the weights."""
         trained = [parameter.data for parameter in self.model.parameters() if parameter.requires_grad]
         places = [self.inputs, self.targets, *trained]
-        kept = [place.clone() for place in places]
+        saved = [place.clone() for place in places]
         self.inputs.copy_(inputs)
         self.targets.copy_(targets.flatten())
         self.replay()
-        found = flat_gradients(self.model)
-        moved = any(not torch.equal(now, before) for now, before in zip(places[2:], kept[2:], strict=True))
-        for place, before in zip(places, kept, strict=True):
+        gradients = flat_gradients(self.model)
+        moved = any(not torch.equal(now, before) for now, before in zip(places[2:], saved[2:], strict=True))
+        for place, before in zip(places, saved, strict=True):
             place.copy_(before)
-        return found if moved else found * math.nan
+        return gradients if moved else gradients * math.nan

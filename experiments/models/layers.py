@@ -1,4 +1,4 @@
-"""Single layers of known networks, and products in their shapes: what a vendor's libraries are made for."""
+"""Single layers from known networks, and products in their shapes: targets for vendor libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Convolution:
-    """`filters` square filters over `channels` square images of `size` pixels a side; without bias, as in ResNet."""
+    """Convolution: square kernels, no bias (as in ResNet), inputs (batch, channels, size, size)."""
 
     channels: int
     filters: int
@@ -21,83 +21,83 @@ class Convolution:
     stride: int = 1
 
     def module(self, **where: Any) -> nn.Module:
-        """The layer. where: device and dtype."""
+        """Make the layer. where: device and dtype."""
         padding = self.kernel // 2
         return nn.Conv2d(self.channels, self.filters, self.kernel, self.stride, padding, bias=False, **where)
 
     def inputs(self, batch: int) -> tuple[int, ...]:
-        """Shape of the inputs."""
+        """Return the input shape."""
         return (batch, self.channels, self.size, self.size)
 
     @property
     def depth(self) -> int:
-        """Terms of one sum of the result."""
+        """Terms in each output sum."""
         return self.channels * self.kernel**2
 
     def positions(self, batch: int) -> int:
-        """Places at which the same weights are applied: terms of one sum of the weights' gradient."""
+        """Count the applications per weight: terms in each weight gradient."""
         return batch * ((self.size - 1) // self.stride + 1) ** 2
 
     def flop(self, batch: int) -> float:
-        """Operations of the products of one forward pass."""
+        """Return the FLOP in one forward pass (products only)."""
         return 2.0 * self.positions(batch) * self.filters * self.depth
 
     def elements(self, batch: int) -> int:
-        """Numbers in input, weights and output."""
+        """Count the numbers in input, weights and output."""
         images = batch * self.channels * self.size**2
         return images + self.filters * self.depth + self.positions(batch) * self.filters
 
 
 @dataclass(frozen=True)
 class Lstm:
-    """One layer of `hidden` cells over sequences of `length` steps with as many features."""
+    """LSTM layer: `hidden` cells and as many features, over sequences with `length` steps."""
 
     hidden: int
     length: int
 
     def module(self, **where: Any) -> nn.Module:
-        """The layer. where: device and dtype."""
+        """Make the layer. where: device and dtype."""
         return nn.LSTM(self.hidden, self.hidden, **where)
 
     def inputs(self, batch: int) -> tuple[int, ...]:
-        """Shape of the inputs: time first, as cuDNN keeps them."""
+        """Return the input shape: time first, cuDNN's layout."""
         return (self.length, batch, self.hidden)
 
     @property
     def depth(self) -> int:
-        """Terms of one sum before a gate: input and state."""
+        """Terms in each gate's sum: input and state."""
         return 2 * self.hidden
 
     def positions(self, batch: int) -> int:
-        """Places at which the same weights are applied: terms of one sum of the weights' gradient."""
+        """Count the applications per weight: terms in each weight gradient."""
         return batch * self.length
 
     def flop(self, batch: int) -> float:
-        """Operations of the products of one forward pass, for four gates."""
+        """Return the FLOP in one forward pass (products only), four gates."""
         return 2.0 * self.positions(batch) * 4 * self.hidden * self.depth
 
     def elements(self, batch: int) -> int:
-        """Numbers in input, weights and output."""
+        """Count the numbers in input, weights and output."""
         return 2 * self.positions(batch) * self.hidden + 4 * self.hidden * self.depth
 
 
 @dataclass(frozen=True)
 class Product:
-    """A batch of rows of `depth` numbers by a matrix (depth, width)."""
+    """Matrix product: (batch, depth) by (depth, width)."""
 
     depth: int
     width: int
 
     def positions(self, batch: int) -> int:
-        """Places at which the same weights are applied."""
+        """Count the applications per weight."""
         return batch
 
     def flop(self, batch: int) -> float:
-        """Operations of one product."""
+        """Return the FLOP in one product."""
         return 2.0 * batch * self.depth * self.width
 
     def elements(self, batch: int) -> int:
-        """Numbers in both operands and the result."""
+        """Count the numbers in both operands and the result."""
         return batch * self.depth + self.depth * self.width + batch * self.width
 
 
@@ -113,7 +113,7 @@ CONVOLUTIONS = {
     "conv4-3x3": Convolution(256, 256, 3, 14),
     "conv5-3x3": Convolution(512, 512, 3, 7),
 }
-# Cells and steps, as machine translation and speech used them.
+# Typical sizes in machine translation and speech recognition.
 LSTMS = {"256-cells": Lstm(256, 50), "512-cells": Lstm(512, 50), "1024-cells": Lstm(1024, 50)}
 PRODUCTS = {
     "1024x1024": Product(1024, 1024),
@@ -125,26 +125,26 @@ PRODUCTS = {
 }
 
 
-def find(layer: str, shape: str) -> Layer | Product | None:
-    """The layer of this kind that bears the name `shape`; None if there is none."""
+def find_layer(layer: str, shape: str) -> Layer | Product | None:
+    """Find a layer by kind and shape name; None if absent."""
     tables: dict[str, Mapping[str, Layer | Product]] = {
         "convolution": CONVOLUTIONS, "lstm": LSTMS, "product": PRODUCTS,
     }  # fmt: skip
     return tables.get(layer, {}).get(shape)
 
 
-def forward(module: nn.Module, x: Tensor) -> Tensor:
-    """The layer's output; of an LSTM the states at all steps."""
+def layer_output(module: nn.Module, x: Tensor) -> Tensor:
+    """Return the layer's output; for an LSTM, the states at all steps."""
     out = module(x)
-    found: Tensor = out[0] if isinstance(out, tuple) else out
-    return found
+    result: Tensor = out[0] if isinstance(out, tuple) else out
+    return result
 
 
-def results(module: nn.Module, x: Tensor, above: Tensor | None) -> list[Tensor]:
-    """The output, without gradients; given the output's gradient, also those of the input and of all weights."""
+def output_and_gradients(module: nn.Module, x: Tensor, above: Tensor | None) -> list[Tensor]:
+    """Return the output, and for an output gradient `above` also the gradients for the input and all weights."""
     if above is None:
         with torch.no_grad():
-            return [forward(module, x)]
+            return [layer_output(module, x)]
     x = x.detach().requires_grad_()
-    y = forward(module, x)
+    y = layer_output(module, x)
     return [y.detach(), *torch.autograd.grad(y, [x, *module.parameters()], above)]

@@ -1,4 +1,4 @@
-"""Names of the study's networks: for parameters of experiments, which are read where PyTorch is not imported."""
+"""Network names for experiment parameters, readable without importing PyTorch."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from experiments import user_models
 from experiments.language import shapes
 from experiments.models.catalogue import SMALL, networks
 
-# A parameter of this type takes the names of networks.
+# Parameter type for network names.
 Model = Annotated[str, "a network's name"]
 KINDS = (Model, shapes.Name)
 
 
-def known(hint: Any) -> list[str]:
-    """The names that a parameter of this type takes: also the one by which a preset asks for the user's own models."""
+def model_names(hint: Any) -> list[str]:
+    """List the names that a parameter with this type takes, including the placeholder for user models."""
     return [*(shapes.shapes() if hint == shapes.Name else [*SMALL, *networks()]), user_models.OWN]
 
 
-def expand(hint: Any, name: str) -> list[str]:
-    """The models that a preset means by a name, for a parameter of this type."""
+def expand_model_name(hint: Any, name: str) -> list[str]:
+    """Expand a name from a preset to models; the placeholder stands for all user models."""
     if name != user_models.OWN:
         return [name]
     return list(user_models.models("shape" if hint == shapes.Name else "class"))
 
 
 def has_attention(model: str) -> bool:
-    """True for a transformer, the study's own or of the catalogue."""
-    named = networks().get(model)
-    return named.family == "transformer" if named else "gpt" in model
+    """True for a transformer, small or from the catalogue."""
+    network = networks().get(model)
+    return network.family == "transformer" if network else "gpt" in model

@@ -1,4 +1,4 @@
-"""What a request asks for: which data travel there and back, what is computed from them, and what is right."""
+"""Requests to a device: inputs to transfer, computation, and check."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     import torch
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Rows of a product that are checked entry by entry. Of fewer, C x could be nothing but cancellation.
+# Rows in a product checked entry by entry; with fewer, C x could cancel almost completely.
 CHECKED_ROWS = 16
 Call = Callable[[], "torch.Tensor"]
 
 
 class Request(ABC):
-    """One operation on a device, by one of its libraries.
+    """An operation on a device with one of its libraries.
 
-    inputs: shapes of the data that travel there. elements: of all data that travel, the
-    result's among them. flop: operations of one use of the data. tolerance: largest right error.
+    inputs: input shapes to transfer. elements: numbers transferred, including the result.
+    flop: FLOP per use. tolerance: largest accepted error.
     """
 
     inputs: Sequence[tuple[int, ...]]
@@ -38,23 +38,23 @@ class Request(ABC):
         self.device, self.backend, self.dtype = device, backend, dtype
 
     @abstractmethod
-    def on(self, *data: torch.Tensor) -> Call:
-        """A callable that computes from these data, where they lie. Raises Unsupported."""
+    def bind(self, *data: torch.Tensor) -> Call:
+        """Make a callable that computes from `data` in place, without transfer. Raises Unsupported."""
 
     @abstractmethod
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        """Relative error of a result against float64."""
+        """Return the relative error, compared with float64."""
 
-    def fresh(self) -> list[torch.Tensor]:
-        """Random data on the device."""
+    def draw_inputs(self) -> list[torch.Tensor]:
+        """Draw random inputs on the device."""
         return [self.device.random_normal(shape, self.dtype) for shape in self.inputs]
 
-    def _exact(self, data: torch.Tensor) -> torch.Tensor:
+    def _to_float64(self, data: torch.Tensor) -> torch.Tensor:
         return self.device.to_float64(data.to(self.device.name))
 
 
 class Elementwise(Request):
-    """y = 1 / (1 + exp(-x)) on m numbers: an activation function, in one pass."""
+    """Sigmoid y = 1 / (1 + exp(-x)) on m numbers, in one pass."""
 
     flop = 0.0
 
@@ -67,10 +67,10 @@ class Elementwise(Request):
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
         self.inputs, self.elements = [(m,)], 2 * m
-        # Nothing cancels: the exponential, the sum, the quotient and the result are each rounded once.
+        # No cancellation: four roundings (exponential, sum, quotient, result).
         self.tolerance = 4 * dtype.unit_roundoff
 
-    def on(self, *data: torch.Tensor) -> Call:
+    def bind(self, *data: torch.Tensor) -> Call:
         import torch
 
         (x,) = data
@@ -78,35 +78,35 @@ class Elementwise(Request):
         return lambda: torch.sigmoid(x, out=y)
 
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        return relative_error(self._exact(result), 1 / (1 + (-self._exact(data[0])).exp()))
+        return relative_error(self._to_float64(result), 1 / (1 + (-self._to_float64(data[0])).exp()))
 
 
 class Product(Request):
-    """C = A @ B, (m, k) by (k, n): both operands travel there."""
+    """C = A @ B, (m, k) by (k, n): transfers both operands."""
 
     def __init__(self, device: Device, backend: str, dtype: Dtype, m: int, n: int, k: int) -> None:
         super().__init__(device, backend, dtype)
         self.inputs, self.elements = [(m, k), (k, n)], m * k + k * n + m * n
         self.flop, self.tolerance = 2.0 * m * n * k, dtype.matmul_tolerance(k)
 
-    def on(self, *data: torch.Tensor) -> Call:
+    def bind(self, *data: torch.Tensor) -> Call:
         a, b = data
         return self.device.matmul(self.backend, a, b, self.dtype)
 
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        """Some rows entry by entry, and of more the whole by Freivalds' check, C x against A (B x)."""
+        """Compare CHECKED_ROWS rows entry by entry; for larger products also C x with A (B x) (Freivalds' check)."""
         import torch
 
-        a, b, c = map(self._exact, (*data, result))
-        some = relative_error(c[:CHECKED_ROWS], a[:CHECKED_ROWS] @ b)
+        a, b, c = map(self._to_float64, (*data, result))
+        error = relative_error(c[:CHECKED_ROWS], a[:CHECKED_ROWS] @ b)
         if len(a) <= CHECKED_ROWS:
-            return some
+            return error
         x = torch.randn(b.shape[1], 1, dtype=b.dtype, device=b.device)
-        return largest_error(some, relative_error(c @ x, a @ (b @ x)))
+        return largest_error(error, relative_error(c @ x, a @ (b @ x)))
 
 
 class Layers(Request):
-    """Rows through layers of weights that stay on the device, as in serving; only the rows travel.
+    """Layers with weights resident on the device, as in serving; transfers only the rows.
 
     y = x W, or with several layers y = relu(x W1) W2: x (rows, widths[0]), W (widths[i], widths[i + 1]).
     """
@@ -117,18 +117,18 @@ class Layers(Request):
         self.inputs, self.elements = [(rows, widths[0])], rows * (widths[0] + widths[-1])
         self.flop = 2.0 * rows * sum(k * n for k, n in shapes)
         self.tolerance = sum(dtype.matmul_tolerance(k) for k, _ in shapes)
-        # Of a size that keeps the rows' numbers as large as they were.
+        # Scaled to preserve activation magnitudes.
         self.weights = [device.random_normal((k, n), dtype) * k**-0.5 for k, n in shapes]
-        self.packed = self._packed(rows) if backend == "onednn" else []
+        self.packed = self._pack_weights(rows) if backend == "onednn" else []
 
-    def on(self, *data: torch.Tensor) -> Call:
+    def bind(self, *data: torch.Tensor) -> Call:
         (x,) = data
         if self.packed:
-            return self._through_onednn(x)
+            return self._onednn_call(x)
         layers: list[tuple[Call, torch.Tensor]] = []
         for weight in self.weights:
             product = self.device.matmul(self.backend, x, weight, self.dtype)
-            x = product()  # its own output, which it writes again each time
+            x = product()  # a buffer that each call overwrites
             layers.append((product, x))
         *first, (last, _) = layers
 
@@ -140,8 +140,8 @@ class Layers(Request):
 
         return forward
 
-    def _packed(self, rows: int) -> list[torch.Tensor]:
-        """The weights as oneDNN's kernels want them: what stays is laid out once."""
+    def _pack_weights(self, rows: int) -> list[torch.Tensor]:
+        """Pack the weights once into oneDNN's layout."""
         import torch
 
         if self.device.kind != "cpu":
@@ -155,7 +155,7 @@ class Layers(Request):
         except (AttributeError, RuntimeError) as refusal:
             raise Unsupported(f"oneDNN: {str(refusal).splitlines()[0]}") from None
 
-    def _through_onednn(self, x: torch.Tensor) -> Call:
+    def _onednn_call(self, x: torch.Tensor) -> Call:
         linear, (*first, last) = onednn_linear(x.dtype), self.packed
 
         def forward() -> torch.Tensor:
@@ -167,8 +167,8 @@ class Layers(Request):
         return forward
 
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        exact = self._exact(data[0])
-        *first, last = map(self._exact, self.weights)
+        exact = self._to_float64(data[0])
+        *first, last = map(self._to_float64, self.weights)
         for weight in first:
             exact = (exact @ weight).relu()
-        return relative_error(self._exact(result), exact @ last)
+        return relative_error(self._to_float64(result), exact @ last)

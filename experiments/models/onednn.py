@@ -1,4 +1,4 @@
-"""Linear layers whose three products go through oneDNN instead of PyTorch's default library."""
+"""Linear layers that compute their three products with oneDNN instead of PyTorch's default library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.backends.pytorch import onednn_linear
 
 
 class _Product(torch.autograd.Function):
-    """y = x w^T + bias in float32: forward, and both gradients, by oneDNN's inner product."""
+    """y = x w^T + bias in float32: forward and backward use oneDNN's inner product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -23,15 +23,16 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        above, linear = gradients[0].flatten(0, -2).contiguous(), onednn_linear(torch.float32)
-        wanted = ctx.needs_input_grad
-        below = linear(above, weight.t().contiguous()).reshape(x.shape) if wanted[0] else None
-        steeper = linear(above.t().contiguous(), x.flatten(0, -2).t().contiguous()) if wanted[1] else None
-        return below, steeper, above.sum(0) if ctx.biased and wanted[2] else None
+        output_gradient, linear = gradients[0].flatten(0, -2).contiguous(), onednn_linear(torch.float32)
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        dx = linear(output_gradient, weight.t().contiguous()).reshape(x.shape) if needs_x else None
+        rows = x.flatten(0, -2).t().contiguous()
+        dw = linear(output_gradient.t().contiguous(), rows) if needs_weight else None
+        return dx, dw, output_gradient.sum(0) if ctx.biased and needs_bias else None
 
 
 class Linear(nn.Linear):
-    """As `torch.nn.Linear`; in other formats than float32 it does what that does."""
+    """`torch.nn.Linear` with oneDNN for float32; other formats use the default."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dtype is not torch.float32 or self.weight.dtype is not torch.float32:
@@ -40,8 +41,8 @@ class Linear(nn.Linear):
         return out
 
 
-def through_onednn(model: nn.Module) -> nn.Module:
-    """The model with every linear layer's class changed, weights and all else kept. Raises Unsupported."""
+def use_onednn(model: nn.Module) -> nn.Module:
+    """Switch all linear layers to oneDNN in place, keeping weights, and return the model. Raises Unsupported."""
     onednn_linear(torch.float32)
     for module in model.modules():
         if type(module) is nn.Linear:

@@ -1,4 +1,4 @@
-"""Models as ONNX files: in float32, or with products in 8-bit whole numbers."""
+"""ONNX files in float32, or with products in 8-bit integers."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from typing import Any
 from experiments import hardware
 from experiments.workload import Dtype, Unsupported
 
-# One file of the format holds so many bytes: what protocol buffers allow.
+# Protocol buffers limit the file size, in bytes.
 MOST_BYTES = 2 * 10**9
-# Products with weights, and convolutions, which gain from 8 bits only if the ranges of their inputs are known before.
+# Operators quantised dynamically, and statically for convolutional networks: convolutions gain from 8 bits only with
+# static input ranges.
 QUANTISED, CONVOLUTIONS = ("MatMul", "Gemm", "LSTM", "Attention"), ("Conv", "MatMul", "Gemm")
-# Batches on which those ranges are found.
+# Calibration batches for static ranges.
 CALIBRATED = 4
 
 
 def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
-    """The network `name` with the weights of seed 0, for batches of this size; kept while the same one is asked for.
+    """Export the network `name`, weights drawn from seed 0, for a batch size; cache files for the latest network.
 
-    By the exporter that records one call (`dynamo=False`): its files run as fast as the newer one's (measured on the
-    small networks: within noise), take a tenth of the time, and let every weight be quantised, where the newer one's
-    descriptions of shapes make the quantiser fail. Raises Unsupported.
+    Uses the tracing exporter (`dynamo=False`): its files run as fast as the newer exporter's (within noise on the small
+    networks), take a tenth of the time, and allow quantising every weight, while the newer exporter's shape
+    annotations make the quantiser fail. Raises Unsupported.
     """
-    folder = Path(_folder(name).name)
+    folder = Path(_network_folder(name).name)
     path = folder / f"{batch}{'-int8' * quantised}.onnx"
     if not path.exists():
         if quantised and has_static_ranges(name):
             _quantise_convolutions(name, batch, path)
         elif quantised:
-            _quantise(onnx_file(name, batch), path)
+            _quantise_dynamically(onnx_file(name, batch), path)
         else:
             _export(name, batch, path)
     return path
 
 
 def has_static_ranges(name: str) -> bool:
-    """True for networks whose inputs of layers are rounded to 8 bits with ranges found beforehand: convolutional ones.
+    """True for convolutional networks, which use calibrated input ranges in 8 bits.
 
-    Of transformers the answers are off by up to a tenth then (measured: ViT 5%, CLIP 9%).
+    Transformers would lose too much accuracy (measured errors: ViT 5%, CLIP 9%).
     """
     from experiments.models.zoo import ZOO
 
@@ -50,17 +51,17 @@ def has_static_ranges(name: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _folder(name: str) -> tempfile.TemporaryDirectory[str]:
-    """A folder for the files of a network, removed when those of another are asked for, or the process ends."""
+def _network_folder(name: str) -> tempfile.TemporaryDirectory[str]:
+    """Make a folder for a network's files, removed when another network replaces it or the process ends."""
     return tempfile.TemporaryDirectory(prefix=f"{name}-onnx-")
 
 
 def _export(name: str, batch: int, path: Path) -> None:
-    import onnx  # noqa: F401 - PyTorch's exporter needs it, and would say so in words of its own
+    import onnx  # noqa: F401 - PyTorch's exporter needs it; fail here with ModuleNotFoundError
     import torch
 
     from experiments.devices.cpu import CpuDevice
-    from experiments.models.text_generation import weights_on
+    from experiments.models.text_generation import seeded_weights
     from experiments.models.zoo import ZOO
 
     entry = ZOO[name]
@@ -68,15 +69,15 @@ def _export(name: str, batch: int, path: Path) -> None:
         raise Unsupported(f"an ONNX file holds {MOST_BYTES / 1e9:g} GB, these weights take {size / 1e9:.1f} GB")
     if size > (free := shutil.disk_usage(path.parent).free):
         raise Unsupported(f"the model takes {size / 1e9:.1f} GB, {path.parent.parent} has {free / 1e9:.1f} GB left")
-    with warnings.catch_warnings(), weights_on(CpuDevice(), Dtype.FLOAT32):
+    with warnings.catch_warnings(), seeded_weights(CpuDevice(), Dtype.FLOAT32):
         warnings.simplefilter("ignore")
         torch.onnx.export(entry.model().eval(), (entry.batch(batch)[0],), str(path), dynamo=False)
 
 
 def _quantise_convolutions(name: str, batch: int, path: Path) -> None:
-    """Weights in 8 bits, each output channel with a scale of its own; inputs in 8 bits, in ranges of some batches.
+    """Quantise weights per output channel, and inputs with ranges from calibration batches, to 8 bits.
 
-    By ONNX Runtime's quantiser, in the form that it and OpenVINO read (https://onnxruntime.ai/docs/performance/
+    Uses ONNX Runtime's quantiser and a format that ONNX Runtime and OpenVINO read (https://onnxruntime.ai/docs/performance/
     model-optimizations/quantization.html).
     """
     import onnxruntime
@@ -86,37 +87,38 @@ def _quantise_convolutions(name: str, batch: int, path: Path) -> None:
     from experiments.models.zoo import ZOO
 
     model, folded = onnx_file(name, batch), path.with_suffix(".folded")
-    (given,) = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).get_inputs()
+    (source,) = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).get_inputs()
 
     class Batches(CalibrationDataReader):
-        left = CALIBRATED
+        remaining = CALIBRATED
 
         def get_next(self) -> dict[str, Any] | None:
-            self.left -= 1
-            return {given.name: ZOO[name].batch(batch)[0].numpy()} if self.left >= 0 else None
+            self.remaining -= 1
+            return {source.name: ZOO[name].batch(batch)[0].numpy()} if self.remaining >= 0 else None
 
     quant_pre_process(str(model), str(folded), skip_symbolic_shape=True)
     quantize_static(
         str(folded), str(path), Batches(), quant_format=QuantFormat.QDQ, op_types_to_quantize=list(CONVOLUTIONS),
-        per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, reduce_range=_overflows(),
+        per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        reduce_range=_has_overflowing_sums(),
     )  # fmt: skip
     folded.unlink()
 
 
-def _overflows() -> bool:
+def _has_overflowing_sums() -> bool:
     """True on an x86 core without VNNI.
 
-    It adds pairs of products in 16 bits, which overflow with weights of eight bits:
+    Such cores add pairs of products in 16 bits, which overflow with 8-bit weights:
     https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
     """
     instructions = hardware.cpu().get("simd", [])
     return "avx2" in instructions and not any("vnni" in name for name in instructions)
 
 
-def _quantise(model: Path, path: Path) -> None:
-    """Weights in 8 bits, and inputs of products rounded to 8 bits with a range found at each call.
+def _quantise_dynamically(model: Path, path: Path) -> None:
+    """Quantise weights to 8 bits, and product inputs at run time with a range per call.
 
-    By ONNX Runtime's quantiser, for PyTorch's own is announced to be removed.
+    Uses ONNX Runtime's quantiser, since PyTorch announced removal for its own.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -125,5 +127,5 @@ def _quantise(model: Path, path: Path) -> None:
         path,
         weight_type=QuantType.QInt8,
         op_types_to_quantize=list(QUANTISED),
-        reduce_range=_overflows(),
+        reduce_range=_has_overflowing_sums(),
     )

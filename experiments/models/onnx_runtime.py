@@ -1,4 +1,4 @@
-"""Models in ONNX Runtime, on the CPU and on NVIDIA's GPUs."""
+"""ONNX Runtime sessions on CPUs and NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CUDA = "CUDAExecutionProvider"
 
 
 def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -> Call:
-    """The network `name`, with the weights of seed 0, for batches of this size that lie on the device.
+    """Load the network `name`, weights drawn from seed 0, for batches on the device with this size.
 
-    dtype: float32, tf32 on a GPU, or int8 on a CPU: weights in 8 bits, and inputs of products rounded to 8 bits with
-    a range found at each call (dynamic quantisation). threads: 0 leaves their number to the library.
-    Raises Unsupported for other formats and for models past the size of a file.
+    dtype: float32, tf32 on a GPU, or int8 on a CPU (dynamic quantisation: 8-bit weights, and product inputs rounded
+    to 8 bits with a range found at each call). threads: 0 for the library's default.
+    Raises Unsupported for other formats and for models that exceed the file size limit.
     """
     import onnxruntime
     import torch
@@ -33,20 +33,22 @@ def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     on_cpu = device.kind == "cpu"
-    provider = "CPUExecutionProvider" if on_cpu else _cuda(device, dtype, onnxruntime.get_available_providers())
-    made = onnxruntime.InferenceSession(onnx_file(name, batch, dtype is Dtype.INT8), options, providers=[provider])
+    provider = (
+        "CPUExecutionProvider" if on_cpu else _cuda_provider(device, dtype, onnxruntime.get_available_providers())
+    )
+    loaded = onnxruntime.InferenceSession(onnx_file(name, batch, dtype is Dtype.INT8), options, providers=[provider])
     if not on_cpu:
-        return bound(made, *device.name.split(":"))
-    given = made.get_inputs()[0].name
+        return bind_session(loaded, *device.name.split(":"))
+    input_name = loaded.get_inputs()[0].name
 
     def call(inputs: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(made.run(None, {given: inputs.numpy()})[0])
+        return torch.from_numpy(loaded.run(None, {input_name: inputs.numpy()})[0])
 
     return call
 
 
-def _cuda(device: Device, dtype: Dtype, providers: list[str]) -> tuple[str, dict[str, Any]]:
-    """The provider for one GPU, with its options. Raises Unsupported where this build has none."""
+def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[str, dict[str, Any]]:
+    """Return the CUDA provider for a GPU, with its options. Raises Unsupported if the build has no CUDA."""
     import torch
 
     if device.maker != "NVIDIA":
@@ -56,25 +58,25 @@ def _cuda(device: Device, dtype: Dtype, providers: list[str]) -> tuple[str, dict
     return CUDA, {
         "device_id": device.name.partition(":")[2],
         "use_tf32": str(int(dtype is Dtype.TF32)),
-        # In torch's own stream, so that copies there and back wait for it.
+        # Use torch's stream, so that copies are ordered with computations.
         "user_compute_stream": str(torch.cuda.current_stream(device.name).cuda_stream),
     }
 
 
-def bound(made: Any, kind: str, index: str) -> Call:
-    """Calls of a session with tensors that lie on a device: one output, which every call writes again."""
+def bind_session(loaded: Any, kind: str, index: str) -> Call:
+    """Return a callable for tensors on a device; every call overwrites the same output."""
     import numpy as np
     import torch
 
-    (given,), answer, binding = made.get_inputs(), made.get_outputs()[0], made.io_binding()
+    (source,), target, binding = loaded.get_inputs(), loaded.get_outputs()[0], loaded.io_binding()
     where = torch.device(kind, int(index))
-    out = torch.empty(answer.shape, dtype=torch.float32, device=where)
-    binding.bind_output(answer.name, kind, int(index), np.float32, tuple(out.shape), out.data_ptr())
+    out = torch.empty(target.shape, dtype=torch.float32, device=where)
+    binding.bind_output(target.name, kind, int(index), np.float32, tuple(out.shape), out.data_ptr())
 
     def call(inputs: torch.Tensor) -> torch.Tensor:
         number = np.float32 if inputs.is_floating_point() else np.int64
-        binding.bind_input(given.name, kind, int(index), number, tuple(inputs.shape), inputs.data_ptr())
-        made.run_with_iobinding(binding)
+        binding.bind_input(source.name, kind, int(index), number, tuple(inputs.shape), inputs.data_ptr())
+        loaded.run_with_iobinding(binding)
         return out
 
     return call

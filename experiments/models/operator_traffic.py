@@ -1,6 +1,6 @@
-"""The operators of a step: what each computes, what it has to move, and how long it takes.
+"""FLOP, memory traffic and time per operator in a step.
 
-Bytes are the least that an unfused operator moves: what it reads and what it writes, each once.
+Bytes are the minimum for an unfused operator: every input read once, every output written once.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from experiments.devices import Device
 from experiments.models import profiling
 from experiments.workload import ProfileError
 
-# Operators that read only the rows that their indices name, out of their first tensor.
+# Operators that read only indexed rows from their first tensor.
 _PICKS = ("embedding", "index_select", "index", "gather", "take")
-# Operators that write over what was there without reading it.
+# Operators that overwrite a tensor without reading it.
 _OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_", "index_copy_")
-# Operators that write rows of their last operand over those that their indices name, as into a cache.
+# Operators that write rows from their last operand to indexed rows, such as cache updates.
 _PUTS = ("index_copy_",)
-# Operators that only make room.
+# Operators that only allocate memory.
 _EMPTY = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
 _MARK = "operator "
 
 
 @dataclass
 class Operator:
-    """One call of an operator below automatic differentiation.
+    """An operator call below autograd.
 
-    name, shapes: as PyTorch knows it, and of the tensors that it is given. flop: of a product, convolution,
-    attention or recurrent layer by its formula; of others one for each element that comes out, which is the least.
-    bytes: 0 for one that only looks at its operand in another way. product: one of the former. touched: address
-    and bytes of each piece of memory that it reads or writes. seconds: nan if it was not timed.
+    name: PyTorch's name. shapes: input shapes. flop: from a formula for products, convolutions, attention and
+    recurrent layers; for other operators the minimum, one per output element. product: True if from a formula.
+    touched: (address, bytes) for each memory block read or written; empty for views. seconds: nan if not timed.
     """
 
     name: str
@@ -58,12 +57,12 @@ class Operator:
 
     @property
     def intensity(self) -> float:
-        """FLOP per byte. Only of operators that move something."""
+        """FLOP per byte, defined only if `bytes` is positive."""
         return self.flop / self.bytes
 
 
 class _Recorder(TorchDispatchMode):
-    """Notes every operator; each under a name of its own in the profiler's record, if `marked`."""
+    """Mode that records every operator; if `marked`, also wraps each in a uniquely named profiler range."""
 
     def __init__(self, marked: bool = False) -> None:
         super().__init__()
@@ -73,7 +72,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-            # Made of other operators, and here whole because nobody asks for gradients.
+            # Composite operators arrive whole without gradients: decompose them.
             with self:
                 return func.decompose(*args, **kwargs)
         if self.marked:
@@ -81,31 +80,31 @@ class _Recorder(TorchDispatchMode):
                 out = func(*args, **kwargs)
         else:
             out = func(*args, **kwargs)
-        self.operators.append(_operator(func, args, kwargs, out))
+        self.operators.append(_make_operator(func, args, kwargs, out))
         return out
 
 
-def record(call: Callable[[], object]) -> list[Operator]:
-    """The operators of one call, in order."""
+def record_operators(call: Callable[[], object]) -> list[Operator]:
+    """Record the operators in one call, in order."""
     recorder = _Recorder()
     with recorder:
         call()
     return recorder.operators
 
 
-def traffic(call: Callable[[], object]) -> tuple[float, float]:
-    """FLOP and bytes of one call, over all of its operators."""
-    found = record(call)
-    return sum(one.flop for one in found), sum(one.bytes for one in found)
+def total_traffic(call: Callable[[], object]) -> tuple[float, float]:
+    """Sum FLOP and bytes over the operators in one call."""
+    operators = record_operators(call)
+    return sum(operator.flop for operator in operators), sum(operator.bytes for operator in operators)
 
 
 def time_operators(call: Callable[[], object], device: Device, calls: int) -> list[Operator]:
-    """The operators of so many calls in a row with their times, by torch's profiler, on the device where they run.
+    """Time the operators in `calls` successive calls with torch's profiler, on the device where they run.
 
-    On a GPU an operator's time is that of the kernels which it launches; on a CPU it ends when the operator returns,
-    and leaves out PyTorch's work around it. A call before those, which pays for the profiler's start, is left out.
-    Raises ProfileError where an operator has no event or kernels are lost (to be noticed, that takes 2 calls);
-    Unsupported where the profiler does not know the device.
+    GPU: time in the kernels that an operator launches. CPU: time until the operator returns, without PyTorch's
+    overhead around it. Excludes a warm-up call, which pays for the profiler's start. Raises ProfileError if an
+    operator has no event or kernels are lost (detecting lost kernels takes 2 calls), Unsupported if the profiler
+    does not support the device.
     """
     recorder = _Recorder(marked=True)
     first = 0
@@ -118,96 +117,100 @@ def time_operators(call: Callable[[], object], device: Device, calls: int) -> li
             for _ in range(calls):
                 call()
 
-    on_cpu = profiling.activity(device) is ProfilerActivity.CPU
+    on_cpu = profiling.device_activity(device) is ProfilerActivity.CPU
     kernels: list[str] = []
-    for event in profiling.record(run, device):
-        # A GPU's own record of the mark spans all of its kernels: they count once, where they were launched.
+    for event in profiling.record_events(run, device):
+        # Skip the GPU's record for the range: its kernels count where they were launched.
         if not event.name.startswith(_MARK) or event.device_type != DeviceType.CPU:
             continue
         number = int(event.name.removeprefix(_MARK))
-        spent = sum(inner.cpu_time_total if on_cpu else inner.device_time_total for inner in event.cpu_children)
-        recorder.operators[number].seconds = float(spent) * 1e-6
+        microseconds = sum(inner.cpu_time_total if on_cpu else inner.device_time_total for inner in event.cpu_children)
+        recorder.operators[number].seconds = float(microseconds) * 1e-6
         if number >= first:
-            kernels += _launched(event)
-    found = recorder.operators[first:]
-    if lost := [one.name for one in found if math.isnan(one.seconds)]:
-        raise ProfileError(f"the profiler has no event of {len(lost)} of {len(found)} operators, say {lost[0]}")
+            kernels += _kernel_names(event)
+    operators = recorder.operators[first:]
+    if lost := [operator.name for operator in operators if math.isnan(operator.seconds)]:
+        raise ProfileError(f"the profiler lost {len(lost)} of {len(operators)} operators, for example {lost[0]}")
     if not on_cpu:
-        profiling.check_whole(kernels, calls)
-    return found
+        profiling.require_all_kernels(kernels, calls)
+    return operators
 
 
-def _launched(event: Any) -> list[str]:
-    """Names of the kernels that an operator, or an operator within it, launched."""
+def _kernel_names(event: Any) -> list[str]:
+    """List the kernels that an operator launched, directly or through inner operators."""
     return [kernel.name for kernel in event.kernels] + [
-        name for inner in event.cpu_children for name in _launched(inner)
+        name for inner in event.cpu_children for name in _kernel_names(inner)
     ]
 
 
 def cached_share(operators: Sequence[Operator], capacity: float) -> float:
-    """Share of a repeated step's bytes that a cache of `capacity` bytes would hold: least recently used goes first.
+    """Return the share of bytes in a repeated step that hit an LRU cache with `capacity` bytes.
 
-    A piece of memory is still there if all that was touched since, itself included, fits (reuse distance:
-    Mattson et al. 1970, IBM Systems Journal 9(2):78). The first time through fills the cache.
+    A block hits if it fits together with everything touched since its last use (reuse distance:
+    Mattson et al. 1970, IBM Systems Journal 9(2):78). The first pass fills the cache.
     """
     recent: OrderedDict[int, float] = OrderedDict()
-    held = total = 0.0
-    for number, one in enumerate(chain(operators, operators)):
-        for place, size in one.touched:
-            hit = _distance(recent, place, capacity) + size <= capacity
+    cached = total = 0.0
+    for number, operator in enumerate(chain(operators, operators)):
+        for address, size in operator.touched:
+            hit = _reuse_distance(recent, address, capacity) + size <= capacity
             if number >= len(operators):
-                held, total = held + size * hit, total + size
-            recent[place] = max(size, recent.get(place, 0.0))
-            recent.move_to_end(place)
-    return held / total if total else 0.0
+                cached, total = cached + size * hit, total + size
+            recent[address] = max(size, recent.get(address, 0.0))
+            recent.move_to_end(address)
+    return cached / total if total else 0.0
 
 
-def _distance(recent: OrderedDict[int, float], place: int, capacity: float) -> float:
-    """Bytes that were touched since this piece of memory was; infinity past the capacity, or if it never was."""
-    since = 0.0
+def _reuse_distance(recent: OrderedDict[int, float], address: int, capacity: float) -> float:
+    """Sum the bytes touched since this block; infinity if past the capacity or never touched."""
+    distance = 0.0
     for other in reversed(recent):
-        if other == place:
-            return since
-        since += recent[other]
-        if since > capacity:
+        if other == address:
+            return distance
+        distance += recent[other]
+        if distance > capacity:
             break
     return math.inf
 
 
-def _operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
+def _make_operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
     name = str(func._overloadpacket).removeprefix("aten.")
     shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, Tensor))
     read, written, overwritten = _operands(func, name, args, kwargs)
-    before = {_place(one) for one in chain(read, written, overwritten)}
-    made = [tensor for tensor in _tensors(out) if _place(tensor) not in before]
-    looked = not made and not written and not overwritten
-    if name in _EMPTY or (looked and any(True for _ in _tensors(out))):
+    operands = {_address(tensor) for tensor in chain(read, written, overwritten)}
+    created = [tensor for tensor in _tensors(out) if _address(tensor) not in operands]
+    is_view = not created and not written and not overwritten
+    if name in _EMPTY or (is_view and any(True for _ in _tensors(out))):
         return Operator(str(func), shapes, 0.0, False, ())
     if name in _PUTS:
-        put = (_place(overwritten[0]), float(read[-1].nbytes))
-        return Operator(str(func), shapes, float(read[-1].numel()), False, (*_sizes(read).items(), put))
-    results = [*made, *written, *overwritten]
+        put = (_address(overwritten[0]), float(read[-1].nbytes))
+        return Operator(str(func), shapes, float(read[-1].numel()), False, (*_bytes_by_address(read).items(), put))
+    results = [*created, *written, *overwritten]
     counted = _product_flop(func, name, args, kwargs, out)
     flop = float(sum(result.numel() for result in results)) if counted is None else counted
-    pieces: dict[int, float] = {}
-    for moved in (_read(name, read, made), _sizes(chain(written, made, overwritten)), _sizes(written)):
-        for place, size in moved.items():
-            pieces[place] = pieces.get(place, 0.0) + size
-    return Operator(str(func), shapes, flop, counted is not None, tuple(pieces.items()))
+    blocks: dict[int, float] = {}
+    for moved in (
+        _read_bytes(name, read, created),
+        _bytes_by_address(chain(written, created, overwritten)),
+        _bytes_by_address(written),
+    ):
+        for address, size in moved.items():
+            blocks[address] = blocks.get(address, 0.0) + size
+    return Operator(str(func), shapes, flop, counted is not None, tuple(blocks.items()))
 
 
 def _operands(func: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Tensors that are read, that are changed, and that are written over."""
+    """Sort operands into (read, changed in place, overwritten)."""
     read: list[Tensor] = []
     changed: list[Tensor] = []
     overwritten: list[Tensor] = []
-    given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+    values = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
     for argument in func._schema.arguments:
-        found = list(_tensors(given.get(argument.name)))
+        tensors = list(_tensors(values.get(argument.name)))
         if argument.alias_info is None or not argument.alias_info.is_write:
-            read += found
+            read += tensors
         else:
-            (overwritten if name in _OVERWRITES or argument.is_out else changed).extend(found)
+            (overwritten if name in _OVERWRITES or argument.is_out else changed).extend(tensors)
     return read, changed, overwritten
 
 
@@ -215,12 +218,12 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _tensors(one)
+        for item in value:
+            yield from _tensors(item)
 
 
-def _place(tensor: Tensor) -> int:
-    """The address of a tensor's memory, or what stands for it where there is none."""
+def _address(tensor: Tensor) -> int:
+    """Return the address of a tensor's storage, or an id if the storage has no memory."""
     storage = tensor.untyped_storage()
     try:
         return storage.data_ptr() or storage._cdata
@@ -228,57 +231,57 @@ def _place(tensor: Tensor) -> int:
         return int(storage._cdata)
 
 
-def _sizes(tensors: Iterable[Tensor]) -> dict[int, float]:
-    """Bytes of each piece of memory that the tensors name; what several of them show of it counts once."""
+def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
+    """Sum bytes per storage; identical views count once, and no storage exceeds its size."""
     views: dict[int, dict[Any, float]] = {}
     whole: dict[int, float] = {}
     for tensor in tensors:
-        place = _place(tensor)
-        # Along a stride of 0 the same numbers are seen again.
+        address = _address(tensor)
+        # Stride 0 repeats the same elements.
         elements = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
-        views.setdefault(place, {})[(tensor.storage_offset(), tensor.shape, tensor.stride())] = (
+        views.setdefault(address, {})[(tensor.storage_offset(), tensor.shape, tensor.stride())] = (
             elements * tensor.element_size()
         )
-        whole[place] = float(tensor.untyped_storage().nbytes())
-    return {place: min(sum(seen.values()), whole[place]) for place, seen in views.items()}
+        whole[address] = float(tensor.untyped_storage().nbytes())
+    return {address: min(sum(sizes.values()), whole[address]) for address, sizes in views.items()}
 
 
-def _read(name: str, read: Sequence[Tensor], made: Sequence[Tensor]) -> dict[int, float]:
-    """Bytes that are read; of a table, the rows that are looked up."""
+def _read_bytes(name: str, read: Sequence[Tensor], created: Sequence[Tensor]) -> dict[int, float]:
+    """Sum bytes read per storage; for tables, only the looked-up rows."""
     if name not in _PICKS or not read:
-        return _sizes(read)
+        return _bytes_by_address(read)
     table, *indices = read
-    picked = max((one.numel() for one in made), default=0)
-    least = min(float(picked * table.element_size()), *_sizes([table]).values())
-    return _sizes(indices) | {_place(table): least}
+    picked = max((tensor.numel() for tensor in created), default=0)
+    least = min(float(picked * table.element_size()), *_bytes_by_address([table]).values())
+    return _bytes_by_address(indices) | {_address(table): least}
 
 
 def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float | None:
-    """FLOP of a product, convolution, attention or recurrent layer; None of anything else."""
+    """Count the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
     packet = func._overloadpacket
     if packet is torch.ops.aten.convolution_backward:
-        # As much as forward for each gradient: the counter takes all channels for the weights of grouped ones.
-        above, x, weight = args[:3]
-        whole = conv_flop_count(x.shape, weight.shape, above.shape, transposed=args[7])
-        return float(whole * sum(args[10][:2]))
+        # Each gradient takes as much as forward. torch's counter overcounts weight gradients in grouped convolutions.
+        output_gradient, x, weight = args[:3]
+        forward = conv_flop_count(x.shape, weight.shape, output_gradient.shape, transposed=args[7])
+        return float(forward * sum(args[10][:2]))
     if packet in flop_registry:
         return float(flop_registry[packet](*args, **kwargs, out_val=out))
-    given = list(_tensors(args))
+    tensors = list(_tensors(args))
     if "scaled_dot_product" in name:
-        # As the counter does where it knows the kernel: whole, though a causal one may skip half.
+        # Full attention as in torch's counter, though a causal kernel may skip half.
         if "backward" in name:
-            return float(sdpa_backward_flop_count(*(one.shape for one in given[:4])))
-        return float(sdpa_flop_count(*(one.shape for one in given[:3])))
-    if "rnn" in name and given and given[0].dim() == 3:
-        # input (steps, batch, features) and, for each layer and direction, matrices (gates, features); a backward
-        # pass computes the gradients of inputs and of weights.
-        steps = given[0].shape[0] * given[0].shape[1]
-        weights = sum(matrix.numel() for matrix in _matrices(args))
+            return float(sdpa_backward_flop_count(*(tensor.shape for tensor in tensors[:4])))
+        return float(sdpa_flop_count(*(tensor.shape for tensor in tensors[:3])))
+    if "rnn" in name and tensors and tensors[0].dim() == 3:
+        # input (steps, batch, features) and, for each layer and direction, matrices (gates, features); backward
+        # computes gradients for inputs and weights.
+        steps = tensors[0].shape[0] * tensors[0].shape[1]
+        weights = sum(matrix.numel() for matrix in _weight_matrices(args))
         return 2.0 * steps * weights * (2 if "backward" in name else 1)
     return None
 
 
-def _matrices(args: Any) -> list[Tensor]:
-    """The weights of a recurrent layer: cuDNN and MIOpen take a list of all, oneDNN those of its one layer."""
-    listed = args[1] if isinstance(args[1], list | tuple) else args[1:3]
-    return [tensor for tensor in _tensors(listed) if tensor.dim() == 2]
+def _weight_matrices(args: Any) -> list[Tensor]:
+    """Find a recurrent layer's weight matrices: a list for cuDNN and MIOpen, separate arguments for oneDNN."""
+    weights = args[1] if isinstance(args[1], list | tuple) else args[1:3]
+    return [tensor for tensor in _tensors(weights) if tensor.dim() == 2]

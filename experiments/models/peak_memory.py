@@ -1,4 +1,4 @@
-"""What a call takes besides time: memory at its peak."""
+"""Peak memory during a call."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import torch
 
 from experiments.devices import Device
 
-# Threads tell the kernel of their pages in batches: a smaller growth is not known to a part in ten.
+# Linux counts pages per thread in batches: smaller growth is not accurate to 10%.
 LEAST_GROWTH = 16 << 20
 
 
 def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float | None:
-    """Bytes in use at the peak of a call; None where nothing tells.
+    """Return peak bytes in use during a call; None if the system or device does not report them.
 
-    On an accelerator what PyTorch has allocated there, which includes what was held before.
-    On a CPU `held` bytes that were there before, and by how much the resident memory of this
-    process rose above what it was (Linux; what the allocator kept of earlier calls is given
-    back first, so that it is asked for again). A growth of less than LEAST_GROWTH tells nothing.
+    Accelerator: PyTorch's peak allocation, including earlier tensors.
+    CPU (Linux): `held` bytes plus the growth in resident memory. Memory that the allocator
+    cached is returned first, so that it counts again. None if growth is below LEAST_GROWTH.
     """
     if device.name == "cpu":
-        grown = _growth(call)
-        return held + grown if grown is not None and grown >= LEAST_GROWTH else None
+        growth = _peak_growth(call)
+        return held + growth if growth is not None and growth >= LEAST_GROWTH else None
     module = getattr(torch, device.name.partition(":")[0])
     if not hasattr(module, "reset_peak_memory_stats"):
         return None
@@ -35,24 +34,24 @@ def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float
     return float(module.max_memory_allocated(device.name))
 
 
-def _growth(call: Callable[[], object]) -> float | None:
-    """Bytes by which resident memory rises at the most; None where the system does not tell."""
+def _peak_growth(call: Callable[[], object]) -> float | None:
+    """Return peak growth in resident memory in bytes; None if the system does not report it."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is forgotten
-        before = _resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak
+        before = _status_bytes("VmRSS")
     except (AttributeError, KeyError, OSError):
         return None
     call()
     try:
-        return max(0.0, _resident("VmHWM") - before)
-    except (KeyError, OSError):  # some sandboxes tell the size alone
+        return max(0.0, _status_bytes("VmHWM") - before)
+    except (KeyError, OSError):  # some sandboxes report no peak
         return None
 
 
-def _resident(name: str) -> float:
-    """A line of /proc/self/status in bytes. Source: proc_pid_status(5)."""
+def _status_bytes(name: str) -> float:
+    """Read a field from /proc/self/status, in bytes. Source: proc_pid_status(5)."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     return 1024.0 * float(fields[name].split()[0])

@@ -1,7 +1,7 @@
-"""Profiles by torch's profiler that are whole: an accelerator's kernels are added up only if none of them was lost.
+"""Complete profiles from torch's profiler: accelerator kernels are summed only if none was lost.
 
-Kineto registers its clock anew for every session. Records of the first kernels of a later session then carry times of
-another clock and are dropped, more of them with every session (pytorch#192021). On AMD's GPUs it may record none at all
+Kineto registers its clock anew for every session. In later sessions the first kernel records then carry times from
+another clock and are dropped, more in every session (pytorch#192021). On AMD GPUs it may record none at all
 (kineto#1338).
 """
 
@@ -19,47 +19,47 @@ from contract import running_time
 from experiments.devices import Device
 from experiments.workload import Dtype, ProfileError, Unsupported
 
-# Kernels that each session on an accelerator begins with, for Kineto to lose.
+# Dummy kernels at the start of each session, for Kineto to lose.
 HEAD_KERNELS = 100
-# Seconds between these kernels and the mark, and between the mark and the call: the clocks of host and device differ.
+# Seconds between dummy kernels, mark and call: host and device clocks differ.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
-# Equal calls that a profile holds at the least: those of an accelerator are compared.
+# Minimum calls per profile: accelerator profiles compare equal calls.
 FEWEST_CALLS = {"cpu": 1, "gpu": 2}
 
 
-def activity(device: Device) -> Any:
-    """The profiler's name for a device's kernels. Raises Unsupported where it does not know such devices."""
-    found = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
-    if found is None:
+def device_activity(device: Device) -> Any:
+    """Return the profiler activity for a device. Raises Unsupported if there is none."""
+    activity = getattr(ProfilerActivity, device.name.partition(":")[0].upper(), None)
+    if activity is None:
         raise Unsupported(f"torch's profiler does not see {device.name}")
-    return found
+    return activity
 
 
 def is_kernel(event: Any) -> bool:
-    """True for a kernel, copy or fill on an accelerator; operators and ranges with a name hold kernels' times again."""
+    """True for a kernel, copy or fill on an accelerator, not for operators and ranges, which repeat kernel times."""
     return event.device_type != DeviceType.CPU and not event.is_user_annotation
 
 
-def number_of_calls(call: Callable[[], object], device: Device, usual: int, slow_s: float) -> int:
-    """Calls to look at: the usual number, or the fewest where one call, which is made, takes more than `slow_s`."""
+def call_count(call: Callable[[], object], device: Device, usual: int, slow_s: float) -> int:
+    """Time one call and return the call count to profile: `usual`, or the minimum if the call exceeds `slow_s`."""
     begun = running_time.now()
     call()
     device.synchronise()
     return FEWEST_CALLS[device.kind] if running_time.now() - begun > slow_s else usual
 
 
-def record(call: Callable[[], object], device: Device) -> list[Any]:
-    """The events of a call under the profiler, on host and device, in the order in which they began.
+def record_events(call: Callable[[], object], device: Device) -> list[Any]:
+    """Profile a call and return host and device events, ordered by start.
 
-    Raises Unsupported where the profiler does not know the device, ProfileError where it lost the head's kernels.
+    Raises Unsupported if the profiler does not support the device, ProfileError if it lost all dummy kernels.
     """
-    own = activity(device)
-    if own is ProfilerActivity.CPU:
-        with profile(activities=[own]) as seen:
+    activity = device_activity(device)
+    if activity is ProfilerActivity.CPU:
+        with profile(activities=[activity]) as session:
             call()
-        return list(seen.events())
-    with profile(activities=[ProfilerActivity.CPU, own]) as seen:
+        return list(session.events())
+    with profile(activities=[ProfilerActivity.CPU, activity]) as session:
         number = device.random_normal((1,), Dtype.FLOAT32)
         for _ in range(HEAD_KERNELS):
             number.add_(1)
@@ -70,25 +70,25 @@ def record(call: Callable[[], object], device: Device) -> list[Any]:
         time.sleep(GAP_S)
         call()
         device.synchronise()
-    return after_mark(seen.events(), device.name)
+    return events_after_mark(session.events(), device.name)
 
 
-def after_mark(events: Iterable[Any], device: str) -> list[Any]:
-    """The events that began after the mark. Raises ProfileError if all kernels of the head are lost."""
-    every = list(events)
-    if not any(map(is_kernel, every)):
+def events_after_mark(events: Iterable[Any], device: str) -> list[Any]:
+    """Select events that began after the mark. Raises ProfileError if all dummy kernels are lost."""
+    recorded = list(events)
+    if not any(map(is_kernel, recorded)):
         raise ProfileError(f"the profiler recorded no kernel of {device}")
-    marked = [one.time_range.end for one in every if one.name == MARK and one.device_type == DeviceType.CPU]
-    if not marked:
+    marks = [event.time_range.end for event in recorded if event.name == MARK and event.device_type == DeviceType.CPU]
+    if not marks:
         raise ProfileError("the profiler lost its own mark")
-    kept = [one for one in every if one.time_range.start >= marked[0]]
-    if sum(map(is_kernel, kept)) == sum(map(is_kernel, every)):
+    later = [event for event in recorded if event.time_range.start >= marks[0]]
+    if sum(map(is_kernel, later)) == sum(map(is_kernel, recorded)):
         raise ProfileError(f"the profiler lost all {HEAD_KERNELS} kernels before the mark, and perhaps some after it")
-    return kept
+    return later
 
 
-def check_whole(kernels: Sequence[str], calls: int) -> None:
-    """Raise ProfileError unless each of `calls` equal calls launched the same kernels, given the names of all."""
+def require_all_kernels(kernels: Sequence[str], calls: int) -> None:
+    """Raise ProfileError unless all kernel counts are multiples of `calls` (equal calls launch equal kernels)."""
     if not kernels:
         raise ProfileError("the profiler recorded no kernel after the mark")
     for name, count in Counter(kernels).items():

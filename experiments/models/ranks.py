@@ -1,4 +1,4 @@
-"""Data-parallel training: ranks, each a process with a device and a batch of its own, that average their gradients."""
+"""Data-parallel training: one process per rank, with its own device and batch, averaging gradients."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from torch.nn.parallel import DistributedDataParallel
 from contract.errors import StudyError
 from experiments.children import Child, collect_answers, read_order
 from experiments.devices import Device, open_device
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.models.trainer import Trainer
 from experiments.models.zoo import ZOO
 from experiments.point_errors import is_out_of_memory
 from experiments.workload import Dtype, Unsupported, largest_error
 
 SEED = 20250
-# The check: steps of plain gradient descent at this rate, on so many samples of each rank. Adam would turn the rounding
-# of a gradient near zero into a step of full size.
+# Check: steps, samples per rank and learning rate for plain gradient descent. Adam would turn rounding errors in
+# near-zero gradients into full steps.
 CHECKED_STEPS, CHECKED_SAMPLES, RATE = 2, 2, 0.5
-# A batch on which rounding makes ReLU take its other branch is drawn again, as for `training`.
+# Batches per check: redraw if rounding flips a ReLU branch, as in `training`.
 TRIES = 3
 # Take up to SAMPLES of each kind, alternating, within SPAN_S; at least FEWEST if steps are slow.
 SAMPLES, FEWEST, SPAN_S = 12, 4, 2.4
@@ -41,48 +41,48 @@ WARM_UP = 3
 BEYOND = 1e300
 
 
-def train(
+def train_ranks(
     ranks: int, order: Mapping[str, Any], command: Sequence[str] = ("-m", "experiments.models.ranks")
 ) -> dict[str, Any]:
-    """Train on so many ranks: {error, step_time, step_time_alone}, the times being the slowest rank's.
+    """Train on several ranks; return {error, step_time, step_time_alone} with the slowest rank's times.
 
-    order: model, batch (samples of one rank), dtype, devices (a name for each rank), threads, interconnect. Raises
-    Unsupported, MemoryError or RuntimeError with the reason of the rank that failed first, ChildError if it gives none.
+    order: model, batch (samples per rank), dtype, devices (a name per rank), threads, interconnect. Raises
+    Unsupported, MemoryError or RuntimeError with the first failed rank's reason, ChildError if it gives none.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder, contextlib.ExitStack() as stack:
         children = []
         for rank in range(ranks):
-            child = Child(f"process of rank {rank}", [sys.executable, "-u", *command], loopback())
+            child = Child(f"process of rank {rank}", [sys.executable, "-u", *command], loopback_variables())
             stack.callback(child.stop)
             child.send({**order, "rank": rank, "ranks": ranks, "meeting": f"file://{folder}/ranks"})
             children.append(child)
-        found = collect_answers(children)
+        answers = collect_answers(children)
     times = {
-        name: [max(turn) for turn in zip(*(one[name] for one in found), strict=True)]
+        name: [max(turn) for turn in zip(*(answer[name] for answer in answers), strict=True)]
         for name in ("step_time", "step_time_alone")
     }
-    return {"error": found[0]["error"], **times}
+    return {"error": answers[0]["error"], **times}
 
 
-def loopback() -> dict[str, str]:
-    """Variables by which gloo and NCCL connect ranks over the loopback, without looking up names of machines."""
+def loopback_variables() -> dict[str, str]:
+    """Return environment variables that make gloo and NCCL use loopback, without host name lookups."""
     name = next((name for name in psutil.net_if_addrs() if name.startswith("lo")), "lo")
     return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name}
 
 
 def main() -> None:
-    """Train as one rank, by the orders of `train`."""
-    order, tell = read_order()
+    """Run as one rank, with orders from `train_ranks`."""
+    order, reply = read_order()
     try:
-        tell(_trained(order))
+        reply(_train_rank(order))
     except Exception as error:
         traceback.print_exc()
-        lacks = isinstance(error, Unsupported | StudyError)
-        kind = "unsupported" if lacks else "oom" if is_out_of_memory(error) else "raised"
-        tell({kind: (str(error).splitlines() or [type(error).__name__])[0]})
+        unsupported = isinstance(error, Unsupported | StudyError)
+        kind = "unsupported" if unsupported else "oom" if is_out_of_memory(error) else "raised"
+        reply({kind: (str(error).splitlines() or [type(error).__name__])[0]})
 
 
-def _trained(order: Mapping[str, Any]) -> dict[str, Any]:
+def _train_rank(order: Mapping[str, Any]) -> dict[str, Any]:
     device = open_device(order["devices"][order["rank"]])
     device.set_threads(order["threads"])
     dist.init_process_group(
@@ -91,41 +91,41 @@ def _trained(order: Mapping[str, Any]) -> dict[str, Any]:
     try:
         replica = Replica(device, order["model"], order["batch"], Dtype(order["dtype"]))
         error = replica.error()
-        together, alone, spread = replica.times()
-        # Ranks with different weights are wrong, however close to the reference each is.
-        return {"error": max(error, spread), "step_time": together, "step_time_alone": alone}
+        averaged, alone, spread = replica.step_times()
+        # Different weights on ranks are an error, however close to the reference.
+        return {"error": max(error, spread), "step_time": averaged, "step_time_alone": alone}
     finally:
         dist.destroy_process_group()
 
 
 class Replica:
-    """The model of one rank on its device. All ranks begin with the same weights."""
+    """A rank's model on its device, starting with the same weights on all ranks."""
 
     def __init__(self, device: Device, model: str, batch: int, dtype: Dtype) -> None:
         self.device, self.dtype, self.entry = device, dtype, ZOO[model]
-        self.tolerance = of_gradients(model, dtype)
+        self.tolerance = largest_gradient_error(model, dtype)
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         # Control messages use a separate group on the CPU.
         self.control = dist.new_group(backend="gloo")
         torch.manual_seed(SEED)
-        self.plain = self.entry.model().to(device.name)
-        self.model = DistributedDataParallel(self.plain, device_ids=[device.name] if device.kind == "gpu" else None)
-        self.trainer = Trainer(self.model, *self._drawn(batch, 0, self.rank), device, dtype)
+        self.unwrapped = self.entry.model().to(device.name)
+        self.model = DistributedDataParallel(self.unwrapped, device_ids=[device.name] if device.kind == "gpu" else None)
+        self.trainer = Trainer(self.model, *self._draw_batch(batch, 0, self.rank), device, dtype)
 
-    def _drawn(self, size: int, number: int, rank: int) -> tuple[Tensor, Tensor]:
-        """Batch `number` of a rank: any rank can draw it."""
+    def _draw_batch(self, size: int, number: int, rank: int) -> tuple[Tensor, Tensor]:
+        """Draw batch `number` for a rank; all ranks draw the same one."""
         torch.manual_seed(SEED + 1 + number * self.ranks + rank)
         return self.entry.batch(size)
 
     def error(self) -> float:
-        """Relative error of the weights' changes in some steps, against one process on all batches in float64.
+        """Return the relative error in weight changes, compared with one process on all batches in float64.
 
-        BEYOND if the ranks' weights differ. The least of up to TRIES errors, if the first exceeds the tolerance; the
-        weights stay as they were.
+        BEYOND if weights differ between ranks. The least error in up to TRIES tries if the first exceeds the
+        tolerance. Restores the weights.
         """
         least = math.inf
         for number in range(1, 1 + TRIES):
-            error, spread = self._descended(number * CHECKED_STEPS)
+            error, spread = self._compare_descent(number * CHECKED_STEPS)
             least = min(least, error)
             if spread:
                 return BEYOND
@@ -133,68 +133,68 @@ class Replica:
                 break
         return least
 
-    def _descended(self, number: int) -> tuple[float, float]:
-        """The error after steps on the batches from `number` on, and the difference of the ranks' weights."""
-        before = [weights.detach().clone() for weights in self.plain.parameters()]
-        reference = copy.deepcopy(self.plain).cpu().double()
-        kept = self.trainer.inputs, self.trainer.targets
+    def _compare_descent(self, number: int) -> tuple[float, float]:
+        """Return the error after CHECKED_STEPS steps from batch `number`, and the weight spread between ranks."""
+        before = [weights.detach().clone() for weights in self.unwrapped.parameters()]
+        reference = copy.deepcopy(self.unwrapped).cpu().double()
+        batch = self.trainer.inputs, self.trainer.targets
         for step in range(CHECKED_STEPS):
-            self.trainer.take(*self._drawn(CHECKED_SAMPLES, number + step, self.rank))
+            self.trainer.set_batch(*self._draw_batch(CHECKED_SAMPLES, number + step, self.rank))
             self.trainer.forward()
             self.trainer.backward()
-            _descend(self.plain)
-            every = [self._drawn(CHECKED_SAMPLES, number + step, rank) for rank in range(self.ranks)]
-            inputs, targets = (torch.cat(parts) for parts in zip(*every, strict=True))
+            _descend(self.unwrapped)
+            batches = [self._draw_batch(CHECKED_SAMPLES, number + step, rank) for rank in range(self.ranks)]
+            inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
             exact = inputs.double() if inputs.is_floating_point() else inputs
             cross_entropy(reference(exact), targets.flatten()).backward()
             _descend(reference)
-        self.trainer.take(*kept)
-        got, right = _changes(self.plain, before), _changes(reference, before)
-        error = self._largest(float(torch.linalg.norm(got - right) / torch.linalg.norm(right)))
-        spread = self.spread()
+        self.trainer.set_batch(*batch)
+        changes, expected = _weight_changes(self.unwrapped, before), _weight_changes(reference, before)
+        error = self._largest_of_ranks(float(torch.linalg.norm(changes - expected) / torch.linalg.norm(expected)))
+        spread = self.weight_spread()
         with torch.no_grad():
-            for weights, old in zip(self.plain.parameters(), before, strict=True):
+            for weights, old in zip(self.unwrapped.parameters(), before, strict=True):
                 weights.copy_(old)
         return error, spread
 
-    def _largest(self, value: float) -> float:
-        """The largest value of any rank; BEYOND if one is not finite."""
-        found = torch.tensor([value if math.isfinite(value) else BEYOND], dtype=torch.float64)
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.control)
-        return float(found[0])
+    def _largest_of_ranks(self, value: float) -> float:
+        """Return the largest value on any rank; BEYOND if not finite."""
+        maximum = torch.tensor([value if math.isfinite(value) else BEYOND], dtype=torch.float64)
+        dist.all_reduce(maximum, dist.ReduceOp.MAX, group=self.control)
+        return float(maximum[0])
 
-    def spread(self) -> float:
-        """Largest difference of any weight of any rank from rank 0's, over the largest weight."""
-        worst, most = 0.0, 0.0
-        for weights in self.plain.parameters():
+    def weight_spread(self) -> float:
+        """Return the largest weight difference from rank 0, relative to the largest weight."""
+        difference, magnitude = 0.0, 0.0
+        for weights in self.unwrapped.parameters():
             first = weights.detach().cpu().clone()
             dist.broadcast(first, 0, group=self.control)
-            worst = largest_error(worst, float((weights.detach().cpu() - first).abs().max()))
-            most = largest_error(most, float(first.abs().max()))
-        return self._largest(worst / most if most else worst)
+            difference = largest_error(difference, float((weights.detach().cpu() - first).abs().max()))
+            magnitude = largest_error(magnitude, float(first.abs().max()))
+        return self._largest_of_ranks(difference / magnitude if magnitude else difference)
 
-    def times(self) -> tuple[list[float], list[float], float]:
-        """Seconds of a step with averaging and without, in turns; and the difference of the ranks' weights.
+    def step_times(self) -> tuple[list[float], list[float], float]:
+        """Time steps with and without averaging, alternating; return (with, without) in seconds and the weight spread.
 
-        The weights are compared after the first steps with averaging: steps without it move them apart.
+        Weights are compared after the first averaging steps, since steps without averaging let them diverge.
         """
-        self.seconds(WARM_UP, together=True)
-        first = self._largest(self.seconds(1, together=True))
-        spread = self.spread()
-        self.seconds(1, together=False)
+        self.mean_seconds(WARM_UP, averaged=True)
+        first = self._largest_of_ranks(self.mean_seconds(1, averaged=True))
+        spread = self.weight_spread()
+        self.mean_seconds(1, averaged=False)
         turns = min(SAMPLES, max(FEWEST, int(SPAN_S / 2 / first)))
         count = max(1, int(SPAN_S / (2 * turns) / first))
-        pairs = [[self.seconds(count, together) for together in (True, False)] for _ in range(turns)]
-        together, alone = (list(column) for column in zip(*pairs, strict=True))
-        return together, alone, spread
+        pairs = [[self.mean_seconds(count, averaged) for averaged in (True, False)] for _ in range(turns)]
+        averaged, alone = (list(column) for column in zip(*pairs, strict=True))
+        return averaged, alone, spread
 
-    def seconds(self, count: int, together: bool) -> float:
-        """Mean time of some steps in a row, all ranks beginning at once."""
+    def mean_seconds(self, count: int, averaged: bool) -> float:
+        """Return mean seconds per step over `count` steps, starting all ranks together."""
         dist.barrier(group=self.control)
         self.device.synchronise()
         begun = time.perf_counter()
         for _ in range(count):
-            with contextlib.nullcontext() if together else self.model.no_sync():
+            with contextlib.nullcontext() if averaged else self.model.no_sync():
                 self.trainer.forward()
                 self.trainer.backward()
             self.trainer.update()
@@ -202,14 +202,14 @@ class Replica:
         return (time.perf_counter() - begun) / count
 
 
-def _changes(model: torch.nn.Module, before: Sequence[Tensor]) -> Tensor:
-    """Changes of all weights, one after the other, in float64: shape (parameters,)."""
+def _weight_changes(model: torch.nn.Module, before: Sequence[Tensor]) -> Tensor:
+    """Concatenate all weight changes in float64: shape (parameters,)."""
     pairs = zip(model.parameters(), before, strict=True)
     return torch.cat([(weights.detach().cpu().double() - old.cpu().double()).flatten() for weights, old in pairs])
 
 
 def _descend(model: torch.nn.Module) -> None:
-    """One step of plain gradient descent; the gradients are dropped."""
+    """Take one plain gradient descent step and drop the gradients."""
     with torch.no_grad():
         for weights in model.parameters():
             if weights.grad is not None:

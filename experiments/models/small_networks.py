@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Values of a byte.
+# Byte values.
 VOCABULARY = 256
 
 
@@ -51,7 +51,7 @@ class Cnn(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions with batch norm beside the input, or beside a 1x1 convolution where the shape changes."""
+    """Residual block: two 3x3 convolutions with batch norm; the shortcut is a 1x1 convolution if the shape changes."""
 
     def __init__(self, channels: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -59,18 +59,18 @@ class Residual(nn.Module):
         self.second = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
         self.norm1, self.norm2 = nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)
         same = channels == filters and stride == 1
-        self.beside = nn.Identity() if same else nn.Conv2d(channels, filters, 1, stride, bias=False)
+        self.shortcut = nn.Identity() if same else nn.Conv2d(channels, filters, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.norm2(self.second(functional.relu(self.norm1(self.first(x)))))
-        return functional.relu(out + self.beside(x))
+        return functional.relu(out + self.shortcut(x))
 
 
 class ResNet(nn.Module):
     """ResNet-20 (He et al. 2016, "Deep residual learning for image recognition", section 4.2) on 28x28 grey images.
 
     Three stages of three residual blocks with 16, 32 and 64 filters on 28x28, 14x14 and 7x7
-    pixels; where the shape changes, the projection that the paper calls option B.
+    pixels. Shortcuts are projections where the shape changes (option B in the paper).
     """
 
     FILTERS, BLOCKS = (16, 32, 64), 3
@@ -84,13 +84,13 @@ class ResNet(nn.Module):
 
     @classmethod
     def shapes(cls) -> list[tuple[int, int, int]]:
-        """(channels, filters, stride) of each block."""
-        found, channels = [], cls.FILTERS[0]
+        """Return (channels, filters, stride) for each block."""
+        shapes, channels = [], cls.FILTERS[0]
         for stage, filters in enumerate(cls.FILTERS):
             for block in range(cls.BLOCKS):
-                found.append((channels, filters, 2 if stage and not block else 1))
+                shapes.append((channels, filters, 2 if stage and not block else 1))
                 channels = filters
-        return found
+        return shapes
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.blocks(functional.relu(self.norm(self.stem(x))))
@@ -99,13 +99,13 @@ class ResNet(nn.Module):
 
 
 class WideResNet(ResNet):
-    """The same with four times the filters (Zagoruyko and Komodakis 2016, "Wide residual networks", k = 4)."""
+    """ResNet with four times the filters (Zagoruyko and Komodakis 2016, "Wide residual networks", k = 4)."""
 
     FILTERS = (64, 128, 256)
 
 
 class Block(nn.Module):
-    """Pre-norm transformer block: causal self-attention and a feed-forward of four times the width."""
+    """Pre-norm transformer block: causal self-attention and a feed-forward layer, four times as wide."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -118,32 +118,32 @@ class Block(nn.Module):
         batch, length, width = x.shape
         split = (batch, length, self.heads, width // self.heads)
         q, k, v = (part.reshape(split).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.mix(seen.transpose(1, 2).reshape(batch, length, width))
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.mix(attended.transpose(1, 2).reshape(batch, length, width))
         out: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
         return out
 
 
 class Gpt(nn.Module):
-    """Byte-level decoder-only transformer (Radford et al. 2019): logits of each next byte, (batch * length, 256)."""
+    """Byte-level decoder-only transformer (Radford et al. 2019): next-byte logits, (batch * length, 256)."""
 
     def __init__(self, width: int, heads: int, blocks: int, length: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, width)
-        self.places = nn.Parameter(0.02 * torch.randn(length, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(length, width))
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(blocks)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, VOCABULARY, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(self.norm(self.blocks(self.tokens(x) + self.places)))
+        out: Tensor = self.head(self.norm(self.blocks(self.tokens(x) + self.positions)))
         return out.flatten(0, 1)
 
 
 class Lstm(nn.Module):
-    """Byte-level language model of two LSTM layers of 256 cells: logits of each next byte, (batch * length, 256).
+    """Byte-level language model, two LSTM layers with 256 cells: next-byte logits, (batch * length, 256).
 
-    As many multiply-adds for a byte as `gpt-1m` takes, within a tenth, but one byte after the other.
+    Takes about as many multiply-adds per byte as `gpt-1m` (within a tenth), but sequentially.
     """
 
     WIDTH, LAYERS = 256, 2

@@ -1,4 +1,4 @@
-"""What a training step is made of: its operators, and the share of products among them."""
+"""Operators in a training step, and the share spent in products."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from experiments.devices import Device
 from experiments.models import operator_traffic, profiling
 
 Operator = tuple[str, tuple[tuple[int, ...], ...]]
-# The operators of a step with their shapes, and the products' share of its FLOP.
+# A step's operators with shapes, and the share of its FLOP in products.
 Step = tuple[list[Operator], float]
 
 # Products, convolutions, attention and recurrent layers, as PyTorch's profiler names them.
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv", "attention", "scaled_dot", "einsum", "rnn")
 
 
-def operators(step: Callable[[], object]) -> Step:
-    """Run `step` once, and note its operators."""
-    found = operator_traffic.record(step)
-    total, products = sum(one.flop for one in found), sum(one.flop for one in found if one.product)
-    return [(one.name, one.shapes) for one in found], products / total if total else 0.0
+def record_step(step: Callable[[], object]) -> Step:
+    """Run `step` once and record its operators."""
+    operators = operator_traffic.record_operators(step)
+    total = sum(operator.flop for operator in operators)
+    products = sum(operator.flop for operator in operators if operator.product)
+    return [(operator.name, operator.shapes) for operator in operators], products / total if total else 0.0
 
 
-def repeat_share(seen: Sequence[Step]) -> tuple[float, float]:
-    """(share of steps whose operator sequence equals that of the step before, products' share of the last one's FLOP).
+def repeat_share(steps: Sequence[Step]) -> tuple[float, float]:
+    """Return (share of steps that repeat the previous operator sequence, product share of FLOP in the last step).
 
-    seen: two steps or more.
+    steps: at least two.
     """
-    equal = sum(this[0] == last[0] for last, this in pairwise(seen))
-    return equal / (len(seen) - 1), seen[-1][1]
+    equal = sum(this[0] == last[0] for last, this in pairwise(steps))
+    return equal / (len(steps) - 1), steps[-1][1]
 
 
 def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:
-    """Metrics of a profile of `steps` equal steps, 2 or more on an accelerator, which are warm.
+    """Profile `steps` equal steps (warm, at least 2 on an accelerator).
 
-    kernel_time: seconds of a step in which an accelerator computes or copies, the durations of its kernels, copies and
-    fills added up; for the rest of a step's time the device waits for its host. matmul_time_share: of the operators'
-    own time, on the device where they run, the share of products, convolutions, attention and recurrent layers; the
-    interpreter's time between operators belongs to neither. Raises ProfileError where kernels are lost, Unsupported
-    where the profiler does not know the device.
+    kernel_time: accelerator seconds per step, summed over kernels, copies and fills; for the remaining time the
+    device waits for its host. matmul_time_share: share of operator self time, on the device where operators run, in
+    products, convolutions, attention and recurrent layers; excludes interpreter time between operators. Raises
+    ProfileError if kernels are lost, Unsupported if the profiler does not support the device.
     """
 
     def call() -> None:
         for _ in range(steps):
             step()
 
-    events = profiling.record(call, device)
-    if profiling.activity(device) is ProfilerActivity.CPU:
+    events = profiling.record_events(call, device)
+    if profiling.device_activity(device) is ProfilerActivity.CPU:
         return {"matmul_time_share": _product_share(events, "self_cpu_time_total")}
     kernels = [event for event in events if profiling.is_kernel(event)]
-    profiling.check_whole([kernel.name for kernel in kernels], steps)
+    profiling.require_all_kernels([kernel.name for kernel in kernels], steps)
     microseconds = math.fsum(kernel.time_range.elapsed_us() for kernel in kernels)
     share = _product_share(events, "self_device_time_total")
     return {"kernel_time": microseconds * 1e-6 / steps, "matmul_time_share": share}
@@ -65,9 +65,9 @@ def _product_share(events: Iterable[Any], column: str) -> float:
     products = total = 0.0
     for event in events:
         if event.device_type != DeviceType.CPU:
-            continue  # the operator that launched a kernel has its time as well
-        spent = float(getattr(event, column))
-        total += spent
+            continue  # a kernel's time also counts in its operator
+        self_time = float(getattr(event, column))
+        total += self_time
         if event.name.startswith(("aten::", "mkldnn::")) and any(name in event.name for name in _PRODUCTS):
-            products += spent
+            products += self_time
     return products / total if total else math.nan

@@ -1,4 +1,4 @@
-"""Texts that a causal network continues, from cached keys and values; weights in a format, and exact answers."""
+"""Prefill and decode with a KV cache; seeded weights in a number format; float64 reference logits."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from experiments.devices import Device
 from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
-# Formats in which weights and cache are kept and computed with.
+# Formats for weights, cache and computation.
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Texts of a batch that are checked.
+# Texts checked per batch.
 CHECKED = 2
 
 
 @contextlib.contextmanager
-def weights_on(device: Device, dtype: Dtype) -> Iterator[None]:
-    """Models made here get their weights on the device, in this format, drawn anew from the same seed.
+def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
+    """Context for making models: weights on the device, in this format, drawn from seed 0.
 
-    Raises Unsupported for a format in which torch draws none.
+    Raises Unsupported for formats without random weights in torch.
     """
     if dtype not in FORMATS:
         raise Unsupported(f"weights in {dtype} are not part of this experiment")
@@ -37,14 +37,14 @@ def weights_on(device: Device, dtype: Dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def allow_tf32(device: Device, dtype: Dtype) -> None:
-    """Let matrix units round float32 to TF32, or forbid it: a switch of the process, which each point sets."""
+def set_tf32(device: Device, dtype: Dtype) -> None:
+    """Allow or forbid TF32 for float32 on a GPU: a process-wide switch that each point sets."""
     if device.kind == "gpu":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype is Dtype.TF32
 
 
 def exact_logits(model: nn.Module, inputs: Tensor, device: Device) -> Tensor:
-    """The model's answer in float64 from its own weights, where float64 can be had; (rows, classes), on the CPU."""
+    """Compute the model's output in float64, on the device if supported: (rows, classes), returned on the CPU."""
     where = device.name if device.float64 else "cpu"
     exact = inputs.to(where)
     with torch.no_grad():
@@ -52,69 +52,66 @@ def exact_logits(model: nn.Module, inputs: Tensor, device: Device) -> Tensor:
     return out.cpu()
 
 
-class Cached:
-    """A causal network of Transformers that keeps the keys and values of the tokens that it has read.
+class CachedNetwork:
+    """Causal Transformers network with a KV cache for up to `max_tokens` tokens per text."""
 
-    places: most tokens of a text.
-    """
-
-    def __init__(self, network: Any, places: int) -> None:
+    def __init__(self, network: Any, max_tokens: int) -> None:
         from transformers import StaticCache
 
         self.network, self.length = network, 0
-        self.cache: Any = StaticCache(config=network.config, max_cache_len=places)
+        self.cache: Any = StaticCache(config=network.config, max_cache_len=max_tokens)
 
     def read(self, ids: Tensor) -> Tensor:
-        """Logits of the tokens after `ids` (texts, tokens), which follow those in the cache: (texts, vocabulary)."""
+        """Append `ids` (texts, tokens) to the cache and return next-token logits (texts, vocabulary)."""
         with torch.no_grad():
             out = self.network(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         self.length += ids.shape[1]
         logits: Tensor = out.logits[:, -1]
         return logits
 
-    def forget(self, start: int) -> None:
-        """Drop the tokens from place `start` on."""
+    def truncate(self, start: int) -> None:
+        """Drop cached tokens from position `start` on."""
         if self.length > start:
             self.cache.crop(start - self.length)
         self.length = start
 
 
 class Generator:
-    """A causal network of the catalogue and some texts, the keys and values of all of whose tokens are cached.
+    """Prefill and decode for a catalogue network on random texts.
 
-    prefill: read all tokens of the texts at once, until the logits of the next ones, (texts, vocabulary). decode: read
-    the last token of each text alone, with those before it in the cache: the same logits. Every call is the same work.
-    draw: gives texts (texts, tokens).
+    prefill: process all tokens at once. decode: process the last token per text, with earlier tokens in the cache.
+    Both return the same next-token logits (texts, vocabulary); every call does the same work.
+    draw: draws texts (texts, tokens).
     """
 
     def __init__(self, model: Any, draw: Callable[[], Tensor], device: Device) -> None:
         self.model, self.draw, self.device = model.eval(), draw, device
         self.tokens = draw().to(device.name)
-        self.held = Cached(model.network, self.tokens.shape[1])
+        self.cached = CachedNetwork(model.network, self.tokens.shape[1])
         self.prefill()
 
     def prefill(self) -> Tensor:
-        """Logits of the tokens after all texts, and the whole cache anew."""
-        self.held.forget(0)
-        return self.held.read(self.tokens)
+        """Refill the cache and return next-token logits."""
+        self.cached.truncate(0)
+        return self.cached.read(self.tokens)
 
     def decode(self) -> Tensor:
-        """The same logits from the last tokens and the cache of those before."""
-        self.held.forget(self.tokens.shape[1] - 1)
-        return self.held.read(self.tokens[:, -1:])
+        """Compute the same logits from last tokens and cache."""
+        self.cached.truncate(self.tokens.shape[1] - 1)
+        return self.cached.read(self.tokens[:, -1:])
 
     def error(self, phase: str) -> float:
-        """Relative error of a phase's logits on fresh texts against float64.
+        """Return the relative logit error on fresh texts, compared with float64.
 
-        Before a decoding the cache is filled; after a prefilling it is checked, by decoding from it.
+        Decode is preceded by prefill to fill the cache; prefill is followed by decode to check the cache.
         """
         self.tokens.copy_(self.draw())
         if phase == "prefill":
-            for layer in self.held.cache.layers:
+            for layer in self.cached.cache.layers:
                 layer.keys.fill_(torch.nan)
                 layer.values.fill_(torch.nan)
         first = self.prefill()
-        found = [self.decode()] if phase == "decode" else [first, self.decode()]
-        some = torch.randperm(len(self.tokens))[:CHECKED].to(self.device.name)
-        right = exact_logits(self.model, self.tokens[some], self.device).unflatten(0, (len(some), -1))[:, -1]
-        return largest_error(*(relative_error(one[some].cpu().double(), right) for one in found))
+        logits = [self.decode()] if phase == "decode" else [first, self.decode()]
+        checked = torch.randperm(len(self.tokens))[:CHECKED].to(self.device.name)
+        exact = exact_logits(self.model, self.tokens[checked], self.device).unflatten(0, (len(checked), -1))[:, -1]
+        return largest_error(*(relative_error(rows[checked].cpu().double(), exact) for rows in logits))

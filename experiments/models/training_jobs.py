@@ -1,8 +1,8 @@
-"""Whole jobs, small enough to run whole: real data, a model, and the accuracy on held-out data that ends it.
+"""Small complete training jobs on real data that end at a target accuracy on held-out data.
 
-A job does everything that a person's script would: it reads and prepares its data,
-makes the model, draws shuffled batches, steps, and tests as it goes. Only imports
-are left out, for the process has made them.
+A job does everything that a training script does: read and prepare data, make the model,
+draw shuffled batches, step, and evaluate. Only imports are excluded, since the process has
+done them before.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from experiments.workload import Dtype
 
 Samples = tuple[Tensor, Tensor]
 
-# Which samples are held out is part of the task: the same ones in every run.
+# Seed for the held-out split, constant across runs.
 SPLIT_SEED = 0
-# Pixels of a side of what networks of ImageNet take.
+# Image side in pixels for ImageNet networks.
 PHOTOGRAPH = 224
 
 
 def passages(length: int) -> Samples:
-    """Passages (n, length) of the text, one after the other, and the same shifted by one, to be predicted."""
-    tokens = real_data.text.__wrapped__()
+    """Cut the text into consecutive passages (n, length) and next-byte targets (shifted by one)."""
+    tokens = real_data.text_tokens.__wrapped__()
     cut = tokens[: (len(tokens) - 1) // length * length].view(-1, length)
     following = tokens[1 : cut.numel() + 1].view(-1, length)
     return cut, following
@@ -41,11 +41,11 @@ def passages(length: int) -> Samples:
 
 @dataclass(frozen=True)
 class Job:
-    """A network that learns until its accuracy on held-out samples reaches the target.
+    """Network training until the accuracy on held-out samples reaches the target.
 
-    samples: reads and prepares (inputs, targets), all of them, afresh. rate: Adam's step size.
-    held: samples held out. every: steps between two tests. most: steps after which it gives up.
-    enter: what is done to the inputs of a batch before the network takes them.
+    samples: reads and prepares all (inputs, targets) anew. rate: Adam's step size.
+    held: held-out samples. every: steps between tests. most: maximum steps.
+    enter: transform for a batch's inputs.
     """
 
     model: str
@@ -64,13 +64,13 @@ class Job:
 
     @property
     def test_batches(self) -> int:
-        """Batches of one test."""
+        """Batches per test."""
         return -(-self.held // self.batch)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model of scikit-learn that is fitted once. model: makes it; target: accuracy on the `held` samples."""
+    """A scikit-learn model, fitted once. model: its factory; target: accuracy on `held` held-out samples."""
 
     model: Callable[[], Any]
     samples: Callable[[], Samples]
@@ -78,13 +78,13 @@ class Fit:
     held: int
 
 
-def enlarge(images: Tensor) -> Tensor:
-    """Grey images (n, 1, height, width) at the size and with the three channels of networks of ImageNet."""
+def enlarge_images(images: Tensor) -> Tensor:
+    """Scale grey images (n, 1, height, width) to ImageNet size with three channels."""
     return interpolate(images, size=PHOTOGRAPH, mode="bilinear").expand(-1, 3, -1, -1)
 
 
-# Words of a passage, and their numbers: BERT's.
-origins = partial(real_data.origins, 128, 30_522)
+# Passage length in words, and BERT's vocabulary size.
+passages_by_library = partial(real_data.library_passages, 128, 30_522)
 JOBS: dict[str, Job] = {
     "digits-mlp": Job("mlp", real_data.digits.__wrapped__, 32, 1e-3, 0.96, held=360, every=45, most=1500),
     "digits-cnn": Job("cnn", real_data.digits.__wrapped__, 32, 2e-3, 0.98, held=360, every=45, most=1500),
@@ -92,22 +92,22 @@ JOBS: dict[str, Job] = {
     "mnist-wide-resnet": Job("wide-resnet", real_data.mnist.__wrapped__, 64, 1e-3, 0.93, held=500, every=35, most=490),
     "bytes-nanogpt-cpu": Job("nanogpt-cpu", partial(passages, 64), 12, 3e-3, 0.45, held=128, every=100, most=2000),
     "mnist-resnet-50": Job(
-        "resnet-50", real_data.mnist.__wrapped__, 16, 2e-4, 0.85, held=200, every=20, most=400, enter=enlarge
+        "resnet-50", real_data.mnist.__wrapped__, 16, 2e-4, 0.85, held=200, every=20, most=400, enter=enlarge_images
     ),
-    "origin-minilm-l6": Job("minilm-l6-classifier", origins, 16, 1e-4, 0.90, held=200, every=20, most=400),
+    "origin-minilm-l6": Job("minilm-l6-classifier", passages_by_library, 16, 1e-4, 0.90, held=200, every=20, most=400),
     "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, held=64, every=10, most=150),
 }  # fmt: skip
 
 
-def boosting() -> Any:
-    """Gradient-boosted trees (scikit-learn's histogram method, with its own settings)."""
+def make_boosting() -> Any:
+    """Make gradient-boosted trees (scikit-learn's histogram method, default settings)."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier()
 
 
-def logistic() -> Any:
-    """Logistic regression on standardised columns."""
+def make_logistic() -> Any:
+    """Make a logistic regression on standardised columns."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -116,28 +116,28 @@ def logistic() -> Any:
 
 
 FITS: dict[str, Fit] = {
-    "table-boosting": Fit(boosting, real_data.table.__wrapped__, 0.95, held=114),
-    "digits-boosting": Fit(boosting, real_data.digits.__wrapped__, 0.95, held=360),
-    "digits-logistic": Fit(logistic, real_data.digits.__wrapped__, 0.95, held=360),
+    "table-boosting": Fit(make_boosting, real_data.breast_cancer.__wrapped__, 0.95, held=114),
+    "digits-boosting": Fit(make_boosting, real_data.digits.__wrapped__, 0.95, held=360),
+    "digits-logistic": Fit(make_logistic, real_data.digits.__wrapped__, 0.95, held=360),
 }
 
 
-def split(samples: Samples, held: int) -> tuple[Samples, Samples]:
-    """(training samples, those held out)."""
+def split_samples(samples: Samples, held: int) -> tuple[Samples, Samples]:
+    """Split into (training samples, held-out samples)."""
     inputs, targets = samples
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SPLIT_SEED))
-    kept, out = order[held:], order[:held]
-    return (inputs[kept], targets[kept]), (inputs[out], targets[out])
+    training, held_out = order[held:], order[:held]
+    return (inputs[training], targets[training]), (inputs[held_out], targets[held_out])
 
 
 class Learner:
-    """A job on a device: its data, its model, and the way from one batch to the next."""
+    """A job on a device: data, trainer and batch order."""
 
     def __init__(self, job: Job, device: Device, dtype: Dtype) -> None:
         self.job, self.device = job, device
-        learnt, out = split(job.samples(), job.held)
-        self.inputs, self.targets = (one.to(device.name) for one in learnt)
-        self.held = [one.to(device.name) for one in out]
+        training, held_out = split_samples(job.samples(), job.held)
+        self.inputs, self.targets = (tensor.to(device.name) for tensor in training)
+        self.held = [tensor.to(device.name) for tensor in held_out]
         model = job.entry.model().to(device.name)
         self.trainer = Trainer(model, job.enter(self.inputs[: job.batch]), self.targets[: job.batch], device, dtype)
         for group in self.trainer.optimiser.param_groups:
@@ -145,7 +145,7 @@ class Learner:
         self.order = self._orders()
 
     def _orders(self) -> Iterator[Tensor]:
-        """Numbers of a batch's samples: all samples in a random order, then all in another; what is left over waits."""
+        """Yield sample indices per batch, reshuffling for every pass and dropping an incomplete last batch."""
         while True:
             order = torch.randperm(len(self.targets), device=self.device.name)
             for begin in range(0, len(order) - self.job.batch + 1, self.job.batch):
@@ -154,23 +154,23 @@ class Learner:
     def draw(self) -> None:
         """Take the next batch."""
         chosen = next(self.order)
-        self.trainer.take(self.job.enter(self.inputs[chosen]), self.targets[chosen])
+        self.trainer.set_batch(self.job.enter(self.inputs[chosen]), self.targets[chosen])
 
     def accuracy(self) -> float:
-        """Share of the held-out answers that are right."""
+        """Return the accuracy on held-out samples."""
         model = self.trainer.model
         model.eval()
         right = torch.zeros((), device=self.device.name)
         with torch.no_grad(), self.trainer.autocast():
             for begin in range(0, self.job.held, self.job.batch):
-                inputs, targets = (one[begin : begin + self.job.batch] for one in self.held)
+                inputs, targets = (part[begin : begin + self.job.batch] for part in self.held)
                 right += (model(self.job.enter(inputs)).argmax(1) == targets.flatten()).sum()
         model.train()
         return float(right) / self.held[1].numel()
 
 
-def learn(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
-    """Run a job from its data on disk to its target: seconds, steps, tests and the accuracy that it ended with."""
+def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
+    """Run a job from data on disk to its target; return seconds, steps, tests and final accuracy."""
     device.synchronise()
     begun = running_time.now()
     learner = Learner(job, device, dtype)
@@ -187,11 +187,11 @@ def learn(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
     }  # fmt: skip
 
 
-def fit(task: Fit) -> dict[str, float]:
-    """Run a fit from its data on disk to its accuracy on held-out samples."""
+def run_fit(task: Fit) -> dict[str, float]:
+    """Run a fit from data on disk to its accuracy on held-out samples."""
     begun = running_time.now()
     (inputs, targets), (held, right) = (
-        (one.flatten(1).numpy(), labels.numpy()) for one, labels in split(task.samples(), task.held)
+        (rows.flatten(1).numpy(), labels.numpy()) for rows, labels in split_samples(task.samples(), task.held)
     )
     model = task.model().fit(inputs, targets)
     accuracy = float((model.predict(held) == right).mean())

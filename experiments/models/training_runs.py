@@ -1,10 +1,10 @@
-"""Whole training runs from scratch on small sets of real images, at one batch and one learning rate.
+"""Training runs from scratch on small real image sets, with a constant batch size and learning rate.
 
-Stochastic gradient descent with momentum 0.9 and a constant learning rate, as in the studies of the
-batch's size that this one repeats: Keskar et al. 2017 ("On large-batch training for deep learning"),
-Goyal et al. 2017 ("Accurate, large minibatch SGD", from which the linear scaling of the rate is) and
+Stochastic gradient descent with momentum 0.9, as in the batch size studies repeated here:
+Keskar et al. 2017 ("On large-batch training for deep learning"),
+Goyal et al. 2017 ("Accurate, large minibatch SGD", which introduced linear rate scaling) and
 Shallue et al. 2019 ("Measuring the effects of data parallelism on neural network training").
-Nothing in the models depends on the batch besides: no batch norm, no dropout, no weight decay.
+Nothing else depends on the batch: no batch norm, no dropout, no weight decay.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from experiments.workload import Dtype
 
 Images = tuple[Tensor, Tensor]
 
-# The rate of the rule "fixed", and of the rule "linear" at this batch; rates are multiples of it.
+# Rate for the rule "fixed", and the base for the rule "linear"; rates are given as multiples.
 BASE_RATE, MOMENTUM = 0.05, 0.9
-# Which images are for training is drawn once, from this seed, and the same for every run.
+# Seed for the training split, constant across runs.
 SPLIT_SEED = 1
 HIDDEN, CHANNELS = 64, (1, 8, 16)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A set of images, how many of them are for training and for validation (the rest is for the test).
+    """Image set with training and validation sizes (the rest is for testing).
 
-    target: share of the validation images that a run is to tell rightly; how long that takes is told.
+    target: validation accuracy for the time to target.
     """
 
     images: Callable[[], Images]
@@ -54,7 +54,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Split:
-    """Images and labels for training, validation and test."""
+    """Images and labels for training, validation and testing."""
 
     training: Images
     validation: Images
@@ -63,10 +63,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Run:
-    """Results of one run.
+    """Run results.
 
-    training_s: seconds of training, without the tests between the epochs.
-    target_s: those until the target was first seen reached, at the end of an epoch; None if it never was.
+    training_s: training seconds, without evaluation between epochs.
+    target_s: training seconds until an epoch first ended at or above the target; None if none did.
     """
 
     test_accuracy: float = 0.0
@@ -77,8 +77,8 @@ class Run:
 
 
 @cache
-def split(name: str, device: str) -> Split:
-    """The images of a task on a device (torch's name of it)."""
+def split_images(name: str, device: str) -> Split:
+    """Split a task's images and move them to a device (torch's name)."""
     task = TASKS[name]
     images, labels = task.images()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
@@ -87,8 +87,8 @@ def split(name: str, device: str) -> Split:
     return Split(*((images[part].to(device), labels[part].to(device)) for part in parts))
 
 
-def network(model: str, pixels: int) -> nn.Module:
-    """An MLP with two hidden layers, or two convolutions with pooling, for square images of so many pixels."""
+def make_network(model: str, pixels: int) -> nn.Module:
+    """Make an MLP with two hidden layers, or two convolutions with pooling, for square images with `pixels` pixels."""
     if model == "mlp":
         widths = [pixels, HIDDEN, HIDDEN]
         hidden = [layer for i, o in pairwise(widths) for layer in (nn.Linear(i, o), nn.ReLU())]
@@ -100,29 +100,29 @@ def network(model: str, pixels: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS[-1] * side * side, 10))
 
 
-def prepare(name: str, model: str, rate: float, device: Device, dtype: Dtype, seed: int) -> Trainer:
-    """A model whose weights come from `seed`, with its optimiser; rate: in multiples of BASE_RATE."""
-    images, labels = split(name, device.name).training
+def make_trainer(name: str, model: str, rate: float, device: Device, dtype: Dtype, seed: int) -> Trainer:
+    """Make a trainer, with weights drawn from `seed`; rate: in multiples of BASE_RATE."""
+    images, labels = split_images(name, device.name).training
     torch.manual_seed(seed)
-    made = network(model, images[0].numel()).to(device.name)
-    trainer = Trainer(made, images[:1], labels[:1], device, dtype)
-    # In one pass over the weights where it is the interpreter that takes the time.
+    network = make_network(model, images[0].numel()).to(device.name)
+    trainer = Trainer(network, images[:1], labels[:1], device, dtype)
+    # Fused on CPUs, where interpreter overhead dominates.
     fused = device.kind == "cpu" or None
-    trainer.optimiser = torch.optim.SGD(made.parameters(), lr=BASE_RATE * rate, momentum=MOMENTUM, fused=fused)
+    trainer.optimiser = torch.optim.SGD(network.parameters(), lr=BASE_RATE * rate, momentum=MOMENTUM, fused=fused)
     return trainer
 
 
 def train(name: str, model: str, batch: int, rate: float, epochs: int, device: Device, dtype: Dtype, seed: int) -> Run:
-    """One run: `epochs` passes over the training images in batches of `batch`, in an order drawn from `seed`."""
-    data, target = split(name, device.name), TASKS[name].target
-    trainer = prepare(name, model, rate, device, dtype, seed)
+    """Train for `epochs` passes over the training images, in batches, shuffled by `seed`."""
+    data, target = split_images(name, device.name), TASKS[name].target
+    trainer = make_trainer(name, model, rate, device, dtype, seed)
     images, labels = data.training
     order, run = torch.Generator().manual_seed(seed), Run()
     for _ in range(epochs):
         device.synchronise()
         begun = running_time.now()
         for chosen in torch.randperm(len(labels), generator=order).to(device.name).split(batch):
-            trainer.take(images[chosen], labels[chosen])
+            trainer.set_batch(images[chosen], labels[chosen])
             trainer.step()
             run = replace(run, updates=run.updates + 1)
         device.synchronise()
@@ -134,7 +134,7 @@ def train(name: str, model: str, batch: int, rate: float, epochs: int, device: D
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, of: Images) -> float:
-    """Share of the images that are told rightly. A model whose weights are no numbers names the same digit always."""
-    images, labels = of
+def accuracy(model: nn.Module, samples: Images) -> float:
+    """Return the share classified correctly. A model with nan weights always predicts the same class."""
+    images, labels = samples
     return float((model(images).argmax(1) == labels).double().mean())

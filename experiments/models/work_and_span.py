@@ -1,10 +1,10 @@
-"""Work and span of a model's forward pass, from its traced graph of operators.
+"""Work and span of a forward pass, from its traced operator graph.
 
-The model is traced at batch size 1 on tensors without data, down to PyTorch's own
-operators; attention as its two products and a softmax, a recurrence step by step.
-What only moves, selects or makes data is no level of its own.
+The model is traced at batch size 1 on fake tensors, down to PyTorch's own operators:
+attention as two products and a softmax, a recurrence step by step. Operators that only
+move, select or create data add no level.
 
-Source of the terms: Blelloch 1996, "Programming parallel algorithms", section 2.
+Terms: Blelloch 1996, "Programming parallel algorithms", section 2.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import flop_registry
 
-from experiments.models.zoo import Entry, without_data
+from experiments.models.zoo import Entry, model_without_data
 
 aten = torch.ops.aten
 
-# Views that do not call themselves so, copies, look-ups, selections and constants.
+# Views not marked as views, copies, look-ups, selections and constants.
 _MOVES = {
     aten._unsafe_view, aten.clone, aten._to_copy, aten.copy_, aten.cat, aten.stack, aten.embedding, aten.tril,
     aten.where, aten.zeros, aten.ones, aten.full, aten.arange, aten.scalar_tensor, aten.empty, aten.zeros_like,
@@ -40,15 +40,15 @@ _MOVES = {
 
 @dataclass(frozen=True)
 class Extent:
-    """How deep and how wide a graph is, for one sample.
+    """Depth and width per sample.
 
-    A calculation is one multiply-add of a product, or one element of another operator.
+    A calculation is one multiply-add in a product, or one output element in another operator.
 
-    levels: operators in the longest chain of which each needs the last one's result.
-    span: the same where an operator that sums k terms counts as 1 + log2(k) levels, rounded
-        up: what is left if every sum is a tree of additions.
-    work: calculations in all.
-    widest, median: calculations in the widest level, and in the median one: none needs another's result.
+    levels: operators in the longest dependency chain.
+    span: levels where an operator that sums k terms counts as 1 + log2(k) levels, rounded up
+        (sums as trees).
+    work: all calculations.
+    widest, median: calculations in the widest and in the median level; they are independent.
     """
 
     levels: int
@@ -59,10 +59,10 @@ class Extent:
 
 
 @contextmanager
-def _taken_apart() -> Iterator[None]:
-    """Within it, attention and recurrences run as the operators that they consist of."""
+def _decomposing_attention() -> Iterator[None]:
+    """Context in which attention and recurrences run as elementary operators."""
     with warnings.catch_warnings():
-        # Switching oneDNN off and on again warns of GPUs that this has nothing to do with.
+        # Switching oneDNN off and on causes unrelated warnings about GPUs.
         warnings.simplefilter("ignore")
         with (
             sdpa_kernel(SDPBackend.MATH),
@@ -73,32 +73,32 @@ def _taken_apart() -> Iterator[None]:
             yield
 
 
-def traced(entry: Entry) -> GraphModule:
-    """The model's forward pass on one sample, as a function of (parameters, buffers, inputs)."""
-    with without_data(entry) as model, _taken_apart():
+def trace_forward(entry: Entry) -> GraphModule:
+    """Trace the forward pass on one sample as a function of (parameters, buffers, inputs)."""
+    with model_without_data(entry) as model, _decomposing_attention():
 
         def forward(parameters: Any, buffers: Any, inputs: Any) -> Any:
             return torch.func.functional_call(model, (parameters, buffers), (inputs,))
 
         kind = torch.int64 if entry.first_input_has_gradient else torch.float32
         inputs = torch.zeros(1, *entry.sample, dtype=kind)
-        # A residual branch may be added in place.
+        # Models may add residual branches in place.
         without_mutations = torch.func.functionalize(forward, remove="mutations")
         return make_fx(without_mutations)(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
 
 
-def extent(graph: GraphModule) -> Extent:
-    """Levels and widths of a traced graph. Raises TypeError at an operator whose work is not known."""
-    wanted = _needed(graph)
+def graph_extent(graph: GraphModule) -> Extent:
+    """Count levels and widths in a traced graph. Raises TypeError at an operator without a cost formula."""
+    needed = _needed_nodes(graph)
     level: dict[Node, int] = {}
     depth: dict[Node, int] = {}
     widths: defaultdict[int, float] = defaultdict(float)
     for node in graph.graph.nodes:
-        if node not in wanted:
+        if node not in needed:
             continue
         level[node] = max((level[source] for source in node.all_input_nodes), default=0)
         depth[node] = max((depth[source] for source in node.all_input_nodes), default=0)
-        calculations, terms = _cost(node)
+        calculations, terms = _operator_cost(node)
         if calculations:
             level[node] += 1
             depth[node] += 1 + math.ceil(math.log2(terms))
@@ -112,47 +112,47 @@ def extent(graph: GraphModule) -> Extent:
     )
 
 
-def _needed(graph: GraphModule) -> set[Node]:
-    """The nodes that the output depends on."""
-    found: set[Node] = set()
+def _needed_nodes(graph: GraphModule) -> set[Node]:
+    """Find the nodes that the output depends on."""
+    needed: set[Node] = set()
     ahead = [node for node in graph.graph.nodes if node.op == "output"]
     while ahead:
         node = ahead.pop()
-        if node not in found:
-            found.add(node)
+        if node not in needed:
+            needed.add(node)
             ahead.extend(node.all_input_nodes)
-    return found
+    return needed
 
 
-def _shape(node: Any) -> torch.Size:
-    """Shape of a node's result; of the first of several."""
+def _result_shape(node: Any) -> torch.Size:
+    """Return the shape of a node's (first) result."""
     value = node.meta["val"]
     first = value[0] if isinstance(value, tuple | list) else value
     return torch.Size(first.shape)
 
 
-def _cost(node: Node) -> tuple[float, float]:
-    """Calculations of an operator, and the terms of each of its sums; (0, 1) for what only moves data."""
+def _operator_cost(node: Node) -> tuple[float, float]:
+    """Return (calculations, terms per sum); (0, 1) if the operator only moves data."""
     function: Any = node.target
     if node.op != "call_function" or not isinstance(function, torch._ops.OpOverload):
         return 0.0, 1.0
     packet: Any = function._overloadpacket
     if function.is_view or packet in _MOVES:
         return 0.0, 1.0
-    size = float(_shape(node).numel())
+    size = float(_result_shape(node).numel())
     if packet in flop_registry:
-        given = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
-        multiply_adds = flop_registry[packet](*given[0], **given[1], out_val=node.meta["val"]) / 2
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda source: source.meta["val"])
+        multiply_adds = flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]) / 2
         return multiply_adds, multiply_adds / size
     if torch.Tag.pointwise in function.tags:
         return size, 1.0
-    return _summing(packet, node, size)
+    return _reduction_cost(packet, node, size)
 
 
-def _summing(packet: Any, node: Node, size: float) -> tuple[float, float]:
-    """The same of an operator that sums or compares, but is no product."""
+def _reduction_cost(packet: Any, node: Node, size: float) -> tuple[float, float]:
+    """Return (calculations, terms per sum) for reductions other than products."""
     args: Any = node.args
-    inputs = _shape(args[0])
+    inputs = _result_shape(args[0])
     if packet is aten.native_layer_norm:
         return size, float(math.prod(args[1]))
     if packet is aten._native_batch_norm_legit:
@@ -164,4 +164,4 @@ def _summing(packet: Any, node: Node, size: float) -> tuple[float, float]:
     if packet is aten.max_pool2d_with_indices:
         terms = float(math.prod(args[1]))
         return size * terms, terms
-    raise TypeError(f"{node.target}: how many calculations it takes is not known here")
+    raise TypeError(f"no cost formula for the operator {node.target}")

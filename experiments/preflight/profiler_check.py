@@ -81,7 +81,7 @@ def time_profiler(device: Device) -> ProfilerTimes:
 
     from experiments.models import profiling
 
-    activity = profiling.activity(device)
+    activity = profiling.device_activity(device)
     device.set_threads(1)
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)]).to(device.name)
     optimizer, data = torch.optim.Adam(model.parameters()), torch.randn(32, 64, device=device.name)

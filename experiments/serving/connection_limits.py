@@ -36,7 +36,7 @@ class Room(NamedTuple):
     limit: int
 
 
-def limits_of_files() -> tuple[int, int]:
+def file_limits() -> tuple[int, int]:
     """How many files this process may have open: now (soft), and at most without an administrator (hard)."""
     try:
         import resource
@@ -47,12 +47,12 @@ def limits_of_files() -> tuple[int, int]:
     return (sys.maxsize if soft == unlimited else soft), (sys.maxsize if hard == unlimited else hard)
 
 
-def make_room(connections: int) -> Room:
+def raise_file_limit(connections: int) -> Room:
     """Raise this process's soft limit until so many connections fit, as far as the system lets us.
 
     By no more than that: macOS refuses large limits, and `select` knows files below 1024 only.
     """
-    soft, hard = limits_of_files()
+    soft, hard = file_limits()
     if soft == sys.maxsize:
         return Room(soft, soft)
     try:
@@ -69,7 +69,7 @@ def make_room(connections: int) -> Room:
     return Room(max(0, soft - used), soft)
 
 
-def lacking_files(connections: int, room: Room) -> str:
+def file_shortage(connections: int, room: Room) -> str:
     """Why a process cannot hold so many connections; '' if it can."""
     wanted = connections + MARGIN
     if room.free >= wanted:
@@ -78,7 +78,7 @@ def lacking_files(connections: int, room: Room) -> str:
     return f"{connections} connections need {wanted} files, {free}: {_MORE_FILES}"
 
 
-def lacking_ports(connections: int, root: Path = ROOT) -> str:
+def port_shortage(connections: int, root: Path = ROOT) -> str:
     """Why the system's range of ports is too small for so many connections; '' if it is not, or is not told."""
     place = "proc/sys/net/ipv4/ip_local_port_range"
     try:
@@ -91,7 +91,7 @@ def lacking_ports(connections: int, root: Path = ROOT) -> str:
     return f"{connections} connections need {connections + MARGIN} ports, the system gives {ports}: {_MORE_PORTS}"
 
 
-def connections(requests: int, root: Path = ROOT) -> int:
+def connection_count(requests: int, root: Path = ROOT) -> int:
     """Connections that the load of so many requests has at most: never more than may wait to be accepted.
 
     Linux drops what finds this queue full, and the other side tries again a second later. In the load's own queue
@@ -101,13 +101,13 @@ def connections(requests: int, root: Path = ROOT) -> int:
     return max(1, min(CONNECTIONS, requests, int(backlog)))
 
 
-def require(connections: int, side: str, room: Room) -> None:
+def require_connections(connections: int, side: str, room: Room) -> None:
     """Raise HarnessError where the process of one side, with this room, cannot hold so many connections."""
-    if reason := lacking_files(connections, room) or lacking_ports(connections):
+    if reason := file_shortage(connections, room) or port_shortage(connections):
         raise HarnessError(f"{side}: {reason}")
 
 
-def refusal(error: BaseException) -> str:
+def describe_refusal(error: BaseException) -> str:
     """The system's refusal in a line, with its remedy where that is known."""
     number = getattr(error, "errno", None) or 0
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__

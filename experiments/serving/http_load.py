@@ -43,7 +43,7 @@ clock = time.perf_counter
 
 
 @dataclass
-class Seen:
+class LoadResult:
     """What became of the requests; one entry each, in the order of their arrival.
 
     latency: seconds from when a request was due until its answer was read; of one that failed,
@@ -68,7 +68,7 @@ def arrivals(rate: float, count: int, seed: int) -> list[float]:
     return list(itertools.accumulate(draw.expovariate(rate) for _ in range(count)))
 
 
-class Line:
+class Connection:
     """A kept connection to the server, for one request at a time. Raises OSError where the system refuses it.
 
     place: number of the request; None while there is none. left: bytes of it that the system has not taken yet.
@@ -155,10 +155,10 @@ class Load:
         head = f"POST /answer HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: "
         self.requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
         self.port, self.expected, self.timeout_s, self.most = port, expected, timeout_s, most
-        self.lines: set[Line] = set()
-        self.free: list[Line] = []
+        self.lines: set[Connection] = set()
+        self.free: list[Connection] = []
 
-    def offer(self, times: Sequence[float], which: Sequence[int], lead_s: float = 0.0) -> Seen:
+    def offer(self, times: Sequence[float], which: Sequence[int], lead_s: float = 0.0) -> LoadResult:
         """Ask at these times (seconds from the end of the lead, rising) for answers to the bodies of these numbers."""
         begin = clock() + lead_s
         self.due, self.which = [begin + at for at in times], which
@@ -166,7 +166,7 @@ class Load:
         self.fates: list[tuple[float, bool] | None] = [None] * len(self.due)
         self.trouble: dict[str, int] = {}
         # Requests without an answer as they were due, with their connections; and those that wait for one.
-        self.open: dict[int, Line | None] = {}
+        self.open: dict[int, Connection | None] = {}
         self.waiting: collections.deque[int] = collections.deque()
         place, used = 0, time.process_time()
         with RunningTime(connection_limits.TICK_S) as running:
@@ -182,7 +182,7 @@ class Load:
                 self._serve(max(0.0, min(ends, default=0.0) - clock()))
             stood_s = running.stood_s()
         kept = [(fate, late) for fate, late in zip(self.fates, self.late, strict=True) if fate is not None]
-        return Seen(
+        return LoadResult(
             latency=[took for (took, _), _ in kept], late=[late for _, late in kept],
             good=[good for (_, good), _ in kept], trouble=self.trouble,
             span_s=clock() - begin, cpu_s=time.process_time() - used, stood_s=stood_s,
@@ -195,14 +195,14 @@ class Load:
             if place not in self.open:  # its time is over
                 continue
             try:
-                line = self.free.pop() if self.free else Line(self.port)
+                line = self.free.pop() if self.free else Connection(self.port)
             except OSError as refusal:
-                self._settle(place, HarnessError(connection_limits.refusal(refusal)))
+                self._settle(place, HarnessError(connection_limits.describe_refusal(refusal)))
                 continue
             self.lines.add(line)
             self.open[place] = line
             line.begin(place, self.requests[self.which[place]])
-            self._step(line, line.send)
+            self._advance(line, line.send)
 
     def _expire(self) -> None:
         """Give up requests whose time is over."""
@@ -214,15 +214,15 @@ class Load:
         sending = [line for line in self.lines if line.left]
         readable, writable, _ = select.select(self.lines, sending, [], pause_s)
         for line in writable:
-            self._step(line, line.send)
+            self._advance(line, line.send)
         for line in readable:
             if line.place is not None:
-                self._step(line, line.read)
+                self._advance(line, line.read)
             elif line in self.lines:
                 self._close(line)
         self._send()
 
-    def _step(self, line: Line, step: Callable[[], None]) -> None:
+    def _advance(self, line: Connection, step: Callable[[], None]) -> None:
         """Take a step of the request on a connection, and settle it where that ends it."""
         assert line.place is not None
         place = line.place
@@ -235,7 +235,7 @@ class Load:
         except UnreadableError:
             fate, line.is_kept = False, False
         except OSError as refusal:
-            fate = refusal.errno not in CLOSED and HarnessError(connection_limits.refusal(refusal))
+            fate = refusal.errno not in CLOSED and HarnessError(connection_limits.describe_refusal(refusal))
         except HarnessError as trouble:
             fate = trouble
         self._settle(place, fate)
@@ -256,14 +256,14 @@ class Load:
         else:
             self._close(line)
 
-    def _close(self, line: Line) -> None:
+    def _close(self, line: Connection) -> None:
         line.socket.close()
         self.lines.discard(line)
         if line in self.free:
             self.free.remove(line)
 
 
-def offer(asked: dict[str, Any]) -> Seen:
+def offer_load(asked: dict[str, Any]) -> LoadResult:
     """Offer the load. asked: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (their answers).
 
     Raises HarnessError where the system's limits leave no room for its connections, or no request can be made at all.
@@ -271,8 +271,8 @@ def offer(asked: dict[str, Any]) -> Seen:
     bodies = [bytes.fromhex(body) for body in asked["bodies"]]
     times = arrivals(asked["rate"], asked["count"], asked["seed"])
     which = random.Random(~asked["seed"]).choices(range(len(bodies)), k=len(times))
-    most = connection_limits.connections(len(times))
-    connection_limits.require(most, "the load", connection_limits.make_room(most))
+    most = connection_limits.connection_count(len(times))
+    connection_limits.require_connections(most, "the load", connection_limits.raise_file_limit(most))
     load = Load(asked["port"], bodies, asked["expected"], asked["timeout_s"], most)
     for turn in range(WARM_UP):
         for trouble in load.offer([0.0], [turn % len(bodies)]).trouble:
@@ -286,7 +286,7 @@ def main() -> None:
     """Offer the load that is asked for, and tell what became of it."""
     asked, tell = read_order()
     try:
-        tell(vars(offer(asked)))
+        tell(vars(offer_load(asked)))
     except ModuleNotFoundError as absent:
         tell({"unsupported": str(missing_library(absent))})
     except HarnessError as trouble:

@@ -27,14 +27,14 @@ ALL_LAYERS = 999
 _SETTINGS = {"LLAMA_ARG_CACHE_RAM": "0", "LLAMA_ARG_OFFLINE": "1"}
 
 
-def program() -> str | None:
+def program_path() -> str | None:
     """The path of llama-server; None where there is none."""
     return shutil.which(PROGRAM)
 
 
 def require_program(on_gpu: bool) -> str:
     """The path of llama-server. Raises Unsupported where it is absent, or, for a GPU, its build computes on none."""
-    if (path := program()) is None:
+    if (path := program_path()) is None:
         raise Unsupported(ABSENT)
     # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; libraries for CPUs are listed as well.
     listed = rf"^\s+({'|'.join(GPU_BACKENDS)})\d*: "
@@ -43,7 +43,7 @@ def require_program(on_gpu: bool) -> str:
     return path
 
 
-def arguments(asked: Mapping[str, Any]) -> list[str]:
+def server_arguments(asked: Mapping[str, Any]) -> list[str]:
     """Arguments of llama-server for the orders of `main`."""
     words = ["-m", asked["model"], "--host", LOOPBACK, "--port", "0", "-np", str(asked["slots"])]
     threads = str(asked["threads"] or max(1, len(asked["cpus"])))
@@ -54,7 +54,7 @@ def arguments(asked: Mapping[str, Any]) -> list[str]:
     return [*words, "-ngl", str(ALL_LAYERS), "-sm", "none", "-mg", str(asked["gpu"])]
 
 
-def start_in_library(asked: Mapping[str, Any]) -> tuple[Any, int]:
+def start_library_server(asked: Mapping[str, Any]) -> tuple[Any, int]:
     """xllamacpp's server, which answers as long as it is held, and its port. Raises ModuleNotFoundError."""
     import xllamacpp
 
@@ -88,9 +88,9 @@ def main() -> None:
     if asked["backend"] == PROGRAM:
         tell({"port": 0})
         path = require_program(on_gpu=False)
-        os.execve(path, [path, *arguments(asked)], {**os.environ, **_SETTINGS})
+        os.execve(path, [path, *server_arguments(asked)], {**os.environ, **_SETTINGS})
     try:
-        server, port = start_in_library(asked)
+        server, port = start_library_server(asked)
     except ModuleNotFoundError as absent:
         tell({"unsupported": str(missing_library(absent))})
         return

@@ -36,7 +36,7 @@ BACKLOG, KEEP_ALIVE_S = 4096, 120
 START_S = 20.0
 
 
-class Desk:
+class Dispatcher:
     """Where requests wait for a thread that computes.
 
     threads: for each computation. workers: computations at the same time; on an accelerator, one
@@ -49,7 +49,7 @@ class Desk:
         self.busy_s, self.open = 0.0, 0
         self._threads, self._one = threads, threading.Lock()
         workers = 1 if self.accelerator else workers
-        self._pool = ThreadPoolExecutor(workers, initializer=self._prepare)
+        self._pool = ThreadPoolExecutor(workers, initializer=self._set_up_thread)
         # All threads now: one that the system refuses later would be a request that failed.
         together = threading.Barrier(workers)
         try:
@@ -61,7 +61,7 @@ class Desk:
         # One more than are computed, so that the next is at hand.
         self._turn = asyncio.Semaphore(workers + 1)
 
-    def _prepare(self) -> None:
+    def _set_up_thread(self) -> None:
         """For each thread of its own: which accelerator is meant, and how many threads it may start."""
         import torch
 
@@ -100,7 +100,7 @@ class Desk:
         }  # fmt: skip
 
 
-def application(desk: Desk) -> Starlette:
+def make_application(desk: Dispatcher) -> Starlette:
     """The routes of one desk."""
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -122,13 +122,13 @@ def application(desk: Desk) -> Starlette:
     return Starlette(routes=[Route("/answer", answer, methods=["POST"]), Route("/usage", usage)])
 
 
-def uvicorn_server(desk: Desk) -> uvicorn.Server:
+def make_server(desk: Dispatcher) -> uvicorn.Server:
     """What runs these routes, on one event loop."""
     import uvicorn
 
     return uvicorn.Server(
         uvicorn.Config(
-            application(desk), loop="asyncio", http="httptools", lifespan="off", access_log=False,
+            make_application(desk), loop="asyncio", http="httptools", lifespan="off", access_log=False,
             log_level="warning", timeout_keep_alive=KEEP_ALIVE_S,
         )
     )  # fmt: skip
@@ -145,8 +145,8 @@ async def serve(running: uvicorn.Server, held: socket.socket, tell: Callable[[Ma
         if not isinstance(refusal, OSError):
             loop.default_exception_handler(context)
         elif not isinstance(refusal, ConnectionError):  # of a client that has left
-            print(f"the server: {connection_limits.refusal(refusal)}", file=sys.stderr)
-            tell({"harness": f"the server: {connection_limits.refusal(refusal)}"})
+            print(f"the server: {connection_limits.describe_refusal(refusal)}", file=sys.stderr)
+            tell({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
             os._exit(1)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
@@ -154,7 +154,7 @@ async def serve(running: uvicorn.Server, held: socket.socket, tell: Callable[[Ma
         await running.serve(sockets=[held])
 
 
-def listening(port: int) -> socket.socket:
+def listening_socket(port: int) -> socket.socket:
     """A socket on loopback; port 0 is one that the system chooses. Raises HarnessError."""
     # asyncio sends at once (TCP_NODELAY) only on sockets that say that they are TCP. Otherwise an answer's body waits
     # until its header has been acknowledged, which takes the other side up to 40 ms.
@@ -174,7 +174,7 @@ def main() -> None:
     """Serve until the parent is gone."""
     asked, tell = read_order()
     try:
-        held = listening(asked["port"])
+        held = listening_socket(asked["port"])
         from experiments.devices import open_device
         from experiments.serving.services import SERVICES
 
@@ -185,8 +185,8 @@ def main() -> None:
         )
         # The first request would wait for libraries that set themselves up.
         service.answer(service.inputs(service.requests()[0]))
-        desk = Desk(service, device, asked["kind"], asked["threads"], asked["workers"])
-        running = uvicorn_server(desk)
+        desk = Dispatcher(service, device, asked["kind"], asked["threads"], asked["workers"])
+        running = make_server(desk)
     except ModuleNotFoundError as absent:
         tell({"unsupported": str(missing_library(absent))})
         return
@@ -197,10 +197,10 @@ def main() -> None:
         tell({"harness": f"the server: {trouble}"})
         return
     except OSError as refusal:
-        tell({"harness": f"the server: {connection_limits.refusal(refusal)}"})
+        tell({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
         return
     # Whoever connects now waits until the loop runs.
-    tell({"port": held.getsockname()[1], "room": connection_limits.make_room(connection_limits.CONNECTIONS)})
+    tell({"port": held.getsockname()[1], "room": connection_limits.raise_file_limit(connection_limits.CONNECTIONS)})
     asyncio.run(serve(running, held, tell))
 
 

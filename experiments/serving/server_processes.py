@@ -15,7 +15,7 @@ from experiments.workload import Unsupported
 _PACKAGE = "experiments.serving"
 
 
-def start(module: str, orders: Mapping[str, Any]) -> Child:
+def start_process(module: str, orders: Mapping[str, Any]) -> Child:
     """Start a module of this package as a process with these orders. Raises ChildError."""
     child = Child(module.replace("_", " "), [sys.executable, "-u", "-m", f"{_PACKAGE}.{module}"])
     child.send(orders)

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from experiments.devices import open_device
 from experiments.devices.base import Device
-from experiments.models.text_generation import allow_tf32, exact_logits, weights_on
+from experiments.models.text_generation import exact_logits, seeded_weights, set_tf32
 from experiments.models.zoo import ZOO
 from experiments.workload import Dtype, Unsupported
 
@@ -48,7 +48,7 @@ class Service(ABC):
         self.device, self.dtype, self.backend, self.threads, self.callers = device, dtype, backend, threads, callers
 
     @classmethod
-    def right(cls, dtype: Dtype, backend: str) -> float:
+    def largest_error(cls, dtype: Dtype, backend: str) -> float:
         """The tolerance of a format. Raises Unsupported if the service does not come in it, or in this runtime."""
         if backend not in cls.backends:
             raise Unsupported(f"this service comes in {', '.join(cls.backends)}, not in {backend}")
@@ -85,11 +85,11 @@ class Service(ABC):
 
     @classmethod
     @abstractmethod
-    def exact(cls) -> Tensor:
+    def exact_scores(cls) -> Tensor:
         """All scores of these requests in float64, computed on the CPU without a server: (requests, answers)."""
 
 
-def error(answer: Answer, exact: Tensor) -> float:
+def answer_error(answer: Answer, exact: Tensor) -> float:
     """How far an answer is from the exact scores (answers,), relative to the largest of them; nan if it has one.
 
     Both count: what the scores are, and whether the answers are the best. Where two of them
@@ -118,15 +118,15 @@ class Network(Service):
         self, device: Device, dtype: Dtype, backend: str = "torch", threads: int = 1, callers: int = 1
     ) -> None:
         super().__init__(device, dtype, backend, threads, callers)
-        allow_tf32(device, dtype)
+        set_tf32(device, dtype)
         if backend == "torch":
             self._kept = device.torch_dtype(dtype)
-            self._free: list[Call] = [_network(self.MODEL).to(device.name, self._kept)] * callers
+            self._free: list[Call] = [_seeded_network(self.MODEL).to(device.name, self._kept)] * callers
         else:
             self._kept = torch.float32
             self._free = [self._session() for _ in range(callers)]
             for session in self._free:  # the first call sets the runtime up
-                session(self._whole(self.inputs(self.requests()[0]).to(device.name)))
+                session(self._network_inputs(self.inputs(self.requests()[0]).to(device.name)))
 
     def _session(self) -> Call:
         if self.backend == "onnx":
@@ -140,10 +140,10 @@ class Network(Service):
         return openvino_runtime.session(self.MODEL, 1, self.dtype, self.threads, alone=self.callers == 1)
 
     @classmethod
-    def right(cls, dtype: Dtype, backend: str) -> float:
+    def largest_error(cls, dtype: Dtype, backend: str) -> float:
         if dtype is Dtype.INT8 and backend in ("torch", "openvino"):
             raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
-        return super().right(dtype, backend)
+        return super().largest_error(dtype, backend)
 
     @classmethod
     def memory(cls, dtype: Dtype, backend: str) -> float:
@@ -152,12 +152,12 @@ class Network(Service):
         return ZOO[cls.MODEL].parameters() * float(dtype.itemsize + 4 + 12 + runtime)
 
     @staticmethod
-    def _whole(inputs: Tensor) -> Tensor:
+    def _network_inputs(inputs: Tensor) -> Tensor:
         """The network's inputs, from those of a request."""
         return inputs
 
     def scores(self, inputs: Tensor) -> Tensor:
-        inputs = self._whole(inputs)
+        inputs = self._network_inputs(inputs)
         session = self._free.pop()  # there are as many as callers
         try:
             out = session(inputs.to(self._kept) if inputs.is_floating_point() else inputs)
@@ -167,9 +167,9 @@ class Network(Service):
 
     @classmethod
     @cache
-    def exact(cls) -> Tensor:
-        inputs = cls._whole(torch.cat([cls.inputs(body) for body in cls.requests()]))
-        return exact_logits(_network(cls.MODEL), inputs, open_device("cpu"))
+    def exact_scores(cls) -> Tensor:
+        inputs = cls._network_inputs(torch.cat([cls.inputs(body) for body in cls.requests()]))
+        return exact_logits(_seeded_network(cls.MODEL), inputs, open_device("cpu"))
 
     @classmethod
     def _samples(cls) -> Tensor:
@@ -179,9 +179,9 @@ class Network(Service):
             return ZOO[cls.MODEL].batch(REQUESTS)[0]
 
 
-def _network(name: str) -> nn.Module:
+def _seeded_network(name: str) -> nn.Module:
     """The network with the weights of seed 0, as in the files that runtimes read."""
-    with torch.random.fork_rng(devices=[]), weights_on(open_device("cpu"), Dtype.FLOAT32):
+    with torch.random.fork_rng(devices=[]), seeded_weights(open_device("cpu"), Dtype.FLOAT32):
         return ZOO[name].model().eval()
 
 
@@ -193,7 +193,7 @@ class TextClassifier(Network):
 
     @classmethod
     def inputs(cls, body: bytes) -> Tensor:
-        return _numbers(body, cls.LENGTH, cls.WORDS).long()[None]
+        return _parse_words(body, cls.LENGTH, cls.WORDS).long()[None]
 
     @classmethod
     def requests(cls) -> list[bytes]:
@@ -216,7 +216,7 @@ class ImageClassifier(Network):
         return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(1, *cls.SHAPE)
 
     @staticmethod
-    def _whole(inputs: Tensor) -> Tensor:
+    def _network_inputs(inputs: Tensor) -> Tensor:
         return inputs.float() / 255
 
     @classmethod
@@ -224,7 +224,7 @@ class ImageClassifier(Network):
         return [image.numpy().tobytes() for image in (cls._samples() * 255).round().clamp(0, 255).to(torch.uint8)]
 
 
-def _numbers(body: bytes, count: int, most: int) -> Tensor:
+def _parse_words(body: bytes, count: int, most: int) -> Tensor:
     """So many words by their numbers (int32), each below `most`. Raises ValueError for others."""
     if len(body) != 4 * count:
         raise ValueError(f"the numbers of {count} words are {4 * count} bytes, not {len(body)}")
@@ -254,7 +254,7 @@ class Embedding(Service):
         for start, rows in self.chunks():
             part = slice(start, start + len(rows))
             if dtype is Dtype.INT8:
-                rows, self.scale[part] = to_int8(rows)
+                rows, self.scale[part] = quantise_rows(rows)
             self.table[part] = rows.to(device.name, kept)
 
     @classmethod
@@ -279,7 +279,7 @@ class Embedding(Service):
 
     def scores(self, inputs: Tensor) -> Tensor:
         if self.dtype is Dtype.INT8:
-            return product_int8(inputs, self.table.t(), self.scale)[0]
+            return int8_product(inputs, self.table.t(), self.scale)[0]
         return functional.linear(inputs.to(self.table.dtype), self.table)[0].float()
 
     @classmethod
@@ -295,7 +295,7 @@ class Embedding(Service):
 
     @classmethod
     @cache
-    def exact(cls) -> Tensor:
+    def exact_scores(cls) -> Tensor:
         queries = cls._queries().double()
         return torch.cat([queries @ rows.double().T for _, rows in cls.chunks()], dim=1)
 
@@ -311,7 +311,7 @@ class Lookup(Embedding):
 
     @classmethod
     def inputs(cls, body: bytes) -> Tensor:
-        return _numbers(body, cls.WORDS, cls.ROWS)
+        return _parse_words(body, cls.WORDS, cls.ROWS)
 
     def scores(self, inputs: Tensor) -> Tensor:
         return self.table[inputs].float().mean(dim=0)
@@ -327,7 +327,7 @@ class Lookup(Embedding):
 
     @classmethod
     @cache
-    def exact(cls) -> Tensor:
+    def exact_scores(cls) -> Tensor:
         sums = torch.zeros(REQUESTS, cls.WIDTH, dtype=torch.float64)
         for start, rows in cls.chunks():
             for total, words in zip(sums, cls._words() - start, strict=True):
@@ -335,19 +335,19 @@ class Lookup(Embedding):
         return sums / cls.WORDS
 
 
-def to_int8(rows: Tensor) -> tuple[Tensor, Tensor]:
+def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (rows, width) as whole numbers from -127 to 127, and the scale of each row (rows,)."""
     scale = rows.abs().amax(dim=1).clamp_min(1e-12) / 127
     return (rows / scale[:, None]).round().to(torch.int8), scale
 
 
-def product_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+def int8_product(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """x (rows, width) by 8-bit weights (width, outputs) with a scale for each output (outputs,).
 
     Symmetric, the scales of the rows of x taken from the data as they come ("dynamic"), sums in
     int32: as torchao's Int8DynamicActivationInt8WeightConfig does it, by the same product.
     """
-    rows, own = to_int8(x)
+    rows, own = quantise_rows(x)
     if x.is_cuda and len(x) < LEAST_CUDA_ROWS:
         rows = functional.pad(rows, (0, 0, 0, LEAST_CUDA_ROWS - len(x)))
     return torch._int_mm(rows, weight)[: len(x)] * own[:, None] * scale

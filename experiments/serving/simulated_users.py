@@ -57,7 +57,7 @@ class Answer:
 
 
 @dataclass
-class Seen:
+class LoadResult:
     """Times of right answers in seconds, and what became of all that count.
 
     first: from a request to its first token. between: between two tokens of an answer. whole: from a request to the end
@@ -80,7 +80,7 @@ class Seen:
     stood_s: float = 0.0
 
 
-def request(prompt: list[int], count: int, letter: int, **more: Any) -> bytes:
+def request_body(prompt: list[int], count: int, letter: int, **more: Any) -> bytes:
     """The body of a request for exactly `count` tokens after a prompt (numbers of tokens). letter: number of LETTER."""
     asked = {
         "prompt": prompt, "max_tokens": count, "ignore_eos": True, "temperature": 0.0, "logit_bias": [[letter, BIAS]],
@@ -89,7 +89,7 @@ def request(prompt: list[int], count: int, letter: int, **more: Any) -> bytes:
     return json.dumps(asked).encode()
 
 
-def opened(
+def open_response(
     port: int, body: bytes, timeout_s: float, path: str = PATH
 ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     """A connection of its own for a request, and the response, of which only the header is read.
@@ -106,14 +106,14 @@ def opened(
     return line, response
 
 
-def read(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
+def read_answer(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
     """Ask for an answer, and read it. Its lines are parsed when the load is over, so that nothing delays reading.
 
     body: see `request`. timeout_s: for how long the server may be silent. Raises HarnessError where nobody listens, or
     the system refuses.
     """
     try:
-        line, response = opened(port, body, timeout_s)
+        line, response = open_response(port, body, timeout_s)
         with closing(line):
             for one in response:
                 answer.lines.append((time.perf_counter(), one))
@@ -124,10 +124,10 @@ def read(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
     except AnswerError as wrong:
         answer.fault = str(wrong)
     except OSError as refused:
-        raise HarnessError(connection_limits.refusal(refused)) from None
+        raise HarnessError(connection_limits.describe_refusal(refused)) from None
 
 
-def parsed(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str, Mapping[str, Any]]]:
+def parse_events(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str, Mapping[str, Any]]]:
     """The events of a stream, without its end: when each came, its text, and all of it.
 
     Raises AnswerError for an event that no completion has, and for another text than LETTER.
@@ -147,11 +147,11 @@ def parsed(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str, Mappi
     return found
 
 
-def require_right(answer: Answer, prompt: int) -> None:
+def require_right_answer(answer: Answer, prompt: int) -> None:
     """Raise AnswerError unless an answer is whole, and all `prompt` tokens of its prompt were computed."""
     if answer.fault:
         raise AnswerError(answer.fault)
-    events = parsed(answer.lines)
+    events = parse_events(answer.lines)
     if not any(line.strip() == END for _, line in answer.lines) or not events:
         raise AnswerError(BROKEN)
     if (written := sum(text.count(LETTER) for _, text, _ in events)) != answer.count:
@@ -181,48 +181,48 @@ class Crowd:
         self.trouble: list[HarnessError] = []
         self._left, self._lock, self._over = int(asked["users"]), threading.Lock(), threading.Event()
 
-    def run(self) -> Seen:
+    def run(self) -> LoadResult:
         """Offer the load. Raises HarnessError where this side's system refuses, or nobody listens."""
         gc.collect()
         gc.freeze()
         self.begun, used = time.perf_counter(), time.process_time()
         with RunningTime(connection_limits.TICK_S) as running:
             for number in range(self.asked["users"]):
-                threading.Thread(target=self._use, args=(number,), daemon=True).start()
+                threading.Thread(target=self._run_user, args=(number,), daemon=True).start()
             self._over.wait()
             over, used, stood_s = time.perf_counter(), time.process_time() - used, running.stood_s()
         if self.trouble:
             raise self.trouble[0]
-        seen = summary(list(self.answers), self.asked["prompt_tokens"], over)
+        seen = summarise_answers(list(self.answers), self.asked["prompt_tokens"], over)
         seen.late, seen.load_s, seen.cpu_s, seen.stood_s = self.late, over - self.begun, used, stood_s
         return seen
 
-    def _use(self, number: int) -> None:
+    def _run_user(self, number: int) -> None:
         try:
-            self._ask_on(number)
+            self._ask_repeatedly(number)
         except HarnessError as trouble:
             self.trouble.append(trouble)
             self._over.set()
 
-    def _ask_on(self, number: int) -> None:
+    def _ask_repeatedly(self, number: int) -> None:
         draw = random.Random(f"{self.asked['seed']} {number}")
         count, ended, owed = max(1, self.asked["new_tokens"] * (number + 1) // self.asked["users"]), 0.0, True
         while not self._over.is_set():
-            body = request(draw.choices(range(256), k=self.asked["prompt_tokens"]), count, self.asked["letter"])
+            body = request_body(draw.choices(range(256), k=self.asked["prompt_tokens"]), count, self.asked["letter"])
             answer = Answer(time.perf_counter(), count, first=not ended, counted=bool(ended) and owed)
             self.answers.append(answer)
             if ended:
                 self.late.append(answer.asked - ended)
-            read(answer, self.asked["port"], body, self.asked["timeout_s"])
+            read_answer(answer, self.asked["port"], body, self.asked["timeout_s"])
             count, ended = self.asked["new_tokens"], time.perf_counter()
             answer.ended = ended
             if answer.counted and ended >= self.begun + self.asked["seconds"]:
                 owed = False
-                self._has_all()
+                self._finish_user()
             if answer.fault:
                 time.sleep(PAUSE_S)
 
-    def _has_all(self) -> None:
+    def _finish_user(self) -> None:
         """One more user has all answers that count."""
         with self._lock:
             self._left -= 1
@@ -230,16 +230,16 @@ class Crowd:
                 self._over.set()
 
 
-def summary(answers: Sequence[Answer], prompt: int, over: float) -> Seen:
+def summarise_answers(answers: Sequence[Answer], prompt: int, over: float) -> LoadResult:
     """Times and faults of answers to prompts of so many tokens, by the end of the load."""
     begun = max(answer.ended for answer in answers if answer.first)
-    seen = Seen(span_s=over - begun)
+    seen = LoadResult(span_s=over - begun)
     for answer in answers:
         whole = answer.counted and 0 < answer.ended <= over
         try:
             if whole:
-                require_right(answer, prompt)
-            times = [at for at, text, _ in parsed(list(answer.lines)) for _ in range(text.count(LETTER))]
+                require_right_answer(answer, prompt)
+            times = [at for at, text, _ in parse_events(list(answer.lines)) for _ in range(text.count(LETTER))]
         except AnswerError as fault:
             if whole:
                 seen.faults[str(fault)] = seen.faults.get(str(fault), 0) + 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from experiments.devices import Device
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.registry import experiment
 from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
@@ -44,14 +44,14 @@ def convergence(
     from experiments.models import training_runs as runs
     from experiments.models.trainer import least_error
 
-    tolerance = of_gradients(model, dtype)
+    tolerance = largest_gradient_error(model, dtype)
     device.torch_dtype(dtype)
-    images, labels = runs.split(data, device.name).training
+    images, labels = runs.split_images(data, device.name).training
     if not 1 <= batch <= len(labels):
         raise Unsupported(f"{data} has {len(labels)} images for training: a batch is one of 1 to {len(labels)}")
     if epochs < 1 or seeds < 1:
         raise Unsupported("a run takes at least one epoch and one seed")
-    trainer = runs.prepare(data, model, rate, device, dtype, seed=0)
+    trainer = runs.make_trainer(data, model, rate, device, dtype, seed=0)
     weights = sum(parameter.numel() for parameter in trainer.model.parameters())
 
     def observe() -> Mapping[str, Observed]:
@@ -72,7 +72,7 @@ def convergence(
         chosen = torch.randint(len(labels), (size,))
         return images[chosen.to(images.device)], labels[chosen.to(labels.device)]
 
-    trainer.take(*fresh(min(batch, CHECKED)))
+    trainer.set_batch(*fresh(min(batch, CHECKED)))
     return Workload(
         observe=observe,
         check=lambda: least_error(trainer, fresh, 6.0 * weights, tolerance),

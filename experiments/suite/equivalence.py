@@ -146,12 +146,12 @@ def train(
         trainer.compile(threads)  # this takes a step, so restore the weights
         made.load_state_dict(begun)
     trainer.optimiser = torch.optim.Adam(made.parameters(), lr=RATE)
-    trainer.take(*batches[0])
+    trainer.set_batch(*batches[0])
     with trainer.autocast():
         first = cross_entropy(trainer.call(trainer.inputs), trainer.targets, reduction="none").detach().cpu()
     losses = []
     for inputs, targets in batches:
-        trainer.take(inputs, targets)
+        trainer.set_batch(inputs, targets)
         trainer.step()
         losses.append(trainer.value.detach())
     return Run(tuple(map(float, losses)), first)

@@ -98,7 +98,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     Apple's, which has none), and `device_time` is the device's own time for each part, launched separately: copy in,
     compute, copy out. bytes: weights, inputs and answer, each counted once.
     """
-    from experiments.models.text_generation import allow_tf32, weights_on
+    from experiments.models.text_generation import seeded_weights, set_tf32
     from experiments.models.zoo import ZOO
 
     if batch < 1:
@@ -110,8 +110,8 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     entry, kept = ZOO[model], Dtype.FLOAT32 if backend in RUNTIMES else dtype
     if backend == "channels_last" and not entry.images:
         raise Unsupported(f"{model} takes no images, which alone have channels")
-    allow_tf32(device, dtype)
-    with weights_on(device, kept):
+    set_tf32(device, dtype)
+    with seeded_weights(device, kept):
         network = entry.model().eval()
     channels_last = backend == "channels_last" or (backend == "inductor" and entry.images)
     service = Service(entry, network, device, kept, batch, channels_last)
@@ -124,10 +124,10 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
 
         service.answer = openvino_runtime.session(model, batch, dtype, threads)
     elif backend == "inductor":
-        from experiments.models.compiled import compiled
+        from experiments.models.compiled import compile_call
 
         service.answer = service.without_gradients(
-            compiled(network, threads, lambda call: service.without_gradients(call)(service.there), freezing=True)
+            compile_call(network, threads, lambda call: service.without_gradients(call)(service.there), freezing=True)
         )
     elif backend == "graph":
         service.capture()

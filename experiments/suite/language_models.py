@@ -55,7 +55,7 @@ def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     """Return the reason if an optional runtime is missing; '' otherwise."""
     from experiments.language import llama_bench
 
-    if params["backend"] == "llama-bench" and llama_bench.program() is None:
+    if params["backend"] == "llama-bench" and llama_bench.program_path() is None:
         return llama_bench.ABSENT
     if params["backend"] == "llama-cpp-python" and find_spec("llama_cpp") is None:
         return str(missing_library(ModuleNotFoundError(name="llama_cpp")))
@@ -94,15 +94,15 @@ def language_models(
         path = gguf_files.model_file(model, shape, format)
 
         def observe() -> dict[str, tuple[list[float], str]]:
-            return {"time": (llama_bench.seconds(path, device, threads, tokens, RUN if writes else 0), "s")}
+            return {"time": (llama_bench.test_seconds(path, device, threads, tokens, RUN if writes else 0), "s")}
 
         return Workload(observe=observe, **counted)
     runtime = loaded(model, format, backend, device, threads, tokens)
     prompt = random_prompt(tokens)
     return Workload(
-        run=partial(runtime.write, prompt, RUN) if writes else lambda: runtime.read(random_prompt(tokens)),
+        run=partial(runtime.decode, prompt, RUN) if writes else lambda: runtime.prefill(random_prompt(tokens)),
         per=float(RUN) if writes else None,
-        check=lambda: token_check.error(model, format, backend, device, threads),
+        check=lambda: token_check.runtime_logit_error(model, format, backend, device, threads),
         tolerance=token_check.TOLERANCE,
         **counted,
     )

@@ -16,7 +16,7 @@ from experiments.devices import Device
 from experiments.language.shapes import Format, Name, shapes
 from experiments.registry import Params, experiment
 from experiments.serving import language_server
-from experiments.serving.server_processes import split_cores, start
+from experiments.serving.server_processes import split_cores, start_process
 from experiments.suite.serving import DisturbedError, percentile, repeat_if_disturbed
 from experiments.workload import HarnessError, Observed, Threads, Unsupported, Workload
 
@@ -53,7 +53,7 @@ EXTRA_S = 3.0
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
     """Return the reason if the optional server is missing; '' otherwise."""
-    absent = params["backend"] == language_server.PROGRAM and language_server.program() is None
+    absent = params["backend"] == language_server.PROGRAM and language_server.program_path() is None
     return language_server.ABSENT if absent else ""
 
 
@@ -103,12 +103,12 @@ def language_serving(
 
     def error() -> float:
         path = gguf_files.model_file(f"{model}-checked", token_check.checked_shape(model), format)
-        with runtime_server.started({**orders, "model": str(path), "context": token_check.CONTEXT}) as running:
-            return token_check.difference(model, format, running.following)
+        with runtime_server.running_server({**orders, "model": str(path), "context": token_check.CONTEXT}) as running:
+            return token_check.logit_error(model, format, running.next_tokens)
 
     def observe() -> dict[str, Observed]:
         path = gguf_files.model_file(model, shape, format)
-        with runtime_server.started({**orders, "model": str(path)}) as running:
+        with runtime_server.running_server({**orders, "model": str(path)}) as running:
             seen = offered(running, load)
         return metrics(seen, room if not others else 0)
 
@@ -116,21 +116,21 @@ def language_serving(
 
 
 def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put a load on a server and return the fields of `experiments.serving.simulated_users.Seen`.
+    """Put a load on a server and return the fields of `experiments.serving.simulated_users.LoadResult`.
 
     Raises RuntimeError if no answer was right, HarnessError for trouble outside the server, or if the server ended.
     """
-    child = start(
+    child = start_process(
         "simulated_users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)}
     )
     try:
         seen = child.answer(load["seconds"] + ENDS_S)
     except HarnessError:
-        running.require_life()
+        running.require_alive()
         raise
     finally:
         child.stop()
-    running.require_life()
+    running.require_alive()
     if seen["stood_s"]:
         raise DisturbedError(f"the load stood still for {seen['stood_s']:.1f} s")
     if not seen["whole"]:

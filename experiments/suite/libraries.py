@@ -47,18 +47,18 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
     """Estimate operands and results (doubled by gradients) twice, and once in float64 for the check."""
-    from experiments.models.layers import find
+    from experiments.models.layers import find_layer
 
-    known = find(layer, shape)
+    known = find_layer(layer, shape)
     elements = known.elements(batch) * (2 if passes == "both" else 1) if known else 0
     return elements * (2.0 * Dtype(dtype).itemsize + 2 * 8.0)
 
 
 def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
     """Return the FLOP for one call; the backward pass does twice the forward pass's."""
-    from experiments.models.layers import find
+    from experiments.models.layers import find_layer
 
-    known = find(layer, shape)
+    known = find_layer(layer, shape)
     return known.flop(batch) * (3 if passes == "both" else 1) if known else 0.0
 
 
@@ -89,11 +89,11 @@ def libraries(
     Unsupported: variants and formats that a device lacks, and a switch that changes nothing.
     """
     from experiments import library_paths
-    from experiments.models.layers import Product, find
+    from experiments.models.layers import Product, find_layer
 
     if layer == "none":
         return Workload(observe=lambda: library_paths.origins(device))
-    known = find(layer, shape)
+    known = find_layer(layer, shape)
     if known is None or dtype not in FORMATS:
         raise Unsupported(f"no {layer} {shape} in {dtype}")
     if not isinstance(known, Product):
@@ -108,7 +108,7 @@ def _copies(device: Device, elements: int, dtype: Dtype) -> int:
 
 
 def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Workload:
-    from experiments.models.layers import results
+    from experiments.models.layers import output_and_gradients
 
     if variant not in ("library", "native"):
         raise Unsupported(f"{variant} is about products")
@@ -121,7 +121,7 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
         modules = [layer.module(**where).train(gradients) for _ in range(copies)]
         x = device.random_normal(layer.inputs(batch), dtype)
-        y = _by_library(lambda: results(modules[0], x, None)[0], variant != "native")
+        y = _by_library(lambda: output_and_gradients(modules[0], x, None)[0], variant != "native")
         above = device.random_normal(tuple(y.shape), dtype) if gradients else None
 
     def call(module: torch.nn.Module, x: torch.Tensor, above: torch.Tensor | None) -> Callable[[], object]:
@@ -130,19 +130,19 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
 
         def run() -> None:
             with within:
-                kept[0] = results(module, x, above)
+                kept[0] = output_and_gradients(module, x, above)
 
         return run
 
     def check() -> float:
         fresh = device.random_normal(layer.inputs(batch), dtype)
         with within:
-            got = results(modules[0], fresh, above)
+            got = output_and_gradients(modules[0], fresh, above)
         exact_above = device.to_float64(above) if above is not None else None
         exact_fresh = device.to_float64(fresh)
         # Use float64 and PyTorch's own kernels: other code than the library's.
         with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
-            exact = results(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
+            exact = output_and_gradients(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
         return largest_error(
             *[relative_error(device.to_float64(one), right) for one, right in zip(got, exact, strict=True)]
         )

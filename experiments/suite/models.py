@@ -37,11 +37,11 @@ def models(device: Device, model: Model, threads: Threads) -> Workload:
     `experiments.models.work_and_span`): levels and span, work, width of the widest level and median width
     (median_width).
     """
-    from experiments.models.work_and_span import traced
+    from experiments.models.work_and_span import trace_forward
     from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
-    graph = traced(entry)
+    graph = trace_forward(entry)
     made = memory(model, threads) > 0
     return Workload(
         observe=lambda: count(entry) | count_graph(graph),
@@ -63,9 +63,9 @@ def count(entry: Entry) -> dict[str, Observed]:
 
 def count_graph(graph: GraphModule) -> dict[str, Observed]:
     """Count levels, span, work and widths in the forward graph."""
-    from experiments.models.work_and_span import extent
+    from experiments.models.work_and_span import graph_extent
 
-    found = extent(graph)
+    found = graph_extent(graph)
     return {
         "levels": (found.levels, "1"),
         "span": (found.span, "1"),

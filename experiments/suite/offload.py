@@ -98,8 +98,8 @@ def offload(
         "flop": uses * request.flop or None, "bytes": float(travelling), "tolerance": request.tolerance,
     }  # fmt: skip
     if device.kind == "cpu":
-        data = request.fresh()
-        calls = [_repeated(request.on(*[one.clone() for one in data]), uses) for _ in range(slots)]
+        data = request.draw_inputs()
+        calls = [_repeated(request.bind(*[one.clone() for one in data]), uses) for _ in range(slots)]
         return Workload(run=calls, check=lambda: _error_here(request), **counts)
     trip = Trip(request, uses, slots, host_memory == "pinned")
     if launch == "graph":
@@ -121,8 +121,8 @@ def _repeated(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch
 
 
 def _error_here(request: Request) -> float:
-    data = request.fresh()
-    return request.error(data, request.on(*data)())
+    data = request.draw_inputs()
+    return request.error(data, request.bind(*data)())
 
 
 class Trip:
@@ -130,8 +130,8 @@ class Trip:
 
     def __init__(self, request: Request, uses: int, slots: int, pinned: bool) -> None:
         self.request, self.device, self.uses, self.pinned = request, request.device, uses, pinned
-        self.there = request.fresh()
-        self.compute = _repeated(request.on(*self.there), uses)
+        self.there = request.draw_inputs()
+        self.compute = _repeated(request.bind(*self.there), uses)
         self.result = self.compute()
         self.slots = [([self._in_host_memory(one) for one in self.there], self._in_host_memory(self.result))
                       for _ in range(slots)]  # fmt: skip
@@ -196,7 +196,7 @@ class Trip:
         import torch
 
         inputs, result = self.slots[(self.turn + 1) % len(self.slots)]
-        for here, data in zip(inputs, self.request.fresh(), strict=True):
+        for here, data in zip(inputs, self.request.draw_inputs(), strict=True):
             here.copy_(data)
         # Fill with nan to expose values that are never written.
         result.fill_(torch.nan)

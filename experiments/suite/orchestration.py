@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from experiments.devices import Device
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.suite import training
@@ -47,14 +47,14 @@ def orchestration(
     from experiments.models.trainer import Trainer, least_error
     from experiments.models.zoo import ZOO
 
-    tolerance = of_gradients(model, dtype)
+    tolerance = largest_gradient_error(model, dtype)
     device.torch_dtype(dtype)
     entry = ZOO[model]
     feed = Feed(entry, batch, source, workers, device)
     trainer = Trainer(entry.model().to(device.name), *feed.next(), device, dtype)
 
     def load() -> None:
-        trainer.take(*feed.next())
+        trainer.set_batch(*feed.next())
         device.synchronise()
 
     def step() -> None:
@@ -63,11 +63,11 @@ def orchestration(
 
     def loop() -> None:
         for _ in range(AHEAD):
-            trainer.take(*feed.next())
+            trainer.set_batch(*feed.next())
             trainer.step()
 
     def observe() -> dict[str, Observed]:
-        return {"decode_time": (feed.samples.seconds(), "s")} if feed.samples else {}
+        return {"decode_time": (feed.samples.sample_times(), "s")} if feed.samples else {}
 
     ahead = Workload(run=loop, metric="loop_time", per=AHEAD)
     return Workload(

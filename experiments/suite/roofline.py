@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.suite import training
@@ -85,7 +85,7 @@ def roofline(
     the last cache (cached_bytes_share), and the shares of time, bytes and FLOP in operators up to an intensity
     (time_below.16_share). Unsupported: text generation on other models, and formats without a tolerance.
     """
-    tolerance = of_gradients(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
+    tolerance = largest_gradient_error(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
     if tolerance is None:
         raise Unsupported(f"answers in {dtype} are not part of this experiment")
     # Raises Unsupported if the device would fall back to another format.
@@ -94,7 +94,7 @@ def roofline(
 
     step, check = _step(device, model, batch, phase, dtype)
     step()
-    counted, moved = operator_traffic.traffic(step)
+    counted, moved = operator_traffic.total_traffic(step)
     return Workload(
         run=step,
         flop=counted,
@@ -117,13 +117,15 @@ def _step(
         from experiments.models.trainer import Trainer, least_error, make_model
 
         trainer = Trainer(make_model(entry, device, dtype), *entry.batch(batch), device, dtype)
-        return trainer.step, lambda: least_error(trainer, entry.batch, entry.step_flop(1), of_gradients(model, dtype))
-    from experiments.models.text_generation import Generator, allow_tf32, weights_on
+        return trainer.step, lambda: least_error(
+            trainer, entry.batch, entry.step_flop(1), largest_gradient_error(model, dtype)
+        )
+    from experiments.models.text_generation import Generator, seeded_weights, set_tf32
 
     if phase != "forward" and not (entry.described and entry.described.is_causal):
         raise Unsupported(f"{model} answers all at once: its phases are training and forward")
-    allow_tf32(device, dtype)
-    with weights_on(device, dtype):
+    set_tf32(device, dtype)
+    with seeded_weights(device, dtype):
         built: Any = entry.model()
     if phase == "forward":
         return _forward(device, built, batch, dtype, entry.batch)
@@ -163,8 +165,8 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
     """Return the counted metrics: operations, bytes and their shares by intensity."""
     from experiments.models import operator_traffic, profiling
 
-    calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
-    found = [one for _ in range(calls) for one in operator_traffic.record(step)]
+    calls = profiling.call_count(step, device, CALLS, SLOW_S)
+    found = [one for _ in range(calls) for one in operator_traffic.record_operators(step)]
     metrics = summary(found, calls)
     metrics["cached_bytes_share"] = operator_traffic.cached_share(found, device.last_level_cache_bytes), "1"
     return {name: one for name, one in metrics.items() if name not in TIMED and not math.isnan(one[0])}
@@ -174,7 +176,7 @@ def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, fl
     """Return the profiler's metrics. Raises ProfileError and Unsupported."""
     from experiments.models import operator_traffic, profiling
 
-    calls = profiling.number_of_calls(step, device, CALLS, SLOW_S)
+    calls = profiling.call_count(step, device, CALLS, SLOW_S)
     metrics = summary(operator_traffic.time_operators(step, device, calls), calls)
     return {name: metrics[name][0] for name in TIMED}
 

@@ -19,7 +19,7 @@ from experiments.children import Child
 from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.serving import connection_limits
-from experiments.serving.server_processes import split_cores, start, wait_until
+from experiments.serving.server_processes import split_cores, start_process, wait_until
 from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsupported, Workload, largest_error
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Kept:
             told = response.read()
         except (OSError, http.client.HTTPException) as silence:
             self.raise_end()
-            raise HarnessError(f"the server does not answer: {connection_limits.refusal(silence)}") from None
+            raise HarnessError(f"the server does not answer: {connection_limits.describe_refusal(silence)}") from None
         finally:
             line.close()
         if response.status >= 500:
@@ -101,7 +101,7 @@ def server(orders: Mapping[str, Any]) -> Kept:
     while len(_SERVERS) >= MOST_SERVERS:
         _SERVERS.pop(next(iter(_SERVERS))).child.stop()
     if kept is None:
-        child = start("server", orders)
+        child = start_process("server", orders)
         told = child.answer(START_S)
         kept = Kept(child, int(told["port"]), connection_limits.Room(*told["room"]))
     _SERVERS[key] = kept  # reinsert as the most recently used
@@ -147,10 +147,10 @@ def serving(
     with a reason that begins with `harness:`, if system limits, a pause or a late load spoil it; passing disturbances
     are retried up to TRIES times.
     """
-    from experiments.serving.services import SERVICES, error
+    from experiments.serving.services import SERVICES, answer_error
 
     kind = SERVICES[service]
-    tolerance = kind.right(dtype, backend)
+    tolerance = kind.largest_error(dtype, backend)
     device.torch_dtype(dtype)
     if requests_per_s < 1 or seconds < 1:
         raise Unsupported("a load has a request a second at least, and lasts a second")
@@ -168,7 +168,9 @@ def serving(
     def check() -> float:
         answers: list[Answer] = [server(orders).ask("POST", "/answer", body) for body in kind.requests()]
         expected[:] = [answer["answer"] for answer in answers]
-        return largest_error(*(error(answer, exact) for answer, exact in zip(answers, kind.exact(), strict=True)))
+        return largest_error(
+            *(answer_error(answer, exact) for answer, exact in zip(answers, kind.exact_scores(), strict=True))
+        )
 
     def observe() -> dict[str, Observed]:
         load = {
@@ -201,10 +203,10 @@ def _observed(
 
     Raises HarnessError for trouble outside the server.
     """
-    connection_limits.require(connection_limits.connections(load["count"]), "the server", kept.room)
+    connection_limits.require_connections(connection_limits.connection_count(load["count"]), "the server", kept.room)
     bodies = [body.hex() for body in kind.requests()]
     before = kept.ask("GET", "/usage")
-    child = start("http_load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
+    child = start_process("http_load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
     try:
         # Allow for the client's start, the warm-up requests, and arrivals that come late by chance.
         seen = child.answer(START_S + 2 * load["count"] / load["rate"])

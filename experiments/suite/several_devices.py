@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from experiments import hardware
 from experiments.devices import Device
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
@@ -57,7 +57,7 @@ def several_devices(
     from experiments.models import zoo
 
     devices = _devices(device, ranks, interconnect, threads)
-    tolerance = of_gradients(model, dtype)
+    tolerance = largest_gradient_error(model, dtype)
     device.torch_dtype(dtype)
     if zoo.ZOO[model].family == "convolutional":
         # Batch norm uses each rank's own batch, so one process on all batches would compute something else.
@@ -67,7 +67,7 @@ def several_devices(
         "model": model, "batch": batch, "dtype": str(dtype), "interconnect": interconnect, "devices": devices,
         "threads": threads,
     }  # fmt: skip
-    found = cache(lambda: processes.train(ranks, order))
+    found = cache(lambda: processes.train_ranks(ranks, order))
 
     def observe() -> dict[str, Observed]:
         together, alone = found()["step_time"], found()["step_time_alone"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contract import running_time
 from experiments.devices import Device
 from experiments.machine_state import Reading
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.registry import experiment
 from experiments.timing import Policy, measure
 from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
@@ -62,7 +62,7 @@ def time_to_train(
     from experiments.models.trainer import least_error
     from experiments.models.training_jobs import Learner
 
-    tolerance = of_gradients(JOBS[job].model, dtype)
+    tolerance = largest_gradient_error(JOBS[job].model, dtype)
     learner, entry = Learner(JOBS[job], device, dtype), JOBS[job].entry
     return Workload(
         observe=lambda: _learnt(JOBS[job], learner, device, dtype),
@@ -74,18 +74,18 @@ def time_to_train(
 def _fitted(task: Fit, threads: int) -> dict[str, Observed]:
     from threadpoolctl import threadpool_limits
 
-    from experiments.models.training_jobs import fit
+    from experiments.models.training_jobs import run_fit
 
     task.model(), task.samples()  # trigger their imports
     with threadpool_limits(limits=threads or None):
-        return _told(fit(task), task.target)
+        return _told(run_fit(task), task.target)
 
 
 def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, Observed]:
     """Time the parts, then run the job."""
     import torch
 
-    from experiments.models.training_jobs import Learner, learn
+    from experiments.models.training_jobs import Learner, run_job
 
     torch.seed()
     found: dict[str, Observed] = {}
@@ -99,7 +99,7 @@ def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, O
     step = _alone(Workload(phases=phases), device, STEP_S)
     found["step_time"], found["forward_time"] = (step[""], "s"), (step["forward"], "s")
     found["draw_time"] = _alone(Workload(run=learner.draw), device, DRAW_S)[""], "s"
-    did = learn(job, device, dtype)
+    did = run_job(job, device, dtype)
     forward, entry = did["tests"] * job.test_batches, job.entry
     flop = did["steps"] * entry.step_flop(job.batch) + did["tests"] * entry.forward_flop(job.held)
     return {

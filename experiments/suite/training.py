@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.models.catalogue import networks
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.models.network_names import Model
 from experiments.registry import experiment
 from experiments.workload import Dtype, Threads, Unsupported, Workload
@@ -87,7 +87,7 @@ def training(
     # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
     entry = ZOO[model]
-    tolerance = of_gradients(model, dtype)
+    tolerance = largest_gradient_error(model, dtype)
 
     from experiments.models.graph_capture import CapturedTrainer
     from experiments.models.trainer import Trainer, least_error, make_model
@@ -134,6 +134,6 @@ def through(backend: str, model: torch.nn.Module, device: Device, dtype: Dtype) 
         raise device.unsupported(backend)
     if dtype is not Dtype.FLOAT32:
         raise Unsupported(f"in {dtype}, PyTorch goes through oneDNN by itself")
-    from experiments.models.onednn import through_onednn
+    from experiments.models.onednn import use_onednn
 
-    return through_onednn(model)
+    return use_onednn(model)

@@ -110,7 +110,7 @@ def install() -> None:
     experiment("planted")(planted)
     # A short call of a GPU's is a long one here, and still captured.
     worker.GRAPH_BELOW_S, worker.GRAPH_CALLS = 1.0, 2
-    profiling.profile, profiling.activity = PlayedProfile, _activity(profiling.activity)
+    profiling.profile, profiling.device_activity = PlayedProfile, _activity(profiling.device_activity)
     profiling.GAP_S = 1e-4
     time_to_train.SAMPLES, time_to_train.STEP_S, time_to_train.DRAW_S = 3, 0.05, 0.05
     bandwidth.CALL_BYTES = 1e5

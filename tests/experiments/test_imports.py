@@ -150,8 +150,8 @@ def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cached in (
-        real_data.digits, real_data.mnist, training_runs.split, loop_products.compiled, onnx_files._folder,
-        data_loading.samples, data_loading._pillow,
+        real_data.digits, real_data.mnist, training_runs.split_images, loop_products.compiled,
+        onnx_files._network_folder, data_loading.make_samples, data_loading._pillow_image,
     ):  # fmt: skip
         cached.cache_clear()
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
@@ -167,7 +167,7 @@ def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypa
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")
     with pytest.raises(Unsupported, match="uvicorn is not installed: pip install uvicorn"):
-        server_processes.start("server", ORDERS).answer(60)
+        server_processes.start_process("server", ORDERS).answer(60)
 
 
 @pytest.mark.parametrize("ours", ["experiments.kernels.gone", "contract.gone", "zlib", None])

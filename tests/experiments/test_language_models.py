@@ -49,7 +49,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def written(folder: Path, kind: Any, shape: Shape = SMALLEST) -> Path:
-    gguf_files.write(folder / "made.gguf", shape, kind)
+    gguf_files.write_file(folder / "made.gguf", shape, kind)
     return folder / "made.gguf"
 
 
@@ -74,7 +74,9 @@ def test_every_token_of_a_file_has_a_type(scratch: Path) -> None:
 
 def types(model: str, part: str) -> list[Type]:
     shape = SHAPES[model]
-    return [weights.type_of(tensor, "Q4_K_M", shape) for tensor in shape.tensors() if f".{part}" in f".{tensor.name}"]
+    return [
+        weights.tensor_type(tensor, "Q4_K_M", shape) for tensor in shape.tensors() if f".{part}" in f".{tensor.name}"
+    ]
 
 
 def test_a_mixture_has_llama_cpps_types_layer_by_layer() -> None:
@@ -101,7 +103,7 @@ def test_a_token_reads_all_weights_but_an_untied_table() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_reads_back_with_weights_of_the_right_spread(kind: Any, tmp_path: Path) -> None:
     path = written(tmp_path, kind)
-    gguf_files.require_whole(path, SMALLEST, kind)
+    gguf_files.require_matching_file(path, SMALLEST, kind)
     reader = gguf.GGUFReader(path)
     held = {tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
     assert {tensor.name: tensor.shape for tensor in SMALLEST.tensors()} == {
@@ -124,7 +126,7 @@ def test_transformers_own_reader_gets_the_same_weights(architecture: Any, tmp_pa
 
     shape = replace(SMALLEST, architecture=architecture, scaling=None)
     path = written(tmp_path, "Q4_K_M", shape)
-    ours = transformers_reference.network(path, shape, torch.float32)
+    ours = transformers_reference.load_network(path, shape, torch.float32)
     theirs = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=ours)["tensors"]
     state = ours.state_dict()
     assert len(theirs) == len(state) - 1, "the output layer is the embedding table"
@@ -138,17 +140,17 @@ def test_rotary_frequencies_are_scaled_as_transformers_does() -> None:
     for model in ("llama-1b", "llama-8b"):
         shape = SHAPES[model]
         scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](
-            transformers_reference.configuration(shape), device=torch.device("cpu")
+            transformers_reference.model_config(shape), device=torch.device("cpu")
         )
         plain = shape.rope_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)
         np.testing.assert_allclose(plain / weights.rope_factors(shape), scaled.numpy(), rtol=1e-5)
 
 
 def test_operations_by_formula_are_those_that_torch_counts(tmp_path: Path) -> None:
-    made = transformers_reference.network(written(tmp_path, "F16"), SMALLEST, torch.float32)
+    made = transformers_reference.load_network(written(tmp_path, "F16"), SMALLEST, torch.float32)
     prompt = runtimes.random_prompt(24)
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        transformers_reference.logits(made, prompt)
+        transformers_reference.next_logits(made, prompt)
     # Torch counts all pairs of tokens, a causal kernel computes those before each.
     unseen = 24 * 24 - 24 * 25 / 2
     counted = counter.get_total_flops() - 4 * SMALLEST.layers * SMALLEST.heads * SMALLEST.head_width * unseen
@@ -169,14 +171,14 @@ def test_a_disk_without_room_is_told_before_anything_is_written(scratch: Path, m
 def test_a_disk_that_fills_up_leaves_no_file(kept: bool, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if kept:
         monkeypatch.setenv(gguf_files.FOLDER, str(scratch))
-    making, calls = weights.values, iter(range(100))
+    making, calls = weights.tensor_values, iter(range(100))
 
     def full(*given: Any) -> Any:
         if next(calls) == 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return making(*given)
 
-    monkeypatch.setattr(weights, "values", full)
+    monkeypatch.setattr(weights, "tensor_values", full)
     with pytest.raises(HarnessError, match=f"cannot be written to {scratch}: No space left"):
         gguf_files.model_file("tiny", SMALLEST, "Q8_0")
     assert not list(scratch.iterdir())
@@ -310,14 +312,14 @@ def test_a_captured_token_is_right() -> None:
     ],
 )
 def test_spoilt_probabilities_fail_the_check(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = runtimes.Transformers.following
+    told = runtimes.Transformers.next_tokens
 
-    def following(self: Any, prompt: Any) -> Any:
+    def next_tokens(self: Any, prompt: Any) -> Any:
         ids, values = told(self, prompt)
         return ids, spoil(values)
 
     assert right(work("language-models"))
-    monkeypatch.setattr(runtimes.Transformers, "following", following)
+    monkeypatch.setattr(runtimes.Transformers, "next_tokens", next_tokens)
     assert not right(work("language-models"))
 
 
@@ -325,10 +327,10 @@ def test_a_token_from_a_cache_of_another_prompt_is_another() -> None:
     """Writing computes from the prompt that it is given: its last token comes out as reading the prompt has it."""
     runtime = runtimes.Transformers(gguf_files.model_file("tiny", SMALLEST, "F16"), SMALLEST, CPU, 1, 32)
     first, second = runtimes.random_prompt(12), runtimes.random_prompt(12)
-    expected = [runtime.following(prompt)[1] for prompt in (first, second)]
+    expected = [runtime.next_tokens(prompt)[1] for prompt in (first, second)]
     for prompt, exact in zip((first, second), expected, strict=True):
         for _ in range(3):
-            runtime.write(prompt, 1)
+            runtime.decode(prompt, 1)
             told = runtimes.log_probabilities(runtime.last[0].double().numpy())
             np.testing.assert_allclose(told, exact, atol=0.02)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
@@ -392,19 +394,19 @@ def test_llama_bench_is_asked_for_its_times(tmp_path: Path, monkeypatch: pytest.
 def test_words_that_are_no_times_are_an_error(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_bench(tmp_path, monkeypatch, says)
     with pytest.raises(RuntimeError, match="too old or too new"):
-        llama_bench.seconds(tmp_path, CPU, 1, 8, 0)
+        llama_bench.test_seconds(tmp_path, CPU, 1, 8, 0)
 
 
 def test_a_failure_of_llama_bench_tells_its_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_bench(tmp_path, monkeypatch, "", code=3)
     with pytest.raises(RuntimeError, match="exit code 3: last word"):
-        llama_bench.seconds(tmp_path, CPU, 1, 8, 0)
+        llama_bench.test_seconds(tmp_path, CPU, 1, 8, 0)
 
 
 def test_a_build_for_cpus_measures_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = a_bench(tmp_path, monkeypatch, json.dumps([TIMES]))
-    with pytest.raises(Unsupported, match=r"computes by CPU alone.*-DGGML_CUDA=ON"):
-        llama_bench.seconds(tmp_path, GPU, 0, 8, 0)
+    with pytest.raises(Unsupported, match=r"supports only CPU.*-DGGML_CUDA=ON"):
+        llama_bench.test_seconds(tmp_path, GPU, 0, 8, 0)
     assert "-ngl 999" in asked.read_text()
     a_bench(tmp_path, monkeypatch, json.dumps([{**TIMES, "backends": "CUDA,BLAS"}]))
-    assert llama_bench.seconds(tmp_path, GPU, 0, 8, 0) == pytest.approx([0.08, 0.088])
+    assert llama_bench.test_seconds(tmp_path, GPU, 0, 8, 0) == pytest.approx([0.08, 0.088])

@@ -62,7 +62,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_the_last_words_of_a_server_are_the_last_line_of_its_log(log: str, words: str) -> None:
     child: Any = None
-    assert runtime_server.Server(child, io.BytesIO(log.encode())).last_words() == words
+    assert runtime_server.Server(child, io.BytesIO(log.encode())).last_log_line() == words
 
 
 def test_users_are_answered_rightly_by_the_librarys_server(models: Path, scratch: None) -> None:
@@ -96,9 +96,9 @@ def as_program(folder: Path, monkeypatch: pytest.MonkeyPatch, *devices: str) -> 
         "    sys.exit()\n"
         f"Path({str(folder / 'arguments.json')!r}).write_text(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
         "given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))\n"
-        "from experiments.serving.language_server import start_in_library\n"
+        "from experiments.serving.language_server import start_library_server\n"
         "slots = int(given['-np'])\n"
-        "held = start_in_library({'model': given['-m'], 'slots': slots, 'context': int(given['-c']) // slots,\n"
+        "held = start_library_server({'model': given['-m'], 'slots': slots, 'context': int(given['-c']) // slots,\n"
         "                         'threads': int(given.get('-t', 1))})\n"
         "time.sleep(600)\n"
     )
@@ -144,7 +144,7 @@ def test_a_server_that_does_not_start_is_told_with_the_librarys_reason(scratch: 
     orders = asked_for("xllamacpp", "/nowhere.gguf")
     with (
         pytest.raises(HarnessError, match=r"does not start with nowhere.gguf: \w+"),
-        runtime_server.started(orders),
+        runtime_server.running_server(orders),
     ):
         pass
 
@@ -153,7 +153,7 @@ def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> N
     path = gguf_files.model_file("llama-tiny", SHAPES["llama-tiny"], "Q8_0")
     orders = asked_for("xllamacpp", str(path))
     load = {"users": 1, "prompt_tokens": 8, "new_tokens": 200, "seconds": 60, "timeout_s": 60, "cpus": []}
-    with runtime_server.started(orders) as running:
+    with runtime_server.running_server(orders) as running:
         threading.Timer(1.5, running.child._process.kill).start()
         with pytest.raises(HarnessError, match="the server ended"):
             language_serving.offered(running, load)
@@ -162,9 +162,9 @@ def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> N
 def test_the_check_notices_wrong_probabilities(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = gguf_files.model_file("llama-tiny-checked", token_check.checked_shape("llama-tiny"), "Q8_0")
     orders = {**asked_for("xllamacpp", str(path)), "slots": 2}
-    with runtime_server.started(orders) as running:
-        assert token_check.difference("llama-tiny", "Q8_0", running.following) < token_check.TOLERANCE
-        swapped = token_check.difference("llama-tiny", "Q8_0", lambda prompts: running.following(prompts)[::-1])
+    with runtime_server.running_server(orders) as running:
+        assert token_check.logit_error("llama-tiny", "Q8_0", running.next_tokens) < token_check.TOLERANCE
+        swapped = token_check.logit_error("llama-tiny", "Q8_0", lambda prompts: running.next_tokens(prompts)[::-1])
     assert swapped > token_check.TOLERANCE
 
 
@@ -186,7 +186,7 @@ def answer(lines: list[bytes], count: int = 3) -> simulated_users.Answer:
 
 
 def test_a_whole_answer_is_right() -> None:
-    simulated_users.require_right(answer(whole()), 8)
+    simulated_users.require_right_answer(answer(whole()), 8)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_whole_answer_is_right() -> None:
 )  # fmt: skip
 def test_an_answer_that_was_not_asked_for_is_told(lines: list[bytes], words: str) -> None:
     with pytest.raises(simulated_users.AnswerError, match=words):
-        simulated_users.require_right(answer(lines), 8)
+        simulated_users.require_right_answer(answer(lines), 8)
 
 
 LINES = st.one_of(
@@ -218,14 +218,14 @@ LINES = st.one_of(
 @given(st.lists(LINES, max_size=8))
 def test_no_stream_breaks_the_load(lines: list[bytes]) -> None:
     first = simulated_users.Answer(0.0, 1, first=True, counted=False, ended=0.5)
-    seen = simulated_users.summary([first, answer(lines)], 8, over=100.0)
+    seen = simulated_users.summarise_answers([first, answer(lines)], 8, over=100.0)
     assert len(seen.whole) + sum(seen.faults.values()) == 1
 
 
 @given(st.integers(0, len(b"".join(whole())) - 3))
 def test_an_answer_that_is_cut_anywhere_is_no_answer(cut: int) -> None:
     with pytest.raises(simulated_users.AnswerError):
-        simulated_users.require_right(answer(b"".join(whole())[:cut].splitlines(keepends=True)), 8)
+        simulated_users.require_right_answer(answer(b"".join(whole())[:cut].splitlines(keepends=True)), 8)
 
 
 def test_times_are_those_of_counted_answers_and_the_rate_that_of_all_tokens() -> None:
@@ -235,7 +235,7 @@ def test_times_are_those_of_counted_answers_and_the_rate_that_of_all_tokens() ->
     counted.lines += [(7.5, event("", timings={"prompt_n": 8})), (7.5, b"data: [DONE]\n")]
     going = simulated_users.Answer(8.0, 3, counted=False, lines=[(9.0, event("a")), (11.0, event("a"))])
     failed = simulated_users.Answer(3.0, 3, lines=[(4.0, event("a"))], ended=5.0, fault="the server said 500")
-    seen = simulated_users.summary([first, counted, going, failed], 8, over=10.0)
+    seen = simulated_users.summarise_answers([first, counted, going, failed], 8, over=10.0)
     assert (seen.first, seen.between, seen.whole, seen.user_rates) == ([2.0], [1.0, 2.0], [6.0], [2 / 3])
     assert (seen.tokens, seen.span_s) == (4, 8.0)
     assert seen.faults == {"the server said 500": 1}
@@ -283,7 +283,7 @@ def cut(asked: Asked) -> None:
     chunk(asked, event("a") + b"\n")
 
 
-def offered(stand: Stand, count: int) -> simulated_users.Seen:
+def offered(stand: Stand, count: int) -> simulated_users.LoadResult:
     asked = {"port": stand.server_address[1], "users": count, "prompt_tokens": 8, "new_tokens": 8, "seconds": 0.2,
              "timeout_s": 5.0, "seed": 3, "letter": 97}  # fmt: skip
     try:
@@ -329,9 +329,9 @@ def test_failed_answers_are_counted_by_their_fault(says: Any, words: str) -> Non
 def test_a_load_without_a_right_answer_fails_with_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = {"stood_s": 0.0, "whole": [], "faults": {"the server said 500: broken": 2}}
     child = SimpleNamespace(answer=lambda _: seen, stop=lambda: None)
-    monkeypatch.setattr(language_serving, "start", lambda *_: child)
+    monkeypatch.setattr(language_serving, "start_process", lambda *_: child)
     with pytest.raises(RuntimeError, match="no answer was right: the server said 500: broken"):
-        language_serving.offered(SimpleNamespace(port=1, letter=97, require_life=lambda: None), {"seconds": 1})
+        language_serving.offered(SimpleNamespace(port=1, letter=97, require_alive=lambda: None), {"seconds": 1})
 
 
 def test_a_port_where_nobody_listens_is_the_harnesss_trouble() -> None:

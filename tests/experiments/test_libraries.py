@@ -100,20 +100,20 @@ def test_switches_are_those_of_the_devices_libraries_and_are_put_back() -> None:
     ],
 )
 def test_a_wrong_layer_fails_its_check(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], fault: Any) -> None:
-    correct = layers.results
+    correct = layers.output_and_gradients
 
     def broken(module: Any, x: torch.Tensor, above: Any) -> Any:
         found = correct(module, x, above)
         return fault(*found) if x.dtype is torch.float32 and above is not None else found
 
-    monkeypatch.setattr(layers, "results", broken)
+    monkeypatch.setattr(layers, "output_and_gradients", broken)
     for variant in ("library", "native"):
         assert not right(work(**layer, variant=variant, passes="both"))
 
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7", "batch": 1}, LSTM])
 def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any]) -> None:
-    correct = layers.results
+    correct = layers.output_and_gradients
 
     def rounded(x: torch.Tensor) -> torch.Tensor:
         """To the 10 bits after the leading one that TF32 keeps."""
@@ -126,7 +126,7 @@ def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyP
                 weights.data = rounded(weights.data)
         return correct(module, x, above)
 
-    monkeypatch.setattr(layers, "results", reduced)
+    monkeypatch.setattr(layers, "output_and_gradients", reduced)
     assert not right(work(**layer))
 
 
@@ -134,11 +134,11 @@ def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyP
 def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> None:
     params = {**point_runs.SMALL["libraries"], **layer, "variant": "native"}
     one_pass, both = work(**params), work(**{**params, "passes": "both"})
-    kind = layers.find(params["layer"], params["shape"])
+    kind = layers.find_layer(params["layer"], params["shape"])
     assert isinstance(kind, layers.Convolution | layers.Lstm)
     x = torch.randn(kind.inputs(2), requires_grad=True)
     with torch_switches.switches("cpu", Dtype.FLOAT32, library=False), FlopCounterMode(display=False) as counter:
-        y = layers.forward(kind.module(), x)
+        y = layers.layer_output(kind.module(), x)
         assert counter.get_total_flops() == one_pass.flop
         y.sum().backward()
     # Nobody asks for the gradient of an LSTM's first state, which the formula counts with the others.

@@ -40,29 +40,29 @@ def batch(given: data_loading.Samples) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(("model", "source"), FED)
 def test_samples_are_what_the_model_takes_and_reach_worker_processes_as_they_are(model: str, source: str) -> None:
-    from_source = data_loading.samples(source, ZOO[model])
+    from_source = data_loading.make_samples(source, ZOO[model])
     given = batch(from_source)
     for one, other in zip(given, ZOO[model].batch(4), strict=True):
         assert (one.numel(), one.dtype) == (other.numel(), other.dtype)
     assert given[0].shape[1:] == ZOO[model].sample
-    assert from_source.wrong(*given) == 0.0
-    assert all(seconds > 0 for seconds in from_source.seconds())
+    assert from_source.wrong_share(*given) == 0.0
+    assert all(seconds > 0 for seconds in from_source.sample_times())
     received = pickle.loads(ForkingPickler.dumps(from_source))
     assert len(received) == len(from_source)
-    assert received.wrong(*batch(received)) == 0.0
+    assert received.wrong_share(*batch(received)) == 0.0
     held = [var for var in vars(from_source).values() if isinstance(var, torch.Tensor)]
     assert not any(one.is_shared() for one in held), "containers have little shared memory"
 
 
 def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures, text = (
-        data_loading.samples(source, ZOO[model])
+        data_loading.make_samples(source, ZOO[model])
         for model, source in (("mlp", "photographs"), ("bert-base-classifier", "encoded"))
     )
     drawn = [batch(one) for one in (pictures, text)]
-    monkeypatch.setattr(data_loading.Photographs, "decoded", lambda self, index: Image.new("RGB", (640, 427)))
+    monkeypatch.setattr(data_loading.Photographs, "decode", lambda self, index: Image.new("RGB", (640, 427)))
     monkeypatch.setattr(data_loading.gzip, "decompress", lambda piece: b"other " * 10_000)
-    assert [one.wrong(*given) for one, given in zip((pictures, text), drawn, strict=True)] == [1.0, 1.0]
+    assert [one.wrong_share(*given) for one, given in zip((pictures, text), drawn, strict=True)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_mistake_in_the_loop_itself_is_none_of_the_harnesss(monkeypatch: pytes
     def fail(*_: Any) -> None:
         raise RuntimeError("not decoded")
 
-    monkeypatch.setattr(data_loading.Held, "__getitem__", fail)
+    monkeypatch.setattr(data_loading.MemorySamples, "__getitem__", fail)
     with pytest.raises(RuntimeError, match="not decoded") as mistake:
         data_loading.Feed(ZOO["mlp"], 6, "memory", 0, CPU).next()
     assert mistake.type is RuntimeError
@@ -156,7 +156,7 @@ def test_little_shared_memory_is_told_with_what_to_do(
         return SimpleNamespace(free=free)
 
     monkeypatch.setattr(data_loading.shutil, "disk_usage", usage)
-    said = data_loading._lacking_shared_memory()
+    said = data_loading._shared_memory_fault()
     assert bool(said) == bool(words)
     assert re.search(words, said)
 

@@ -53,7 +53,9 @@ def announce(tmp_path: Path) -> Announce:
     def write(**models: Any) -> dict[str, catalogue.Network]:
         path = tmp_path / "mine.yaml"
         path.write_text(json.dumps(models))
-        user_models.export_models(path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], gguf_shape.describe)
+        user_models.export_models(
+            path, [*catalogue.SMALL, *catalogue.NETWORKS, *shapes.SHAPES], gguf_shape.describe_file
+        )
         return catalogue.networks()
 
     return write
@@ -96,7 +98,7 @@ def test_a_configuration_is_read_beside_the_file_without_its_labels(announce: An
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "id2label": labels, "label2id": {}}))
     made = announce(mine={**MINE, "class": "BertForSequenceClassification", "output": "logits",
                           "config": "config.json"})["mine"]  # fmt: skip
-    assert from_transformers.count(made).output == (1, 500)
+    assert from_transformers.count_network(made).output == (1, 500)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_a_configuration_is_read_beside_the_file_without_its_labels(announce: An
 )
 def test_each_mistake_is_told_in_one_line(announce: Announce, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said) as refused:
-        from_transformers.count(announce(x=MINE | changed)["x"])
+        from_transformers.count_network(announce(x=MINE | changed)["x"])
     assert "\n" not in str(refused.value)
 
 
@@ -150,7 +152,7 @@ def file_points() -> list[Point]:
 def test_a_file_is_measured_and_checked_by_its_own_weights(
     shape: shapes.Shape, kind: Any, tmp_path: Path, announce: Announce
 ) -> None:
-    gguf_files.write(tmp_path / "mine.gguf", shape, kind)
+    gguf_files.write_file(tmp_path / "mine.gguf", shape, kind)
     assert file_points() == []
     announce(mine={"file": "mine.gguf"})
     found = shapes.shapes()["mine"]
@@ -165,13 +167,13 @@ def test_a_file_is_measured_and_checked_by_its_own_weights(
     run(made)
     assert 0 < error(made) <= made.tolerance
     checked = gguf_files.model_file("mine-checked", replace(found, layers=2), kind)
-    first, second = gguf_shape.tensors(checked), gguf_shape.tensors(tmp_path / "mine.gguf")
+    first, second = gguf_shape.file_tensors(checked), gguf_shape.file_tensors(tmp_path / "mine.gguf")
     assert np.array_equal(first["blk.1.attn_q.weight"].data, second["blk.1.attn_q.weight"].data)
     assert (tmp_path / "mine.gguf").exists()
 
 
 def test_no_record_holds_the_folder_of_a_file(tmp_path: Path, announce: Announce) -> None:
-    gguf_files.write(tmp_path / "mine.gguf", TINY, "Q8_0")
+    gguf_files.write_file(tmp_path / "mine.gguf", TINY, "Q8_0")
     announce(mine={"file": "mine.gguf"})
     (point,) = file_points()
     workers = Workers([], None, lambda: None)
@@ -220,7 +222,7 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
 def test_a_file_that_cannot_be_checked_is_refused(
     change: Any, leave: str, said: str, tmp_path: Path, announce: Announce
 ) -> None:
-    gguf_files.write(tmp_path / "whole.gguf", TINY, "Q8_0")
+    gguf_files.write_file(tmp_path / "whole.gguf", TINY, "Q8_0")
     rewritten(tmp_path / "whole.gguf", tmp_path / "odd.gguf", change, leave)
     with pytest.raises(StudyError, match=rf"mine.yaml: mine: .*odd.gguf.*{said}") as refused:
         announce(mine={"file": "odd.gguf"})

@@ -16,8 +16,8 @@ from experiments.devices.cpu import CpuDevice
 from experiments.models import compiled as compiling
 from experiments.models import offload_requests, onnx_files, onnx_runtime, operator_traffic, text_generation
 from experiments.models.catalogue import NETWORKS
-from experiments.models.text_generation import Generator, weights_on
-from experiments.models.zoo import ZOO, from_catalogue
+from experiments.models.text_generation import Generator, seeded_weights
+from experiments.models.zoo import ZOO, catalogue_entry
 from experiments.suite import inference, offload, transfer
 from experiments.workload import Dtype, Unsupported
 from tests.experiments.point_runs import CPU, GPU, error, right, work
@@ -66,8 +66,8 @@ def test_fresh_data_go_there_and_the_result_comes_back(
     one = {"elementwise": offload_requests.Elementwise, "gemm": offload_requests.Product}.get(
         op, offload_requests.Layers
     )
-    on = one.on
-    monkeypatch.setattr(one, "on", lambda self, *data: lambda: on(self, *data)().mul_(1.001))
+    on = one.bind
+    monkeypatch.setattr(one, "bind", lambda self, *data: lambda: on(self, *data)().mul_(1.001))
     assert not right(work("offload", GPU, **how))
 
 
@@ -186,7 +186,7 @@ def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeyp
 
 
 def test_a_model_is_exported_once_for_all_its_points_unless_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    onnx_files._folder.cache_clear()
+    onnx_files._network_folder.cache_clear()
     written: list[str] = []
     export = torch.onnx.export
     monkeypatch.setattr(torch.onnx, "export", lambda *args, **more: written.append(args[2]) or export(*args, **more))
@@ -203,7 +203,7 @@ def test_a_model_is_exported_once_for_all_its_points_unless_it_is_too_large(monk
 
 
 def test_a_full_disk_is_told_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    onnx_files._folder.cache_clear()
+    onnx_files._network_folder.cache_clear()
     monkeypatch.setattr(onnx_files.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**6))
     with pytest.raises(Unsupported, match=r"takes 0\.4 GB, .* has 0\.0 GB left"):
         onnx_files.onnx_file("bert-base", 1)
@@ -214,8 +214,8 @@ def test_onnx_runtime_writes_its_answer_where_the_tensors_lie() -> None:
     import onnxruntime
 
     made = onnxruntime.InferenceSession(onnx_files.onnx_file("mlp", 2), providers=["CPUExecutionProvider"])
-    call = onnx_runtime.bound(made, "cpu", "0")
-    with weights_on(CPU, Dtype.FLOAT32):
+    call = onnx_runtime.bind_session(made, "cpu", "0")
+    with seeded_weights(CPU, Dtype.FLOAT32):
         model = ZOO["mlp"].model().eval()
     for _ in range(2):
         inputs = ZOO["mlp"].batch(2)[0]
@@ -242,7 +242,7 @@ def test_openvino_says_which_format_it_really_takes(monkeypatch: pytest.MonkeyPa
         return compile_model(self, model, device, {**options, "INFERENCE_PRECISION_HINT": "f32"})
 
     monkeypatch.setattr(openvino.Core, "compile_model", in_float32)
-    with pytest.raises(Unsupported, match="computes in f32 where bfloat16 is asked for"):
+    with pytest.raises(Unsupported, match="computes in f32 instead of bfloat16"):
         work("inference", backend="openvino", dtype="bfloat16", threads=2)
     assert given[0]["INFERENCE_NUM_THREADS"] == 2
 
@@ -289,8 +289,8 @@ SMALL_GPT = {"vocab_size": 500, "n_positions": 64, "n_embd": 64, "n_layer": 2, "
 def generator(dtype: str = "float64", batch: int = 3, tokens: int = 24) -> Generator:
     """Texts of a small GPT-2 that are continued."""
     described = replace(NETWORKS["gpt2-124m"], config=SMALL_GPT, shape=(tokens,), counts=None)
-    with weights_on(CPU, Dtype(dtype)):
-        model = from_catalogue(described).model()
+    with seeded_weights(CPU, Dtype(dtype)):
+        model = catalogue_entry(described).model()
     return Generator(model, lambda: torch.randint(500, (batch, tokens)), CPU)
 
 
@@ -316,7 +316,7 @@ def test_every_token_is_the_same_work_in_the_same_memory() -> None:
 
 def test_a_token_moves_the_weights_and_the_cache_once() -> None:
     made = generator("bfloat16", batch=3, tokens=24)
-    _, moved = operator_traffic.traffic(made.decode)
+    _, moved = operator_traffic.total_traffic(made.decode)
     matrices = 2 * 12 * 64**2 + 500 * 64
     cache = 2 * 2 * 3 * 24 * 64
     assert 2 * (matrices + cache) < moved < 2.8 * (matrices + cache)

@@ -18,7 +18,7 @@ M, N, K = 12, 20, 36
 
 
 def moving(call: Callable[[], object]) -> list[Operator]:
-    return [one for one in operator_traffic.record(call) if one.bytes]
+    return [one for one in operator_traffic.record_operators(call) if one.bytes]
 
 
 def only(call: Callable[[], object]) -> Operator:
@@ -60,7 +60,7 @@ TABLE, PICKED = torch.randn(1000, 8), torch.tensor([[3, 5], [3, 999]])
     ],
 )
 def test_other_operators_move_what_they_read_and_write(call: Callable[[], object], flop: int, moved: int) -> None:
-    assert operator_traffic.traffic(call) == (flop, moved)
+    assert operator_traffic.total_traffic(call) == (flop, moved)
 
 
 def test_attention_is_a_product_of_both_its_parts() -> None:

@@ -15,7 +15,7 @@ from experiments.devices.base import Device
 from experiments.models import real_data
 from experiments.models import training_runs as runs
 from experiments.models.trainer import Trainer
-from experiments.models.training_jobs import FITS, JOBS, Fit, Learner, fit, learn, passages, split
+from experiments.models.training_jobs import FITS, JOBS, Fit, Learner, passages, run_fit, run_job, split_samples
 from experiments.suite import equivalence, time_to_train
 from experiments.workload import Dtype
 from tests.experiments.point_runs import CPU, GPU, observed, work
@@ -58,7 +58,7 @@ def test_a_run_that_diverges_has_the_accuracy_of_chance() -> None:
 
 @pytest.mark.parametrize("name", list(runs.TASKS))
 def test_images_of_training_validation_and_test_are_kept_apart(name: str) -> None:
-    task, split = runs.TASKS[name], runs.split(name, "cpu")
+    task, split = runs.TASKS[name], runs.split_images(name, "cpu")
     parts = [split.training, split.validation, split.test]
     assert [len(labels) for _, labels in parts[:2]] == [task.training, task.validation]
     together = torch.cat([images for images, _ in parts]).flatten(1)
@@ -178,7 +178,7 @@ def test_targets_are_shares_better_than_chance_and_tests_come_before_the_end(nam
 
 def test_a_job_that_cannot_reach_its_target_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(JOBS, "digits-mlp", dataclasses.replace(JOBS["digits-mlp"], target=1.01, every=5, most=12))
-    did = learn(JOBS["digits-mlp"], CPU, Dtype.FLOAT32)
+    did = run_job(JOBS["digits-mlp"], CPU, Dtype.FLOAT32)
     assert did["steps"] == 15 and did["accuracy"] <= 1.0
     assert observed(work("time-to-train"))["reached_share"] == 0.0
 
@@ -188,7 +188,7 @@ def test_an_accuracy_of_just_the_target_is_enough(
     accuracy: float, reached: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     did = {"job_time": 1.0, "accuracy": accuracy}
-    monkeypatch.setattr("experiments.models.training_jobs.fit", lambda _: did)
+    monkeypatch.setattr("experiments.models.training_jobs.run_fit", lambda _: did)
     monkeypatch.setitem(FITS, "digits-logistic", dataclasses.replace(FITS["digits-logistic"], target=0.9))
     found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert found["reached_share"] == reached
@@ -209,10 +209,10 @@ def test_a_fit_learns_and_its_answers_are_tested_on_held_out_rows() -> None:
     found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert found["reached_share"] == 1.0
     assert found["job_time"] > 0
-    assert fit(Fit(Parrot, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0
+    assert run_fit(Fit(Parrot, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0
     numbers = torch.arange(100)
-    (learnt, _), (out, _) = split((numbers, numbers), 20)
-    again, _ = split((numbers, numbers), 20)
+    (learnt, _), (out, _) = split_samples((numbers, numbers), 20)
+    again, _ = split_samples((numbers, numbers), 20)
     assert len(out) == 20 and not set(learnt.tolist()) & set(out.tolist())
     assert again[0].tolist() == learnt.tolist(), "the same in every run"
 
@@ -246,13 +246,13 @@ def test_an_epoch_draws_every_sample_once_and_accuracy_counts_right_answers() ->
 
 def test_passages_bear_the_library_that_they_come_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("fit transform " * 8)
-    monkeypatch.setattr(real_data, "_library", lambda: [LIBRARY])
-    monkeypatch.setattr(real_data, "_installed", lambda package: {"sklearn": tmp_path}[package])
-    passages, labels = real_data.origins(4, 1000)
-    theirs = real_data.numbered_words(b"fit transform fit transform", 1000)
+    monkeypatch.setattr(real_data, "_standard_library", lambda: [LIBRARY])
+    monkeypatch.setattr(real_data, "_package_folder", lambda package: {"sklearn": tmp_path}[package])
+    passages, labels = real_data.library_passages(4, 1000)
+    theirs = real_data.hash_words(b"fit transform fit transform", 1000)
     assert passages.shape[1] == 4 and len(passages) == len(labels)
     assert torch.equal(passages[labels == 1], theirs.repeat(4, 1))
-    assert torch.equal(passages[labels == 0].flatten()[:3], real_data.numbered_words(LIBRARY.read_bytes(), 1000)[:3])
+    assert torch.equal(passages[labels == 0].flatten()[:3], real_data.hash_words(LIBRARY.read_bytes(), 1000)[:3])
 
 
 def test_grey_images_enter_a_network_of_photographs_at_its_size() -> None:

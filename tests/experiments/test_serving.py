@@ -58,9 +58,9 @@ def test_a_gpu_multiplies_few_rows_in_8_bits_by_more_rows_of_zeros(monkeypatch: 
     rows, product = [], torch._int_mm
     monkeypatch.setattr(torch, "_int_mm", lambda left, right: rows.append(len(left)) or product(left, right))
     x, weight, scale = torch.randn(3, 16), torch.randint(-127, 128, (16, 8), dtype=torch.int8), torch.rand(8)
-    expected = services.product_int8(x, weight, scale)
-    assert torch.equal(services.product_int8(x.as_subclass(OnCuda), weight, scale), expected)
-    services.product_int8(torch.randn(40, 16).as_subclass(OnCuda), weight, scale)
+    expected = services.int8_product(x, weight, scale)
+    assert torch.equal(services.int8_product(x.as_subclass(OnCuda), weight, scale), expected)
+    services.int8_product(torch.randn(40, 16).as_subclass(OnCuda), weight, scale)
     assert rows == [3, services.LEAST_CUDA_ROWS, 40]
 
 
@@ -69,7 +69,7 @@ def few_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services.Embedding, "ROWS", 2000)
     monkeypatch.setattr(services.Embedding, "CHUNK", 300)
     for kind in (services.Embedding, services.Lookup):
-        kind.exact.cache_clear()
+        kind.exact_scores.cache_clear()
 
 
 CASES = [
@@ -84,11 +84,11 @@ CASES = [
 def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, backend: str, few_vectors: None) -> None:
     kind = services.SERVICES[name]
     service = kind(CPU, dtype, backend, 1, 2)
-    bodies, exact = kind.requests(), kind.exact()
+    bodies, exact = kind.requests(), kind.exact_scores()
     assert len(set(bodies)) == len(bodies) == len(exact) == services.REQUESTS
     for body, expected in zip(bodies, exact, strict=True):
         answer = service.answer(service.inputs(body))
-        assert services.error(answer, expected) <= kind.right(dtype, backend)
+        assert services.answer_error(answer, expected) <= kind.largest_error(dtype, backend)
         assert expected.argmax() in answer["best"]
 
 
@@ -115,9 +115,9 @@ def test_a_wrong_answer_is_noticed(fault: Any) -> None:
     exact = torch.linspace(0, 1, 20, dtype=torch.float64)
     best = exact.topk(services.BEST)
     answer = {"answer": int(best.indices[0]), "best": best.indices.tolist(), "scores": best.values.tolist()}
-    assert services.error(answer, exact) == 0
+    assert services.answer_error(answer, exact) == 0
     fault(answer)
-    assert not services.error(answer, exact) <= 0.01
+    assert not services.answer_error(answer, exact) <= 0.01
 
 
 def test_callers_of_one_network_get_the_answers_to_their_own_requests() -> None:
@@ -146,15 +146,15 @@ class Slow(services.Service):
         time.sleep(0.05)
         return {"answer": len(inputs)}
 
-    requests = exact = memory = classmethod(lambda *_: [])  # type: ignore[assignment]
+    requests = exact_scores = memory = classmethod(lambda *_: [])  # type: ignore[assignment]
 
 
-def desk(kind: str = "cpu", workers: int = 2) -> server.Desk:
-    return server.Desk(Slow(CPU, Dtype.FLOAT32), CPU, kind, threads=1, workers=workers)
+def desk(kind: str = "cpu", workers: int = 2) -> server.Dispatcher:
+    return server.Dispatcher(Slow(CPU, Dtype.FLOAT32), CPU, kind, threads=1, workers=workers)
 
 
 def test_the_server_answers_refuses_and_survives_a_failure() -> None:
-    held, running = server.listening(0), server.uvicorn_server(desk())
+    held, running = server.listening_socket(0), server.make_server(desk())
     thread = threading.Thread(target=running.run, kwargs={"sockets": [held]})
     thread.start()
     line = http.client.HTTPConnection(*held.getsockname(), timeout=30)
@@ -191,7 +191,7 @@ async def leaves() -> bool:
 
 
 def test_nothing_is_computed_for_who_has_left_while_waiting() -> None:
-    async def many(at: server.Desk) -> list[Any]:
+    async def many(at: server.Dispatcher) -> list[Any]:
         return await asyncio.gather(*(at.answer(b"x", leaves) for _ in range(6)))
 
     at = desk(workers=1)
@@ -201,7 +201,7 @@ def test_nothing_is_computed_for_who_has_left_while_waiting() -> None:
 
 
 def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other_on_a_gpu() -> None:
-    async def several(at: server.Desk) -> tuple[float, int]:
+    async def several(at: server.Dispatcher) -> tuple[float, int]:
         begun = time.perf_counter()
         asked = [asyncio.create_task(at.answer(b"x", stays)) for _ in range(4)]
         await asyncio.sleep(0.02)
@@ -218,10 +218,10 @@ def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other
 
 
 def test_a_taken_port_is_told() -> None:
-    with server.listening(0) as taken:
+    with server.listening_socket(0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(HarnessError, match=rf"port {port} of 127.0.0.1: Address already in use"):
-            server_processes.start("server", {**ORDERS, "port": port}).answer(60)
+            server_processes.start_process("server", {**ORDERS, "port": port}).answer(60)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_taken_port_is_told() -> None:
     ],
 )
 def test_a_server_that_does_not_start_is_told_and_ended(order: Any, within_s: float, kind: Any, words: str) -> None:
-    child = server_processes.start("server", {**ORDERS, **order})
+    child = server_processes.start_process("server", {**ORDERS, **order})
     with pytest.raises(kind, match=words):
         child.answer(within_s)
     assert not child.alive
@@ -261,7 +261,7 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
         "import signal, time; from experiments.serving import server_processes\n"
         "server_processes._PACKAGE = 'tests.experiments.echoing'\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"child = server_processes.start('server', {ORDERS!r})\n"
+        f"child = server_processes.start_process('server', {ORDERS!r})\n"
         "print(child.pid, child.answer(60)['port'], flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(
@@ -282,7 +282,7 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
     """asyncio sends at once only on sockets that name their protocol; on others a body comes 40 ms late."""
-    with server.listening(0) as held:
+    with server.listening_socket(0) as held:
         assert held.proto == socket.IPPROTO_TCP
 
 
@@ -355,10 +355,10 @@ def stand() -> Iterator[Any]:
         one.server_close()
 
 
-def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> http_load.Seen:
+def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> http_load.LoadResult:
     asked = {"port": port, "rate": rate, "count": count, "seed": 3, "timeout_s": timeout_s, "bodies": ["00"],
              "expected": [7]}  # fmt: skip
-    return http_load.offer(asked)
+    return http_load.offer_load(asked)
 
 
 def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:

@@ -63,31 +63,31 @@ def few_files() -> Iterator[Callable[[int], None]]:
 
 def test_a_soft_limit_is_raised_as_far_as_needed_and_no_further(few_files: Callable[[int], None]) -> None:
     few_files(5)
-    room = connection_limits.make_room(40)
+    room = connection_limits.raise_file_limit(40)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert room == (40 + MARGIN, soft)
-    assert connection_limits.lacking_files(40, room) == ""
-    assert connection_limits.make_room(10) == room
+    assert connection_limits.file_shortage(40, room) == ""
+    assert connection_limits.raise_file_limit(10) == room
 
 
 def test_a_hard_limit_is_told_with_what_to_do(
     few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_files(5)
-    soft, _ = connection_limits.limits_of_files()
-    monkeypatch.setattr(connection_limits, "limits_of_files", lambda: (soft, soft))
-    assert connection_limits.make_room(40) == (5, soft)
+    soft, _ = connection_limits.file_limits()
+    monkeypatch.setattr(connection_limits, "file_limits", lambda: (soft, soft))
+    assert connection_limits.raise_file_limit(40) == (5, soft)
     with pytest.raises(
         HarnessError, match=rf"the load: 40 connections need 72 files, 5 of the limit of {soft} .*ulimit"
     ):
-        connection_limits.require(40, "the load", connection_limits.make_room(40))
+        connection_limits.require_connections(40, "the load", connection_limits.raise_file_limit(40))
 
 
 @pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (connection_limits.sys.maxsize,) * 2])
 def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    assert connection_limits.limits_of_files() == (connection_limits.sys.maxsize,) * 2
-    assert not connection_limits.lacking_files(CONNECTIONS, connection_limits.make_room(CONNECTIONS))
+    assert connection_limits.file_limits() == (connection_limits.sys.maxsize,) * 2
+    assert not connection_limits.file_shortage(CONNECTIONS, connection_limits.raise_file_limit(CONNECTIONS))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, ha
      ("", False), (None, False)],
 )  # fmt: skip
 def test_a_narrow_range_of_ports_is_told(tree: Tree, text: str | None, lacks: bool) -> None:
-    reason = connection_limits.lacking_ports(CONNECTIONS, tree({} if text is None else {RANGE: text}))
+    reason = connection_limits.port_shortage(CONNECTIONS, tree({} if text is None else {RANGE: text}))
     assert bool(reason) == lacks
     assert not lacks or ("ip_local_port_range" in reason and "33" in reason)
 
@@ -108,11 +108,11 @@ def test_connections_fit_the_load_and_the_queue_of_those_that_wait(
     tree: Tree, backlog: int | None, requests: int, wanted: int
 ) -> None:
     root = tree({"proc/sys/net/core/somaxconn": f"{backlog}"} if backlog else {})
-    assert connection_limits.connections(requests, root) == wanted
+    assert connection_limits.connection_count(requests, root) == wanted
 
 
 def test_a_load_that_does_not_fit_is_not_offered(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "make_room", lambda _: Room(20, 64))
+    monkeypatch.setattr(connection_limits, "raise_file_limit", lambda _: Room(20, 64))
     with pytest.raises(HarnessError, match="the load: 30 connections need 62 files, 20 of the limit of 64 are free"):
         offered(stand(), rate=300, count=30)
     kept = serving.Kept(Child.__new__(Child), 0, Room(20, 64))
@@ -135,7 +135,7 @@ def test_a_process_that_cannot_be_started_is_the_harnesss(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(children.subprocess, "Popen", refuse)
     with pytest.raises(ChildError, match="the http load could not be started: Resource temporarily unavailable"):
-        server_processes.start("http_load", {})
+        server_processes.start_process("http_load", {})
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_doctor_tells_of_loads_that_do_not_fit(
         write_json(tmp_path / "plan.json", Plan(jobs, 1).as_json)
     if free is not None:
         few_files(CONNECTIONS // 2)
-        soft, _ = connection_limits.limits_of_files()
-        monkeypatch.setattr(connection_limits, "limits_of_files", lambda: (soft, soft))
+        soft, _ = connection_limits.file_limits()
+        monkeypatch.setattr(connection_limits, "file_limits", lambda: (soft, soft))
     finding = plan_checks.server_load(tmp_path)
     assert (finding and finding.level) == found
     assert not finding or finding.level is Level.OK or "ulimit -n" in finding.mend
@@ -320,7 +320,7 @@ def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> Non
 def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
     stand: Any, few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limits, "make_room", lambda _: Room(1000, 1000))
+    monkeypatch.setattr(connection_limits, "raise_file_limit", lambda _: Room(1000, 1000))
     monkeypatch.setattr(http_load, "WARM_UP", 1)
     port = stand(seconds=0.02)
     few_files(16)
@@ -364,7 +364,7 @@ def test_the_server_ends_where_the_system_refuses_it_something(
             refusal = OSError(getattr(errno, number), "refused")
             asyncio.get_running_loop().call_exception_handler({"message": "", "exception": refusal})
 
-    with server.listening(0) as held:
+    with server.listening_socket(0) as held:
         asyncio.run(server.serve(Running(), held, said.append))  # type: ignore[arg-type]
     assert [str(word)[:40] for word in said] == (
         [f"{{'harness': 'the server: {number}: refused'"[:40], "1"] if ends else []
@@ -455,7 +455,7 @@ def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str,
         children.subprocess, "Popen", lambda command, **given: started([command[0], "-c", said], **given)
     )
     with pytest.raises(kind, match="no files"):
-        server_processes.start("http_load", {}).answer(30)
+        server_processes.start_process("http_load", {}).answer(30)
 
 
 def test_a_child_whose_parent_ended_before_it_read_its_orders_ends() -> None:

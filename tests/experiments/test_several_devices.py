@@ -25,7 +25,8 @@ ORDER = {"model": "mlp", "batch": 4, "dtype": "float32", "interconnect": "gloo",
 
 @pytest.mark.skipif(hardware.usable_cores() < 2, reason="two ranks take two cores")
 def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "train", partial(ranks.train, command=("-m", "tests.experiments.quick_rank")))
+    quick = partial(ranks.train_ranks, command=("-m", "tests.experiments.quick_rank"))
+    monkeypatch.setattr(ranks, "train_ranks", quick)
     made = work("several-devices", ranks=2)
     assert right(made)
     seen = observed(made)
@@ -36,9 +37,9 @@ def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
     with pytest.raises(Unsupported, match="no device 'cuda:7'"):
-        ranks.train(2, {**ORDER, "devices": ["cpu", "cuda:7"]})
+        ranks.train_ranks(2, {**ORDER, "devices": ["cpu", "cuda:7"]})
     with pytest.raises(HarnessError, match="process of rank 0 ended with exit code 0"):
-        ranks.train(1, ORDER, command=("-c", "pass"))
+        ranks.train_ranks(1, ORDER, command=("-c", "pass"))
 
 
 class Pair(SecondCpu):
@@ -52,7 +53,7 @@ class Pair(SecondCpu):
 def test_each_rank_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     told = {"error": 0.0, "step_time": [0.5, 0.5], "step_time_alone": [0.4, 0.6]}
-    monkeypatch.setattr(ranks, "train", lambda *given: asked.append(given) or told)
+    monkeypatch.setattr(ranks, "train_ranks", lambda *given: asked.append(given) or told)
     made = work("several-devices", Pair(), ranks=2)
     assert right(made)
     assert observed(made) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
@@ -63,7 +64,7 @@ def test_each_rank_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The replica of a rank without others, in this process."""
-    for name, value in ranks.loopback().items():
+    for name, value in ranks.loopback_variables().items():
         monkeypatch.setenv(name, value)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield Replica(CpuDevice(), "mlp", 4, Dtype.FLOAT32)
@@ -71,9 +72,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_a_rank_that_learns_something_else_is_noticed(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = [weights.clone() for weights in alone.plain.parameters()]
+    before = [weights.clone() for weights in alone.unwrapped.parameters()]
     assert alone.error() < 1e-5
-    assert all(map(torch.equal, before, alone.plain.parameters()))
+    assert all(map(torch.equal, before, alone.unwrapped.parameters()))
     backward = Trainer.backward
 
     def halved(trainer: Trainer) -> None:
@@ -88,7 +89,7 @@ def test_a_rank_that_learns_something_else_is_noticed(alone: Any, monkeypatch: p
 
 @pytest.mark.parametrize("fault", [1e-3, float("nan")])
 def test_ranks_with_different_weights_are_noticed(alone: Any, monkeypatch: pytest.MonkeyPatch, fault: float) -> None:
-    assert alone.spread() == 0.0
+    assert alone.weight_spread() == 0.0
     monkeypatch.setattr(dist, "broadcast", lambda first, *_, **__: first.add_(fault))
-    assert not alone.spread() <= 1e-6
+    assert not alone.weight_spread() <= 1e-6
     assert alone.error() == BEYOND

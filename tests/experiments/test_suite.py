@@ -181,15 +181,15 @@ def steps_skipped(patch: Patch) -> None:
 
 
 def a_layer_off(patch: Patch) -> None:
-    results = layers.results
-    patch.setattr(layers, "results", lambda module, x, above: [
+    results = layers.output_and_gradients
+    patch.setattr(layers, "output_and_gradients", lambda module, x, above: [
         y if x.dtype is torch.float64 else 1.001 * y for y in results(module, x, above)
     ])  # fmt: skip
 
 
 def another_graph(patch: Patch) -> None:
-    traced = work_and_span.traced
-    patch.setattr(work_and_span, "traced", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
+    traced = work_and_span.trace_forward
+    patch.setattr(work_and_span, "trace_forward", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
 
 
 def a_copy_off(patch: Patch) -> None:

@@ -17,10 +17,10 @@ from experiments.devices.cpu import CpuDevice
 from experiments.models import operator_traffic, peak_memory
 from experiments.models import trainer as trainer_module
 from experiments.models.catalogue import NETWORKS, Counts
-from experiments.models.from_transformers import Adapted
-from experiments.models.gradient_tolerance import of_gradients
+from experiments.models.from_transformers import LoraLinear
+from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.models.trainer import Trainer, least_error
-from experiments.models.zoo import ZOO, Entry, from_catalogue
+from experiments.models.zoo import ZOO, Entry, catalogue_entry
 from experiments.suite.training import memory
 from experiments.workload import Dtype
 from tests.experiments import point_runs
@@ -104,7 +104,7 @@ def test_without_a_compiler_the_point_is_unsupported_and_says_what_to_install() 
     with inductor.patch({"cpp.cxx": (None, "/no/such/c++"), "force_disable_caches": True}):
         said = answer("training", backend="inductor")
     assert said["status"] == "unsupported"
-    assert re.search(r"torch\.compile cannot: .*install a C\+\+ compiler", said["reason"])
+    assert re.search(r"torch\.compile failed: .*install a C\+\+ compiler", said["reason"])
 
 
 def test_memory_that_ends_while_compiling_is_no_lack_of_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_large_batch_is_checked_on_a_few_samples_over_and_over(model: str, mon
 @pytest.mark.parametrize("model", ["resnet", "wide-resnet"])
 def test_rounding_that_takes_the_other_path_at_kinks_is_right_and_scaled_gradients_are_not(model: str) -> None:
     entry, one = ZOO[model], trained(model, 8, Dtype.BFLOAT16)
-    limit, whole = of_gradients(model, Dtype.BFLOAT16), one.call
+    limit, whole = largest_gradient_error(model, Dtype.BFLOAT16), one.call
     assert 0.1 < least_error(one, entry.batch, entry.step_flop(1), limit) <= limit, "more than a smooth model may have"
     one.call = lambda x: 3 * whole(x)
     assert least_error(one, entry.batch, entry.step_flop(1), limit) > limit
@@ -172,7 +172,7 @@ def test_the_peak_of_resident_memory_is_that_of_the_call() -> None:
 def test_a_growth_of_memory_counts_from_16_mebibytes_on(
     monkeypatch: pytest.MonkeyPatch, growth: float | None, peak: float | None
 ) -> None:
-    monkeypatch.setattr(peak_memory, "_growth", lambda call: growth)
+    monkeypatch.setattr(peak_memory, "_peak_growth", lambda call: growth)
     assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=7.0) == peak
 
 
@@ -211,7 +211,7 @@ SMALL_LLAMA = {
 def adapted(monkeypatch: pytest.MonkeyPatch) -> Entry:
     """A small Llama with adapters, in place of the catalogue's."""
     small = replace(NETWORKS["llama-1b-lora"], config=SMALL_LLAMA, shape=(48,), counts=None, activation_bytes=None)
-    monkeypatch.setitem(ZOO, "llama-1b-lora", from_catalogue(small))
+    monkeypatch.setitem(ZOO, "llama-1b-lora", catalogue_entry(small))
     return ZOO["llama-1b-lora"]
 
 
@@ -225,12 +225,12 @@ def test_adapters_alone_are_trained_and_checked(
     assert right(made)
     point_runs.run(made)
     assert right(made), "after a step, which leaves the frozen weights"
-    whole_forward = Adapted.forward
+    whole_forward = LoraLinear.forward
 
-    def spoilt(self: Adapted, x: torch.Tensor) -> torch.Tensor:
+    def spoilt(self: LoraLinear, x: torch.Tensor) -> torch.Tensor:
         return whole_forward(self, x) if x.dtype is torch.float64 else 2 * self.base(x) - whole_forward(self, x)
 
-    monkeypatch.setattr(Adapted, "forward", spoilt)
+    monkeypatch.setattr(LoraLinear, "forward", spoilt)
     assert not right(point_runs.work("training", model="llama-1b-lora", batch=2, dtype=dtype))
 
 
@@ -247,8 +247,8 @@ def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:
 
 def test_gradients_of_grouped_convolutions_are_counted_like_their_results() -> None:
     layer, inputs = nn.Conv2d(8, 8, 3, groups=8), torch.ones(2, 8, 6, 6, requires_grad=True)
-    forward = operator_traffic.traffic(lambda: layer(inputs))[0]
-    found = operator_traffic.record(lambda: layer(inputs).sum().backward())
+    forward = operator_traffic.total_traffic(lambda: layer(inputs))[0]
+    found = operator_traffic.record_operators(lambda: layer(inputs).sum().backward())
     products = [one.flop for one in found if one.product]
     assert products == [2 * 2 * 8 * 4 * 4 * 9, 2 * 2 * 2 * 8 * 4 * 4 * 9]
     assert forward >= products[0]

@@ -66,9 +66,9 @@ def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPat
         if start == "round":
             Worker([sys.executable], None, {"OPENBLAS_CORETYPE": "Zen"}, lambda: None).start({})
         elif start == "serving":
-            server_processes.start("http_load", {})
+            server_processes.start_process("http_load", {})
         else:
-            ranks.train(1, {})
+            ranks.train_ranks(1, {})
     (given,) = started
     assert given["VK_DRIVER_FILES"] == "1"
     # A point gets the variables that it asks for.

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.language.shapes import SHAPES
 from experiments.models import real_data
 from experiments.models.catalogue import NETWORKS, Counts
-from experiments.models.from_transformers import count
-from experiments.models.work_and_span import Extent, extent, traced
+from experiments.models.from_transformers import count_network
+from experiments.models.work_and_span import Extent, graph_extent, trace_forward
 from experiments.models.zoo import ZOO, Entry
 from experiments.suite import models as suite
 from tests.experiments.point_runs import observed, work
@@ -59,7 +59,7 @@ def test_the_number_of_weights_is_that_of_the_formula(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_catalogue_has_the_sizes_that_torch_counts(name: str) -> None:
-    assert count(NETWORKS[name]) == NETWORKS[name].counts
+    assert count_network(NETWORKS[name]) == NETWORKS[name].counts
 
 
 # As published with the weights that people load: torchvision's tables of models (in 1e9), and the papers' tables.
@@ -131,8 +131,8 @@ def test_images_texts_and_tables_are_real() -> None:
         assert drawn[1].tolist() == names.tolist()
     passages, following = real_data.text_batch(4, 16)
     assert torch.equal(passages[:, 1:], following[:, :-1])
-    assert b"import" in bytes(real_data.text().to(torch.uint8).tolist()[:20_000])
-    rows, classes = real_data.table()
+    assert b"import" in bytes(real_data.text_tokens().to(torch.uint8).tolist()[:20_000])
+    rows, classes = real_data.breast_cancer()
     assert classes.bincount().tolist() == [212, 357]
     assert float(rows.mean(0).abs().max()) < 1e-5
     assert float((rows.std(0, unbiased=False) - 1).abs().max()) < 1e-5
@@ -161,7 +161,7 @@ def test_activations_are_what_one_more_sample_keeps(name: str) -> None:
 def test_a_chain_of_layers_is_as_deep_as_it_is_long_and_as_wide_as_its_products() -> None:
     # Three products with their biases, two ReLUs between; sums of 64, 512 and 512 terms.
     sizes = sorted([64 * 512, 512 * 512, 512 * 10, 512, 512])
-    found = extent(traced(ZOO["mlp"]))
+    found = graph_extent(trace_forward(ZOO["mlp"]))
     assert found == Extent(levels=5, span=5 + 6 + 9 + 9, work=sum(sizes), widest=512 * 512, median=sizes[2])
 
 
@@ -177,19 +177,19 @@ def test_branches_side_by_side_share_a_level() -> None:
             return self.left(x) + self.right(x)
 
     made = Entry(Fork, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
-    assert extent(traced(made)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
+    assert graph_extent(trace_forward(made)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
 
 
 @pytest.mark.parametrize("name", ["resnet-50", "convnext-t", "segformer-b0", "gpt2-124m"])
 def test_the_graph_of_a_network_by_name_does_its_products_and_little_more(name: str) -> None:
     macs = ZOO[name].counts.macs
-    assert macs < extent(traced(ZOO[name])).work < 1.05 * macs
+    assert macs < graph_extent(trace_forward(ZOO[name])).work < 1.05 * macs
 
 
 def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
     def levels(length: int) -> int:
         entry = ZOO["lstm-32"]
-        return extent(traced(replace(entry, sample=(length,)))).levels
+        return graph_extent(trace_forward(replace(entry, sample=(length,)))).levels
 
     assert levels(8) - levels(6) == levels(6) - levels(4) > 0
 
@@ -206,11 +206,12 @@ def calling(call: Any) -> Entry:
 
 def test_an_operator_of_unknown_work_is_refused() -> None:
     with pytest.raises(TypeError, match="sort"):
-        extent(traced(calling(lambda x: x.sort(-1).values)))
+        graph_extent(trace_forward(calling(lambda x: x.sort(-1).values)))
 
 
 def test_an_operator_that_overwrites_its_operand_is_a_level_like_any_other() -> None:
-    in_place, anew = (extent(traced(calling(call))) for call in (lambda x: (x * 2).exp_(), lambda x: (x * 2).exp()))
+    calls = (lambda x: (x * 2).exp_(), lambda x: (x * 2).exp())
+    in_place, anew = (graph_extent(trace_forward(calling(call))) for call in calls)
     assert in_place == anew
     assert in_place.levels == 2
 
