@@ -75,8 +75,8 @@ def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
         return without_settled_sides(cases, "1")
     _require_label(cases, over, "ratio")
     differ = [name for name in _FOLLOWS.get(over, [over]) if name in cases.labels]
-    above, below = cases.only(**{over: options["of"]}), cases.only(**{over: options["to"]})
-    return without_settled_sides(above / below.without(*differ), "1")
+    above, below = cases.filter(**{over: options["of"]}), cases.filter(**{over: options["to"]})
+    return without_settled_sides(above / below.drop_labels(*differ), "1")
 
 
 def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
@@ -212,67 +212,67 @@ class PooledEstimates(Estimates):
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)
-    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    instance_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
     @cached_property
-    def numbers_of_instances(self) -> NDArray[np.intp]:
+    def instance_counts(self) -> NDArray[np.intp]:
         """How many instances each row has, shape (rows,)."""
-        return np.bincount(self.places, minlength=len(self.frame))
+        return np.bincount(self.instance_rows, minlength=len(self.frame))
 
     @cached_property
-    def _machine(self) -> NDArray[np.intp]:
+    def _machine_numbers(self) -> NDArray[np.intp]:
         """A number for the machine of each instance, in the order of rows, shape (instances,)."""
         codes, nodes = pd.factorize(self.instances["node"])
         of = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
         # Of no node are published figures, each by itself.
         own = np.where(codes < 0, -1, of[codes])
-        return np.unique(self.places * (len(nodes) + 1) + own + 1, return_inverse=True)[1].reshape(-1)
+        return np.unique(self.instance_rows * (len(nodes) + 1) + own + 1, return_inverse=True)[1].reshape(-1)
 
     @cached_property
-    def _by_machine(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _machine_order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Instances in the order of machines, shape (instances,); where in it each machine begins, (machines,)."""
-        order = np.argsort(self._machine, kind="stable")
-        return order, np.flatnonzero(np.diff(self._machine[order], prepend=-1))
+        order = np.argsort(self._machine_numbers, kind="stable")
+        return order, np.flatnonzero(np.diff(self._machine_numbers[order], prepend=-1))
 
-    def of_machines(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+    def reduce_runs(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
         """The least (or greatest) value of each machine's runs, shape (machines,); unknown if one of them is."""
-        order, starts = self._by_machine
+        order, starts = self._machine_order
         return np.asarray(least.reduceat(values[order], starts))
 
     @cached_property
-    def places_of_machines(self) -> NDArray[np.intp]:
+    def machine_rows(self) -> NDArray[np.intp]:
         """The row of each machine, shape (machines,), rising."""
-        order, starts = self._by_machine
-        return self.places[order][starts]
+        order, starts = self._machine_order
+        return self.instance_rows[order][starts]
 
     @cached_property
-    def numbers_of_machines(self) -> NDArray[np.intp]:
+    def machine_counts(self) -> NDArray[np.intp]:
         """How many machines each row has, shape (rows,)."""
-        return np.bincount(self.places_of_machines, minlength=len(self.frame))
+        return np.bincount(self.machine_rows, minlength=len(self.frame))
 
     @cached_property
     def nodes(self) -> list[list[str]]:
         """The instances' nodes of each row, by name; of published figures none."""
         found: list[list[str]] = [[] for _ in range(len(self.frame))]
-        for row, node in zip(self.places.tolist(), self.instances["node"].tolist(), strict=True):
+        for row, node in zip(self.instance_rows.tolist(), self.instances["node"].tolist(), strict=True):
             if isinstance(node, str):
                 found[row].append(node)
         return [sorted(one) for one in found]
 
-    def picked(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
+    def values_at_rank(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
         """Of each row the value of its machines at a rank (from 0) in rising order, shape (rows,)."""
         unknown = np.isnan(values)
-        order = np.lexsort((values, unknown if unknown_last else ~unknown, self.places_of_machines))
-        n = self.numbers_of_machines
+        order = np.lexsort((values, unknown if unknown_last else ~unknown, self.machine_rows))
+        n = self.machine_counts
         return values[order][np.cumsum(n) - n + ranks]
 
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
         """Bounds of the median over machines, from the bounds of each instance, shape (instances,)."""
-        n = self.numbers_of_machines
+        n = self.machine_counts
         below = median_ranks(n, level)
         return (
-            self.picked(self.of_machines(np.minimum, least), below - 1, unknown_last=False),
-            self.picked(self.of_machines(np.maximum, most), n - below, unknown_last=True),
+            self.values_at_rank(self.reduce_runs(np.minimum, least), below - 1, unknown_last=False),
+            self.values_at_rank(self.reduce_runs(np.maximum, most), n - below, unknown_last=True),
         )
 
     def ends(self, level: float | Floats) -> tuple[Floats, Floats]:
@@ -285,16 +285,16 @@ class PooledEstimates(Estimates):
 
         Unknown where no more than half of the machines are known.
         """
-        values, n = self.instances.numbers("estimate").to_numpy(), self.numbers_of_instances
+        values, n = self.instances.numbers("estimate").to_numpy(), self.instance_counts
         # Its share of its machine.
-        weights = 1 / np.bincount(self._machine)[self._machine]
-        known = np.bincount(self.places, np.where(np.isnan(values), 0, weights), len(n))
+        weights = 1 / np.bincount(self._machine_numbers)[self._machine_numbers]
+        known = np.bincount(self.instance_rows, np.where(np.isnan(values), 0, weights), len(n))
         names = pd.factorize(self.instances["node"], sort=True)[0]
-        order = np.lexsort((names, values, np.isnan(values), self.places))
-        lost = 2 * known <= self.numbers_of_machines + _ROUNDING
-        places, summed = self.places[order], np.cumsum(weights[order])
+        order = np.lexsort((names, values, np.isnan(values), self.instance_rows))
+        lost = 2 * known <= self.machine_counts + _ROUNDING
+        places, summed = self.instance_rows[order], np.cumsum(weights[order])
         # Up to each in rising order, of its row alone.
-        summed -= np.concatenate([[0], np.cumsum(self.numbers_of_machines)[:-1]])[places]
+        summed -= np.concatenate([[0], np.cumsum(self.machine_counts)[:-1]])[places]
         half = known[places] / 2
         before = np.bincount(places[summed < half - _ROUNDING], minlength=len(n))
         through = np.bincount(places[summed <= half + _ROUNDING], minlength=len(n))
@@ -355,12 +355,14 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
     frame, each = blank.frame, blank.instances.frame
     estimate, at = blank.medians
     low, high = blank.bounds(each["low"].to_numpy(float), each["high"].to_numpy(float))
-    several = np.flatnonzero(blank.numbers_of_instances > 1)
-    members = np.flatnonzero(np.isin(blank.places, several))
+    several = np.flatnonzero(blank.instance_counts > 1)
+    members = np.flatnonzero(np.isin(blank.instance_rows, several))
     rows: dict[int, list[tuple[int, ...]]] = {}
-    for row, behind in zip(blank.places[members].tolist(), each["source_rows"].iloc[members].tolist(), strict=True):
+    for row, behind in zip(
+        blank.instance_rows[members].tolist(), each["source_rows"].iloc[members].tolist(), strict=True
+    ):
         rows.setdefault(row, []).append(behind)
-    grouped = each.iloc[members].groupby(blank.places[members])
+    grouped = each.iloc[members].groupby(blank.instance_rows[members])
     values = {
         "node": grouped["node"].min().to_numpy(),
         "estimate": estimate[several],
@@ -381,18 +383,18 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
     for row in several.tolist():
         behind[row] = merge_source_rows(rows[row])
     whole["source_rows"] = behind
-    return PooledEstimates(frame.assign(**whole), blank.log, blank.instances, blank.places)
+    return PooledEstimates(frame.assign(**whole), blank.log, blank.instances, blank.instance_rows)
 
 
 def _settled_sides(cases: PooledEstimates, settled: Sequence[Side | None]) -> list[Side | None]:
     found: list[Side | None] = [None] * len(cases)
     if not any(settled):
         return found
-    n = cases.numbers_of_machines
+    n = cases.machine_counts
     needed = n - median_ranks(n, statistics.DECIDING) + 1
     for side in Side:
-        agree = cases.of_machines(np.logical_and, np.array([one is side for one in settled]))
-        votes = np.bincount(cases.places_of_machines[agree], minlength=len(n))
+        agree = cases.reduce_runs(np.logical_and, np.array([one is side for one in settled]))
+        votes = np.bincount(cases.machine_rows[agree], minlength=len(n))
         for row in np.flatnonzero(votes >= needed).tolist():
             found[row] = side
     return found
@@ -410,9 +412,9 @@ def instance_ranges(estimates: Estimates) -> dict[int, tuple[float, float]]:
     """The least and the greatest estimate of an instance, by row, of the rows that are of several machines."""
     if not isinstance(estimates, PooledEstimates):
         return {}
-    values = estimates.instances.numbers("estimate").groupby(estimates.places)
+    values = estimates.instances.numbers("estimate").groupby(estimates.instance_rows)
     ends = zip(values.min().tolist(), values.max().tolist(), strict=True)
-    return {row: both for row, both in enumerate(ends) if estimates.numbers_of_instances[row] > 1}
+    return {row: both for row, both in enumerate(ends) if estimates.instance_counts[row] > 1}
 
 
 def derivation_labels(estimates: Estimates, row: int) -> dict[str, Any]:

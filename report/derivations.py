@@ -85,11 +85,11 @@ class Input:
     n_rounds: int = 0
     n_samples: int = 0
     source_rows: tuple[int, ...] = ()
-    spans: bool = False
-    each: bool = False
+    in_interval: bool = False
+    single_case: bool = False
 
     @property
-    def ranges(self) -> bool:
+    def has_range(self) -> bool:
         """Whether there is anything to move it to."""
         return any(math.isfinite(end) and end != self.value for end in (self.low, self.high))
 
@@ -97,7 +97,7 @@ class Input:
 def documented_input(
     data: Dataset,
     name: str,
-    beside: Sequence[str] = (),
+    alternatives: Sequence[str] = (),
     low: float | None = None,
     high: float | None = None,
     what: str = "",
@@ -110,7 +110,7 @@ def documented_input(
     entry = data.entry(name)
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]
     used = [name]
-    for other in beside:
+    for other in alternatives:
         if is_verified(data, other):
             ends.append(data.figure(other))
             used.append(other)
@@ -118,7 +118,7 @@ def documented_input(
     spread = [value, *own, *ends]
     return Input(
         value, str(entry["unit"]), "documented", str(entry["source"]["title"]), min(spread), max(spread), tuple(used),
-        what or f"{entry['subject']}: {entry['what']}", spans=bool(own) and not ends,
+        what or f"{entry['subject']}: {entry['what']}", in_interval=bool(own) and not ends,
     )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ class Formula:
             raise StudyError(f"formula {self.text!r}: the result is not in {self.unit!r}: {fault}") from None
         return np.ceil(found - 1e-9) if self.rounded_up else found
 
-    def converted(self, symbol: str, value: float, given: Input) -> float:
+    def convert(self, symbol: str, value: float, given: Input) -> float:
         """A value of an input in the unit of its symbol. Raises StudyError naming the input if that cannot be."""
         try:
             return value * _conversion_factor(given.unit, self.symbols[symbol][1])
@@ -193,6 +193,6 @@ class Formula:
             name = ", ".join(given.entries) or given.what or given.source
             raise StudyError(f"{name}: its unit does not fit {symbol} in {self.text!r}: {fault}") from None
 
-    def check(self) -> None:
+    def check_units(self) -> None:
         """Evaluate it with ones. Raises StudyError if the units do not agree."""
         self.evaluate(dict.fromkeys(self.symbols, 1.0))

@@ -37,7 +37,7 @@ class Derivation:
         """The inputs in the units of their symbols: at their value, or those named at an end of their range."""
         moved = set(names or ())
         return {
-            name: self.formula.converted(name, getattr(one, end) if name in moved else one.value, one)
+            name: self.formula.convert(name, getattr(one, end) if name in moved else one.value, one)
             for name, one in self.inputs.items()
         }
 
@@ -46,19 +46,19 @@ class Derivation:
 class DerivedEstimates(Estimates):
     """Cases that formulas gave, each with its work; beside: other results of the same inputs, by name and unit."""
 
-    works: Sequence[Derivation] = ()
-    beside: tuple[tuple[str, str, DerivedEstimates], ...] = ()
+    derivations: Sequence[Derivation] = ()
+    other_results: tuple[tuple[str, str, DerivedEstimates], ...] = ()
 
-    def with_beside(self, *others: tuple[str, str, DerivedEstimates]) -> DerivedEstimates:
-        return replace(self, beside=others)
+    def with_other_results(self, *others: tuple[str, str, DerivedEstimates]) -> DerivedEstimates:
+        return replace(self, other_results=others)
 
     def label(self, **values: Any) -> DerivedEstimates:
         return replace(self, frame=self.frame.assign(**values))
 
-    def without(self, *labels: str) -> DerivedEstimates:
-        return replace(self, frame=Estimates.without(self, *labels).frame)
+    def drop_labels(self, *labels: str) -> DerivedEstimates:
+        return replace(self, frame=Estimates.drop_labels(self, *labels).frame)
 
-    def find(self, labels: Labels) -> int | None:
+    def find_row(self, labels: Labels) -> int | None:
         """The row with these labels and no others."""
         same = np.ones(len(self), dtype=bool)
         for name in self.labels:
@@ -66,15 +66,21 @@ class DerivedEstimates(Estimates):
             same &= ((column == labels[name]) if name in labels else column.isna() | (column == "")).to_numpy(bool)
         return int(np.argmax(same)) if same.any() else None
 
-    def moved(self, row: int, symbol: str, end: str) -> Estimates:
+    def move_input(self, row: int, symbol: str, end: str) -> Estimates:
         """The cases with an input of one of them fixed at an end of its range, `low` or `high`.
 
         What that case shares with others moves there too; what was measured for it alone does not.
         """
-        here = self.works[row].inputs[symbol]
-        at = [row] if here.each else [n for n, work in enumerate(self.works) if work.inputs.get(symbol) == here]
-        fixed = replace(here, value=getattr(here, end), low=math.nan, high=math.nan, se=0.0, df=math.inf, spans=False)
-        works = [self.works[n] for n in at]
+        here = self.derivations[row].inputs[symbol]
+        at = (
+            [row]
+            if here.single_case
+            else [n for n, work in enumerate(self.derivations) if work.inputs.get(symbol) == here]
+        )
+        fixed = replace(
+            here, value=getattr(here, end), low=math.nan, high=math.nan, se=0.0, df=math.inf, in_interval=False
+        )
+        works = [self.derivations[n] for n in at]
         made = derive([replace(work, inputs={**work.inputs, symbol: fixed}) for work in works]).frame
         frame = self.frame.copy()
         for name in ("estimate", "low", "high"):
@@ -93,7 +99,7 @@ def derive(works: Sequence[Derivation]) -> DerivedEstimates:
     """
     rows: list[dict[str, Any]] = [{} for _ in works]
     log = any(one.se != 0 for work in works for one in work.inputs.values())
-    log = log and not any(one.spans for work in works for one in work.inputs.values())
+    log = log and not any(one.in_interval for work in works for one in work.inputs.values())
     for formula in dict.fromkeys(work.formula.text for work in works):
         at = [place for place, work in enumerate(works) if work.formula.text == formula]
         for place, made in zip(at, _evaluate_formula([works[place] for place in at], log), strict=True):
@@ -145,12 +151,12 @@ def _evaluate_formula(works: Sequence[Derivation], log: bool) -> list[dict[str, 
 def _corners(works: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats) -> tuple[Floats, Floats]:
     """The least and the most of the results over the ranges of the inputs that span the interval."""
     least, most = estimate.copy(), estimate.copy()
-    spanning = [name for name in arrays if any(work.inputs[name].spans for work in works)]
+    spanning = [name for name in arrays if any(work.inputs[name].in_interval for work in works)]
     for ends in itertools.product(("low", "high"), repeat=len(spanning)):
         corner = dict(arrays)
         for name, end in zip(spanning, ends, strict=True):
             corner[name] = np.array(
-                [work.values([name] if work.inputs[name].spans else [], end)[name] for work in works]
+                [work.values([name] if work.inputs[name].in_interval else [], end)[name] for work in works]
             )
         at = works[0].formula.evaluate(corner)
         least, most = np.minimum(least, at), np.maximum(most, at)
@@ -197,7 +203,7 @@ def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEst
         }
         return Derivation({}, formula, inputs)
 
-    return with_derivations(numbered.without("above_row", "below_row"), make)
+    return with_derivations(numbered.drop_labels("above_row", "below_row"), make)
 
 
 @dataclass(frozen=True)
@@ -221,4 +227,4 @@ def concat_derived(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
     if not filled:
         return DerivedEstimates(Estimates.empty().frame)
     whole = concat_estimates(filled)
-    return DerivedEstimates(whole.frame, whole.log, _ChainedDerivations([part.works for part in filled]))
+    return DerivedEstimates(whole.frame, whole.log, _ChainedDerivations([part.derivations for part in filled]))

@@ -61,7 +61,7 @@ class Estimates:
         return cls(frame.assign(detail=frame.get("detail", "")).reset_index(drop=True))
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], log: bool = False) -> Estimates:
+    def from_rows(cls, rows: Sequence[Mapping[str, Any]], log: bool = False) -> Estimates:
         """From rows of labels and VALUES: as they stand, or on the log scale from estimate, se and df."""
         if not rows:
             return cls.empty()
@@ -104,7 +104,7 @@ class Estimates:
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Estimates]]:
         """The rows that agree in these labels, together, in the labels' order; each group with its labels."""
         for key, at in self.positions(*names):
-            yield key, self.at(at)
+            yield key, self.take(at)
 
     def positions(self, *names: str) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
         """The positions of the rows that agree in these labels, as `groups`: of many groups far cheaper."""
@@ -158,7 +158,7 @@ class Estimates:
         stays = [same | np.isin(end, (0.0, 1.0)) for end in (low, high)]
         return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
 
-    def only(self, **wanted: Any) -> Estimates:
+    def filter(self, **wanted: Any) -> Estimates:
         """The rows whose labels have these values (or one of a list of them); device also takes cpu, gpu."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
@@ -167,21 +167,21 @@ class Estimates:
             if name == "device":
                 allowed += [one for one in column.unique() if device_kind(one) in allowed]
             keep &= column.isin(allowed).to_numpy(bool)
-        return self.at(keep)
+        return self.take(keep)
 
-    def at(self, rows: Any) -> Estimates:
+    def take(self, rows: Any) -> Estimates:
         """Some of the rows, by mask or by positions."""
         mask = np.asarray(rows)
         picked = self.frame.loc[mask] if mask.dtype == bool else self.frame.iloc[list(rows)]
         return Estimates(picked.reset_index(drop=True), self.log)
 
-    def ascending(self, *labels: str) -> Estimates:
+    def sort_by(self, *labels: str) -> Estimates:
         """The rows in the order of these labels."""
-        return self.at(self.frame.sort_values(list(labels), kind="stable").index) if len(self) else self
+        return self.take(self.frame.sort_values(list(labels), kind="stable").index) if len(self) else self
 
-    def last(self, *labels: str) -> Estimates:
+    def last_per_group(self, *labels: str) -> Estimates:
         """The last row of those that agree in these labels."""
-        return self.at(~self.frame.duplicated(list(labels), keep="last")) if len(self) else self
+        return self.take(~self.frame.duplicated(list(labels), keep="last")) if len(self) else self
 
     def counts(self) -> dict[str, Any]:
         """What a figure made of all rows rests on: the fewest rounds, all samples, all source rows."""
@@ -192,15 +192,15 @@ class Estimates:
             "source_rows": merge_source_rows(self["source_rows"]),
         }
 
-    def by(self, *labels: str) -> Estimates:
+    def keep_labels(self, *labels: str) -> Estimates:
         """The same under these labels alone. Raises ValueError if they do not tell the rows apart."""
         frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
             raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
         return Estimates(frame, self.log)
 
-    def best(self, by: Sequence[str], of: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
-        """The largest estimate of each group; `detail` names it by its labels `of`, and it keeps its labels `keep`.
+    def best_per_group(self, by: Sequence[str], detail: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
+        """The largest estimate of each group; `detail` names it by these labels, and it keeps the labels `keep`.
 
         The largest of near ties is so by luck in part, and its estimate too high. Its interval is that of a level
         at which all k estimates whose intervals reach its own would be sure together (Bonferroni): wider with each.
@@ -217,23 +217,23 @@ class Estimates:
         level = 1 - (1 - statistics.LEVEL) / rivals
         low, high = Estimates(top, self.log).ends(level)
         se = top["se"] * statistics.widening_factor(top["df"].to_numpy(float), level)
-        detail = [
-            ", ".join(filter(None, map(_label_text, of, values)))
-            for values in top[list(of)].itertuples(index=False, name=None)
+        details = [
+            ", ".join(filter(None, map(_label_text, detail, values)))
+            for values in top[list(detail)].itertuples(index=False, name=None)
         ]
-        held = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=detail)
+        held = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=details)
         return Estimates(held.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:
         """The same with these labels or values set, one for all or one for each row."""
         return Estimates(self.frame.assign(**values), self.log)
 
-    def unknown(self, rows: Any, *values: str) -> Estimates:
+    def set_unknown(self, rows: Any, *values: str) -> Estimates:
         """The same with these values of some of the rows, by mask, unknown (nan)."""
         mask = np.asarray(rows, dtype=bool)
         return self.label(**{name: np.where(mask, np.nan, self.numbers(name)) for name in values})
 
-    def without(self, *labels: str) -> Estimates:
+    def drop_labels(self, *labels: str) -> Estimates:
         """The same with these labels dropped."""
         return Estimates(self.frame.drop(columns=list(labels), errors="raise" if len(self) else "ignore"), self.log)
 
@@ -277,7 +277,7 @@ class Estimates:
 
     def ratio(self, label: str, above: Any, below: Any) -> Estimates:
         """Rows with one value of a label over those with another that agree in all the others, without that label."""
-        return self.only(**{label: above}).without(label) / self.only(**{label: below}).without(label)
+        return self.filter(**{label: above}).drop_labels(label) / self.filter(**{label: below}).drop_labels(label)
 
     def scaled_by(self, column: pd.Series) -> Estimates:
         """Each estimate times its own exact factor."""
@@ -297,7 +297,7 @@ def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
 def exact_estimates(rows: Sequence[Mapping[str, Any]]) -> Estimates:
     """Published or computed figures: estimate, optionally low and high, and labels."""
     known = {"se": np.nan, "df": np.inf, "n_rounds": 0, "n_samples": 0, "detail": ""}
-    return Estimates.of([{"low": row["estimate"], "high": row["estimate"], **known, **row} for row in rows])
+    return Estimates.from_rows([{"low": row["estimate"], "high": row["estimate"], **known, **row} for row in rows])
 
 
 def merge_source_rows(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

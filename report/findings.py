@@ -127,7 +127,7 @@ def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, 
         return str(share["units"]) if shared["units"] else _share_text(float(share[shared["end"] or "estimate"]))
     if limit := _THRESHOLD.fullmatch(text):
         part = find_part(verdict, limit["part"]) if limit["part"] else next(iter(verdict["parts"]), None)
-        ends = Threshold.of(part["threshold"]).ends if part else []
+        ends = Threshold.from_json(part["threshold"]).ends if part else []
         return " to ".join(sentence_number(end, str(part["unit"] or "1"), how) for end in ends) if part else None
     if not found:
         return None
@@ -282,6 +282,6 @@ def find_case(
 
     def far(case: Mapping[str, Any]) -> float:
         threshold = (find_part(verdict, str(case.get("part") or "")) or verdict).get("threshold")
-        return Threshold.of(threshold).distance(float(case["estimate"])) if threshold is not None else 0.0
+        return Threshold.from_json(threshold).distance(float(case["estimate"])) if threshold is not None else 0.0
 
     return min((case for case in cases if case.get("outcome") == which), key=far, default=None)

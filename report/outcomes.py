@@ -122,7 +122,7 @@ class Threshold:
     high: float | None = None
 
     @classmethod
-    def of(cls, value: float | Sequence[float]) -> Threshold:
+    def from_json(cls, value: float | Sequence[float]) -> Threshold:
         """From JSON or YAML: a number, or a list of two."""
         return cls(value) if isinstance(value, (int, float)) else cls(*value)
 
@@ -145,7 +145,7 @@ class Threshold:
             return min(abs(math.log(value / end)) for end in self.ends)
         return min(abs(value - end) for end in self.ends)
 
-    def text(self, unit: str) -> str:
+    def format(self, unit: str) -> str:
         """In words, with its unit."""
         return threshold_text(self.json, unit)
 

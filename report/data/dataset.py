@@ -112,7 +112,7 @@ class Dataset:
         in_graphs = set(graph_times.rows(*names)) if names else set()
         if not in_graphs:
             return times
-        return concat_estimates([times.at([point not in in_graphs for point in times.rows(*names)]), graph_times])
+        return concat_estimates([times.take([point not in in_graphs for point in times.rows(*names)]), graph_times])
 
     @cached_property
     def disturbed(self) -> frozenset[int]:

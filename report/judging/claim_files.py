@@ -127,7 +127,7 @@ class Claim:
     question: str = ""
     untestable: str = ""
     published: tuple[PublishedEvidence, ...] = ()
-    told: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    published_findings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unpublished: str = ""
     same_as: str | None = None
     see_also: tuple[str, ...] = ()
@@ -257,7 +257,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
         parts=tuple(parts),
         when_written=tuple(map(_parse_part, raw.get("when_written", []))),
         published=tuple(map(_parse_evidence, others.get("evidence", []))),
-        told=_parse_sentences(others.get("findings", {}), names, path, "published", "findings"),
+        published_findings=_parse_sentences(others.get("findings", {}), names, path, "published", "findings"),
         unpublished=others.get("none", ""),
         question=raw.get("question", ""),
         untestable=raw.get("untestable", ""),
@@ -294,10 +294,10 @@ def _parse_part(raw: dict[str, Any]) -> Part:
         name=raw.get("name", ""),
         quantity=raw["quantity"],
         rule=raw["rule"],
-        threshold=Threshold.of(raw["threshold"]["value"]),
+        threshold=Threshold.from_json(raw["threshold"]["value"]),
         why=raw["threshold"]["why"],
         **_parse_scope(raw),
-        sensitivity=tuple(map(Threshold.of, raw.get("sensitivity", []))),
+        sensitivity=tuple(map(Threshold.from_json, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
         cases_why=raw.get("cases", ""),
         machine=raw.get("machine", ""),

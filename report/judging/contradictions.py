@@ -45,7 +45,7 @@ class Contradiction:
         return str(self.declared["id"])
 
     @property
-    def least(self) -> float:
+    def required(self) -> float:
         """The least that is asked of each figure."""
         return float(self.declared["figures"]["at_least"])
 
@@ -196,7 +196,7 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
 
 def _figure_suffices(one: Contradiction, entry: Record) -> bool | None:
     """Whether a published figure reaches what is asked; None if it was not read in its primary source."""
-    return float(entry["value"]) >= one.least if entry["status"] == "verified" else None
+    return float(entry["value"]) >= one.required if entry["status"] == "verified" else None
 
 
 def _conflict_by_figures(one: Contradiction) -> str:

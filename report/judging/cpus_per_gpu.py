@@ -34,7 +34,7 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     kinds of machines took part. Only work in bulk, of two qualities asked the lower, and no modules of robots.
     """
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    known = speedup(data).only(baseline="server", family="mlperf")
+    known = speedup(data).filter(baseline="server", family="mlperf")
     for row in record_rows(known.frame) if len(known) else []:
         key, record = (row["task"], row["model"]), data.published.by_key[row["records"].split()[0]]
         bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER

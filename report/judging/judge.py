@@ -151,7 +151,7 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
         )
     )
     record["hangs_on"] = sole_contributed_node(record, {node.id for node in cache.data.nodes.nodes if node.contributed})
-    sentences = claim.told if record["decided_on"] == OTHERS else claim.findings
+    sentences = claim.published_findings if record["decided_on"] == OTHERS else claim.findings
     record["finding"], record["finding_part"] = finding_and_part(record, sentences)
     return dict(record)
 

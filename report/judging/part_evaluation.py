@@ -48,7 +48,7 @@ def _drop_undecidable(estimates: Estimates) -> Estimates:
         return estimates
     keys = estimates.frame[estimates.keys].assign(node=estimates["node"].map(kind_of_node, na_action="ignore"))
     same = keys.groupby(estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
-    return estimates.at(sure | ~np.isin(same, same[sure]))
+    return estimates.take(sure | ~np.isin(same, same[sure]))
 
 
 def _scope_values(scope: Mapping[str, Any], estimates: Estimates) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def _scope_values(scope: Mapping[str, Any], estimates: Estimates) -> dict[str, A
 
 def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
     if name not in estimates.labels:
-        return estimates.at([])
+        return estimates.take([])
     if name == "threads" and value == "all":
         threads = estimates.numbers("threads")
         most = threads.groupby([estimates["node"], estimates["device"].map(device_kind)]).transform("max")
-        return estimates.at(threads == most)
-    return estimates.only(**{name: value})
+        return estimates.take(threads == most)
+    return estimates.filter(**{name: value})
 
 
 def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
@@ -200,7 +200,7 @@ class QuantityCache:
         """Entries of the reference that a quantity asked for."""
         return sorted(self._used.get(quantity.name, DataUse()).entries)
 
-    def undeclared(self, quantity: Quantity) -> list[str]:
+    def undeclared_experiments(self, quantity: Quantity) -> list[str]:
         """Experiments that a quantity read and does not declare."""
         read = {experiment for experiment, _ in self._used.get(quantity.name, DataUse()).rows}
         return sorted(read - {*quantity.experiments, *quantity.reads})
@@ -342,7 +342,7 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
     """Without those of which a number format is not told, or that are declared as indirect."""
     for label, unfit in (("precision", ""), ("strength", "indirect")):
         if label in estimates.labels:
-            estimates = estimates.at((estimates[label] != unfit).to_numpy(bool))
+            estimates = estimates.take((estimates[label] != unfit).to_numpy(bool))
     return estimates
 
 

@@ -78,19 +78,19 @@ class _Machines:
         self.places: list[Place] = [(node, device) for node in nodes for device in node.record["devices"]]
         self._found: dict[str, list[Place]] = {}
 
-    def of(self, figure: Figure) -> list[Place]:
+    def figure_places(self, figure: Figure) -> list[Place]:
         """The devices that a figure holds for, on a node that has its host too."""
-        hosts = {node.id for node, _ in self._of(figure.host)} if figure.host else set()
-        return [place for place in self._of(figure.device) if not figure.host or place[0].id in hosts]
+        hosts = {node.id for node, _ in self._kind_places(figure.host)} if figure.host else set()
+        return [place for place in self._kind_places(figure.device) if not figure.host or place[0].id in hosts]
 
-    def _of(self, kind: str) -> list[Place]:
+    def _kind_places(self, kind: str) -> list[Place]:
         if kind not in self._found:
             self._found[kind] = [
                 (node, device) for node, device in self.places if _is_device_kind(self.kinds[kind], device, node)
             ]
         return self._found[kind]
 
-    def called(self, figure: Figure) -> str:
+    def device_names(self, figure: Figure) -> str:
         return " beside ".join(str(self.kinds[name]["called"]) for name in (figure.device, figure.host) if name)
 
 
@@ -130,7 +130,7 @@ class _PairComparison:
         self.pair, self.machines, self.evidence = pair, machines, evidence
         self.lacking = ""
         self.best = Estimates.empty()
-        if any(machines.of(figure) for figure in pair.figures):
+        if any(machines.figure_places(figure) for figure in pair.figures):
             try:
                 self.best = _largest_cases(pool_machines(select(evidence.estimates(pair.quantity), pair.scope)))
             except MissingSourceError as missing:
@@ -142,9 +142,9 @@ class _PairComparison:
         return [self._figure(figure) for figure in self.pair.figures]
 
     def _figure(self, figure: Figure) -> dict[str, Any]:
-        places = self.machines.of(figure)
+        places = self.machines.figure_places(figure)
         cases = [self._case(figure, place) for place in places if (place[0].id, place[1]["id"]) in self.at]
-        waits = self._waits(places) if places else self.machines.called(figure)
+        waits = self._waits(places) if places else self.machines.device_names(figure)
         return {
             "device": figure.device,
             "called": str(self.machines.kinds[figure.device]["called"]),
@@ -199,7 +199,7 @@ def _largest_cases(cases: Estimates) -> Estimates:
         return Estimates.empty()
     order = known.assign(size=known["estimate"].astype(float), kind=known["node"].map(kind_of_node))
     order = order.sort_values("size", ascending=False, kind="stable")
-    return cases.at(sorted(order.drop_duplicates(["kind", "device"]).index))
+    return cases.take(sorted(order.drop_duplicates(["kind", "device"]).index))
 
 
 def _figure_source(figure: Figure, data: Dataset) -> dict[str, Any]:

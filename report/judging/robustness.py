@@ -66,8 +66,8 @@ class Retrial:
         whole: Callable[[Verdict], Verdict],
         open_: Verdict = Verdict.UNDECIDED,
     ) -> None:
-        self.part, self.result, self.whole, self.now = part, result, whole, result.outcome
-        self.open = open_
+        self.part, self.result, self.whole, self.outcome = part, result, whole, result.outcome
+        self.undecided_outcome = open_
         # Intervals keep the level of all estimates where some are left out: slightly conservative.
         self.low, self.high = deciding_ends(part, result.estimates)
         self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
@@ -75,31 +75,31 @@ class Retrial:
         # An estimate without an interval stays on its side at every threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
         self.population = share_population(part, result.estimates)
-        self.decides = any(whole(other) != whole(self.now) for other in Verdict if other.judged)
+        self.decides = any(whole(other) != whole(self.outcome) for other in Verdict if other.judged)
 
     def turns(self, outcome: Verdict) -> bool:
         """Whether an outcome of the part would turn the verdict; the part's own outcome where none can."""
-        return self.whole(outcome) != self.whole(self.now) if self.decides else outcome != self.now
+        return self.whole(outcome) != self.whole(self.outcome) if self.decides else outcome != self.outcome
 
     def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
         """The record of one trial."""
         return Trial(kind=kind, outcome=outcome, verdict=self.whole(outcome), **changed)  # type: ignore[arg-type]
 
-    def at(self, threshold: Threshold) -> Verdict:
+    def outcome_at(self, threshold: Threshold) -> Verdict:
         """The outcome at another threshold."""
-        outcome = self._decided(threshold)
-        return outcome if outcome.decided else self.open
+        outcome = self._outcome_at(threshold)
+        return outcome if outcome.decided else self.undecided_outcome
 
-    def _decided(self, threshold: Threshold) -> Verdict:
+    def _outcome_at(self, threshold: Threshold) -> Verdict:
         if self.population:
-            return self.population.at(threshold.low).outcome(self.part.share)
+            return self.population.share_at(threshold.low).outcome(self.part.share)
         kept = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
         return outcome_from_sides(self.part.rule, [new if known else old for new, known, old in kept])
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether no threshold has a say in any estimate, as where two series never change places."""
-        return not self.known.any() and self.now in (Verdict.SUPPORTED, Verdict.CHALLENGED)
+        return not self.known.any() and self.outcome in (Verdict.SUPPORTED, Verdict.CHALLENGED)
 
 
 def part_robustness(
@@ -125,7 +125,7 @@ def part_robustness(
         *_scope_trials(part, estimates, unit, retrial),
         *_omission_trials(retrial, data),
     ]
-    unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.settled
+    unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.is_settled
     return Robustness(
         margin_widths=distance if math.isfinite(distance) else None,
         exact=math.isinf(distance),
@@ -182,15 +182,15 @@ def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
     part = retrial.part
     for threshold in part.thresholds:
         if threshold != part.threshold:
-            yield retrial.trial("threshold", retrial.at(threshold), threshold=threshold.json)
-    if len(part.thresholds) > 1 and not retrial.settled:
+            yield retrial.trial("threshold", retrial.outcome_at(threshold), threshold=threshold.json)
+    if len(part.thresholds) > 1 and not retrial.is_settled:
         yield from _turning_ranges(retrial) if part.threshold.is_range else _turning_thresholds(retrial)
 
 
 def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
     """Declared ranges that turn the verdict, with the larger factor of their two ends."""
     for one in retrial.part.thresholds:
-        outcome = retrial.at(one)
+        outcome = retrial.outcome_at(one)
         if retrial.turns(outcome):
             factors = [_larger_ratio(*ends) for ends in zip(one.ends, retrial.part.threshold.ends, strict=True)]
             factor = None if None in factors else max(factor for factor in factors if factor is not None)
@@ -224,11 +224,11 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
     Each is its start, outcome, verdict, and 1 where the start itself still belongs to the piece before.
     """
     points = _candidate_thresholds(retrial, low, high)
-    outcome = retrial.at(Threshold(points[0]))
+    outcome = retrial.outcome_at(Threshold(points[0]))
     yield points[0], outcome, retrial.whole(outcome), 0
     for start, end in pairwise(points):
-        middle = retrial.at(Threshold((start + end) / 2))
-        last = retrial.at(Threshold(end))
+        middle = retrial.outcome_at(Threshold((start + end) / 2))
+        last = retrial.outcome_at(Threshold(end))
         if middle != outcome:
             place, later = (_turning_place(retrial, start, (start + end) / 2), 0) if retrial.population else (start, 1)
             yield place, middle, retrial.whole(middle), later
@@ -252,12 +252,12 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
 
 def _turning_place(retrial: Retrial, start: float, end: float) -> float:
     """The threshold between two with unlike outcomes at which the outcome of the end begins."""
-    wanted = retrial.at(Threshold(end))
+    wanted = retrial.outcome_at(Threshold(end))
     for _ in range(_HALVINGS):
         middle = (start + end) / 2
         if not start < middle < end:
             break
-        start, end = (start, middle) if retrial.at(Threshold(middle)) == wanted else (middle, end)
+        start, end = (start, middle) if retrial.outcome_at(Threshold(middle)) == wanted else (middle, end)
     return end
 
 
@@ -302,7 +302,7 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     def outcome_without(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
         """The outcome of all but these rows, which are some, so many of them supporting and challenging."""
         if whole:
-            return whole.at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
+            return whole.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
         return outcome_from_counts(retrial.part.rule, n - some, pro - supporting, contra - challenging)
 
     def listed(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
@@ -315,12 +315,12 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     if whole and len(whole.names) > 1:
         for unit, name in enumerate(whole.names):
             outcome = outcome_without(whole.units == unit, 0, 0, 0)
-            if outcome != retrial.now:
+            if outcome != retrial.outcome:
                 yield from listed(whole.of, [{"what": name}], 1, outcome)
     for side in Side if n > 1 and not whole else ():
         at = np.flatnonzero(retrial.sides == side)
         outcome = outcome_without(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
-        if len(at) and outcome != retrial.now:
+        if len(at) and outcome != retrial.outcome:
             found = [{"what": _case_text(estimates, int(row), data)} for row in at[:MOST_NAMED]]
             yield from listed("case", found, len(at), outcome)
     if "node" not in estimates.labels:
@@ -332,7 +332,7 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     hang: dict[tuple[Verdict, bool], list[list[str]]] = {}
     for code, (kind, counts) in enumerate(zip(kinds, each.T.tolist(), strict=True)):
         outcome = outcome_without(codes == code, *counts)
-        if n > counts[0] and outcome != retrial.now:
+        if n > counts[0] and outcome != retrial.outcome:
             hang.setdefault((outcome, counts[0] == 1), []).append(alike[kind])
     for (turned, alone), some in hang.items():
         named = [{"what": data.group_label(nodes), "id": nodes[0]} for nodes in some[:MOST_NAMED]]
@@ -453,14 +453,14 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
     # Others' measurements stand in for ours only where they decide.
     open_ = found.waits.verdict if found.waits else Verdict.UNDECIDED
     retrial = Retrial(found.part, found.result, whole, open_)
-    if retrial.settled:
+    if retrial.is_settled:
         return None
     low, high = declared[0].low, declared[-1].low
     stretches = [] if found.part.threshold.is_range else list(map(list, outcome_pieces(retrial, low, high)))
     if stretches and len(stretches) <= MOST_PIECES:
         log = bool(low > 0 and high / low > LOGARITHMIC)
         return {"declared": found.part.threshold.low, "range": [low, high], "log": log, "pieces": stretches}
-    outcomes = [(one, retrial.at(one)) for one in declared]
+    outcomes = [(one, retrial.outcome_at(one)) for one in declared]
     choices = [[one.json, outcome, whole(outcome)] for one, outcome in outcomes]
     return {"declared": found.part.threshold.json, "choices": choices}
 

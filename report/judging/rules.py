@@ -148,7 +148,7 @@ def _with_boundary_labels(estimates: Estimates) -> Estimates:
     if "family" not in estimates.labels:
         return estimates
     beside = ("family", "records", "measure", "setting", "precision", "strength")
-    return estimates.without(*(name for name in beside if name in estimates.labels))
+    return estimates.drop_labels(*(name for name in beside if name in estimates.labels))
 
 
 def _compared_sides(part: Part, compared: ComparedEstimates) -> list[Side]:
@@ -181,21 +181,21 @@ class PublishedEnds:
 
     def __init__(self, estimates: Estimates) -> None:
         low, high = (estimates.numbers(name).to_numpy() for name in ("low", "high"))
-        self.told = low, high
-        self.wide = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
-        names, self.of = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
+        self.stated_ends = low, high
+        self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
+        names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
         # Which families have no source in common.
-        self.apart = np.array([[not source & other for other in sources] for source in sources], bool)
+        self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
         """On which side of a threshold each figure lies."""
-        plain = _side_numbers(*self.told, threshold, compare)
-        found = _side_numbers(*self.wide, threshold, compare)
+        plain = _side_numbers(*self.stated_ends, threshold, compare)
+        found = _side_numbers(*self.decisive_ends, threshold, compare)
         for side in (0, 1):
             here = plain == side
-            there = np.bincount(self.of[here], minlength=len(self.apart)) > 0
-            agreed_on = (self.apart & there).any(axis=1).take(self.of)
+            there = np.bincount(self.family_numbers[here], minlength=len(self.are_independent)) > 0
+            agreed_on = (self.are_independent & there).any(axis=1).take(self.family_numbers)
             found = np.where((found == _UNDECIDED) & here & agreed_on, side, found)
         return _sides_from_numbers(found)
 
@@ -216,7 +216,7 @@ def share_population(part: Part, estimates: Estimates) -> Population | None:
 def reached_share(part: Part, estimates: Estimates) -> Share | None:
     """The share that reaches a part's threshold, where its rule asks for one."""
     whole = share_population(part, estimates)
-    return whole.at(part.threshold.low) if whole else None
+    return whole.share_at(part.threshold.low) if whole else None
 
 
 def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
@@ -335,7 +335,7 @@ class Population:
             each.numbers(name).to_numpy() for name in ("estimate", "low", "high", "se", "df")
         )
 
-    def _chances(self, threshold: float) -> tuple[Floats, Floats]:
+    def _reach_chances(self, threshold: float) -> tuple[Floats, Floats]:
         """Least and most chance of each case to reach the threshold: an unknown one may or may not.
 
         Kept for the last threshold, at which one unit after the other is left out.
@@ -358,7 +358,7 @@ class Population:
         self._of = {threshold: (least, most)}
         return least, most
 
-    def at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
+    def share_at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
         """The share that reaches a threshold. keep: of these estimates alone, shape (estimates,)."""
         kept = np.ones(len(self.units), dtype=bool) if keep is None else keep
         sizes = np.bincount(self.units[kept], minlength=len(self.names)).astype(float)
@@ -366,7 +366,7 @@ class Population:
         if not there:
             return Share(math.nan, 0.0, 1.0, 0, self.of)
         weights = 1 / sizes[self.units[kept]]
-        least, most = (float((weights * chance[kept]).sum()) for chance in self._chances(threshold))
+        least, most = (float((weights * chance[kept]).sum()) for chance in self._reach_chances(threshold))
         low, high = clopper_pearson(min(least, there), min(most, there), there)
         return Share((least + most) / 2 / there, low, high, there, self.of)
 

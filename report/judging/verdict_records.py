@@ -247,7 +247,7 @@ def arithmetic_record(
     record: dict[str, Any] = {"formulas": [_formula_record(formula) for formula in quantity.formulas]}
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
-    row = estimates.find(derivation_labels(result.estimates, result.representative))
+    row = estimates.find_row(derivation_labels(result.estimates, result.representative))
     # An estimate without end was not worked out.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
@@ -257,8 +257,8 @@ def arithmetic_record(
     ]
     beside = [
         {"name": name, "unit": unit, "formula": work.formula.text, **values}
-        for name, unit, other in estimates.beside
-        for work, values in zip(other.works, _case_rows(other), strict=True)
+        for name, unit, other in estimates.other_results
+        for work, values in zip(other.derivations, _case_rows(other), strict=True)
     ]
     return {**record, **found[0], "also": found[1:], "beside": beside}
 
@@ -269,16 +269,16 @@ def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row
         return []
     formulas: dict[str, int] = {}
     for compared in range(len(result.estimates)):
-        at = estimates.find(derivation_labels(result.estimates, compared))
+        at = estimates.find_row(derivation_labels(result.estimates, compared))
         if at is not None and math.isfinite(estimates.value("estimate", at)):
-            formulas.setdefault(estimates.works[at].formula.text, at)
-    return [at for text, at in formulas.items() if text != estimates.works[row].formula.text]
+            formulas.setdefault(estimates.derivations[at].formula.text, at)
+    return [at for text, at in formulas.items() if text != estimates.derivations[row].formula.text]
 
 
 def _derivation_record(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> dict[str, Any]:
-    work = estimates.works[row]
+    work = estimates.derivations[row]
     return {
         "case": row_name(estimates, row),
         "formula": work.formula.text,
@@ -299,14 +299,14 @@ def _input_record(symbol: str, one: Input, work: Derivation) -> dict[str, Any]:
         "means": work.formula.symbols[symbol][0],
         "what": one.what,
         "value": one.value,
-        "low": one.low if one.ranges else None,
-        "high": one.high if one.ranges else None,
+        "low": one.low if one.has_range else None,
+        "high": one.high if one.has_range else None,
         "unit": one.unit,
         "kind": one.kind,
         "entries": list(one.entries),
         "rows": format_ranges(one.source_rows),
         "source": one.source,
-        "in_interval": one.spans or one.kind == "measured",
+        "in_interval": one.in_interval or one.kind == "measured",
     }
 
 
@@ -325,12 +325,12 @@ def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
     """Each input that has a range, at either end of it."""
-    for symbol, one in estimates.works[row].inputs.items():
+    for symbol, one in estimates.derivations[row].inputs.items():
         for end in ("low", "high"):
             at = getattr(one, end)
             if not math.isfinite(at) or at == one.value:
                 continue
-            moved = estimates.moved(row, symbol, end)
+            moved = estimates.move_input(row, symbol, end)
             outcome = apply_rule(part, select(moved, part.scope) * part.scale, quantity.unit).outcome
             yield {
                 "symbol": symbol, "end": end, "input": at, "unit": one.unit, **_value_fields(moved, row),

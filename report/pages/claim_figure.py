@@ -41,7 +41,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     unit = str(parts[0]["unit"] or "1")
     names = {str(part.get("name") or "") for part in parts}
     cases = [case for case in verdict["cases"] if str(case.get("part") or "") in names and _has_number(case)]
-    declared = Threshold.of(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
+    declared = Threshold.from_json(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
     shown = _spread(cases, declared)
     scale, unit_name = formatting.si_prefix(max(abs(float(case["estimate"])) for case in shown), unit)
     alike = len(cases) > 2 and len({f"{float(case['estimate']):.4g}" for case in cases}) == 1

@@ -152,7 +152,7 @@ def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
 
 def _only(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
     """Filter by label; empty if a label is unknown."""
-    return cases.only(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
+    return cases.filter(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 
 
 def _with_parameters(table: pd.DataFrame) -> pd.DataFrame:

@@ -59,7 +59,7 @@ class Quantity:
         broken = found["low"] > self.ceiling
         why = f"cannot exceed {self.ceiling:g}: a measurement was disturbed"
         detail = found["detail"].where(~broken, found["detail"].map(lambda text: f"{text}; {why}".strip("; ")))
-        return found.label(detail=detail).unknown(broken, "low", "high", "se")
+        return found.label(detail=detail).set_unknown(broken, "low", "high", "se")
 
 
 Compute = Callable[[Dataset], Estimates]
@@ -143,7 +143,7 @@ def summary_quantity(
 
     def compute(data: Dataset) -> Estimates:
         found = points(data, metric) if points else data.summary(experiment, metric)
-        return found.by(*by) if by else found
+        return found.keep_labels(*by) if by else found
 
     compute.__doc__ = how
     return quantity(name, unit, labels, experiments=[experiment], device=device)(compute)

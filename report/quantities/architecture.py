@@ -27,7 +27,7 @@ _counted_quantity = partial(quantity, experiments=["models"], device="cpu")
 
 def counted_metric(data: Dataset, metric: str) -> Estimates:
     """Return a property that the experiment `models` counts; exact, and equal on every machine."""
-    points = data.summary("models", metric).by("node", "device", "model")
+    points = data.summary("models", metric).keep_labels("node", "device", "model")
     exact = points.label(low=points["estimate"], high=points["estimate"], se=np.nan, df=np.inf)
     return Estimates(exact.frame, log=False)
 
@@ -82,17 +82,17 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     step_flop = dict(zip(operations.rows("model", "batch"), operations["estimate"], strict=True))
     speedups = speedup(data)
     speedups = speedups.label(step_flop=[step_flop.get(step, np.nan) for step in speedups.rows("model", "batch")])
-    recurrent = speedups.at(speedups["model"].astype(str).str.startswith(RECURRENT))
-    transformer = speedups.only(model=TRANSFORMER)
+    recurrent = speedups.take(speedups["model"].astype(str).str.startswith(RECURRENT))
+    transformer = speedups.filter(model=TRANSFORMER)
     runtimes = [f"{gpu} over {cpu}" for gpu, cpu in transformer.rows(*RUNTIMES)]
     others = transformer.label(
         other_batch=transformer["batch"], other_flop=transformer["step_flop"], other_runtimes=runtimes
     )
-    pairs = recurrent / others.without("model", "batch", "step_flop")
+    pairs = recurrent / others.drop_labels("model", "batch", "step_flop")
     apart = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
     like = apart[apart <= np.log(SIMILAR_FACTOR)]
     point = [pairs[name][like.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
-    nearest = pairs.at(sorted(like.groupby(point, dropna=False).idxmin()))
+    nearest = pairs.take(sorted(like.groupby(point, dropna=False).idxmin()))
     detail = [f"over {TRANSFORMER}, batch {int(batch)}, {runtimes}"
               for batch, runtimes in nearest.rows("other_batch", "other_runtimes")]  # fmt: skip
-    return nearest.label(detail=detail).without("step_flop", "other_batch", "other_flop", "other_runtimes")
+    return nearest.label(detail=detail).drop_labels("step_flop", "other_batch", "other_flop", "other_runtimes")

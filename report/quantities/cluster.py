@@ -97,7 +97,7 @@ def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     inputs = {
         **{symbol: bert[symbol] for symbol in BERT_SYMBOLS},
         "o": assumed_input(2.0, "FLOP/MAC", "one multiplication and one addition"),
-        "f": computed_input(data, names, base, "cycle/s", what, low=base, high=2 * base, spans=True),
+        "f": computed_input(data, names, base, "cycle/s", what, low=base, high=2 * base, in_interval=True),
     }
     cores_of = f"two processors with {2 * cores:g} cores in all, as they trained BERT large in MLPerf Training 3.1"
     return derive([Derivation({"server": "two Xeon Platinum 8480+ with AMX"}, MACS, inputs, cores_of)])
@@ -138,7 +138,7 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
         if run.id in LARGE
         for kind in kinds
     ]
-    return derive(works).with_beside(*run_requirements(data, all_servers(data, priced=True)))
+    return derive(works).with_other_results(*run_requirements(data, all_servers(data, priced=True)))
 
 
 def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
@@ -197,4 +197,4 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
             inputs = {"H": documented_input(data, _EIGHT), **shared, "p": kind.price, "q": gpu}
             detail = f"{kind.detail}, held against a machine with GPUs"
             works.append(Derivation({**kind.labels, **labels, "by": "relation to GPUs"}, RELATION, inputs, detail))
-    return derive(works).with_beside(*run_requirements(data, kinds))
+    return derive(works).with_other_results(*run_requirements(data, kinds))

@@ -210,7 +210,7 @@ def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
 def _slopes_of_spreads(data: Dataset, held: str) -> Estimates:
     series = _trend_series(data, held)
     slopes = slopes_of_spreads([batches for _, batches, _ in series], [values for *_, values in series])
-    return Estimates.of([{**row, **slope} for (row, *_), slope in zip(series, slopes, strict=True)])
+    return Estimates.from_rows([{**row, **slope} for (row, *_), slope in zip(series, slopes, strict=True)])
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:

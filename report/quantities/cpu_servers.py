@@ -131,7 +131,7 @@ def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input
 
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Yield servers with the cores of each node that trained a transformer: as priced, or with SERVER_CORES cores."""
-    rates = best_rates(data).only(family="transformer", device="cpu")
+    rates = best_rates(data).filter(family="transformer", device="cpu")
     rates = correct_estimates(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}
     kept = assumed_input(
@@ -141,7 +141,7 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         cpu = nodes[node].record["hardware"]["cpu"]
         inputs = {
             "R": measured_input(rates, row, "FLOP/s", detail),
-            "t": Input(float(threads), "1", "measured", "of this measurement", each=True),
+            "t": Input(float(threads), "1", "measured", "of this measurement", single_case=True),
             "s": kept,
         }
         if not priced:

@@ -29,7 +29,7 @@ def utilisation(data: Dataset, spans: bool = True) -> Input:
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)
     what = "Lowest to highest reported configuration, and their geometric mean"
-    return computed_input(data, names, math.sqrt(low * high), "1", what, low=low, high=high, spans=spans)
+    return computed_input(data, names, math.sqrt(low * high), "1", what, low=low, high=high, in_interval=spans)
 
 
 GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": ("GPUs at work all the time", "1")})
@@ -71,7 +71,7 @@ def days_from_flop(data: Dataset) -> DerivedEstimates:
     inputs = {
         "w": six_flop(),
         "N": documented_input(data, f"{_MODEL}.parameters"),
-        "D": documented_input(data, f"{_MODEL}.tokens", beside=[f"{_MODEL}.tokens_card"]),
+        "D": documented_input(data, f"{_MODEL}.tokens", alternatives=[f"{_MODEL}.tokens_card"]),
         "n": documented_input(data, f"{_MODEL}.gpus", low=data.figure(f"{_MODEL}.gpus") / 2),
         "u": utilisation(data),
         "P": documented_input(data, "h100-sxm.bf16_flops"),

@@ -28,8 +28,8 @@ def with_best(rates: Estimates) -> Estimates:
     An aggregate has the label `best`, which a scope has to request.
     """
     rates = with_shape(rates)
-    per_library = rates.best([*_POINT, "backend"], of=["backend", "shape"]).label(shape="best")
-    of_all = rates.best(_POINT, of=["backend", "shape"]).label(backend="best", shape="best")
+    per_library = rates.best_per_group([*_POINT, "backend"], detail=["backend", "shape"]).label(shape="best")
+    of_all = rates.best_per_group(_POINT, detail=["backend", "shape"]).label(backend="best", shape="best")
     return concat_estimates([rates, per_library, of_all])
 
 
@@ -48,12 +48,12 @@ def _join_metrics(found: Sequence[Estimates]) -> Estimates:
 
 def core_clock(data: Dataset) -> Estimates:
     """Return cycles per second in one core, by node: the fastest chain, as slower ones were disturbed or throttled."""
-    return data.summary("clock", metric="clock").only(device="cpu").best(["node"])
+    return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node"])
 
 
 def peak_rate(data: Dataset, kernel: str) -> Estimates:
     """Return the peak FMA rate in FLOP/s, by node, device, dtype and threads, measured by the project's own kernel."""
-    return data.summary("peak", value="flop_per_s").only(kernel=kernel).best(_POINT)
+    return data.summary("peak", value="flop_per_s").filter(kernel=kernel).best_per_group(_POINT)
 
 
 def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
@@ -63,8 +63,10 @@ def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
 
 def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
     """Divide rates in FLOP/s by the measured peak: the FMA rate on a CPU, the best matrix product on a GPU."""
-    products = product_rate(data).only(device="gpu", backend="best").by("node", "device", "dtype")
-    return concat_estimates([rates.only(device="cpu") / peak_rate(data, "fma"), rates.only(device="gpu") / products])
+    products = product_rate(data).filter(device="gpu", backend="best").keep_labels("node", "device", "dtype")
+    return concat_estimates(
+        [rates.filter(device="cpu") / peak_rate(data, "fma"), rates.filter(device="gpu") / products]
+    )
 
 
 @quantity("gemm.rate", "FLOP/s", _LABELS)
@@ -80,7 +82,7 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     Uses the clock with one busy core; with all cores busy the clock may be lower, so this is a lower bound. Needs gemm
     on the CPU, and clock on the same node.
     """
-    return per_cycle_per_core(data, product_rate(data).only(device="cpu"))
+    return per_cycle_per_core(data, product_rate(data).filter(device="cpu"))
 
 
 @quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS, reads=("clock",))
@@ -91,8 +93,8 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     with the clock read next to the sample: a lower clock also lowers the rate, so their ratio is stable.
     """
     on_gpus = with_best(_join_metrics([_counter_rates(data, metric) for metric in METRICS]))
-    clocks = data.summary("clock", metric="clock").best(["node", "device"])
-    return concat_estimates([on_gpus, product_rate(data).only(device="cpu") / 2 / clocks])
+    clocks = data.summary("clock", metric="clock").best_per_group(["node", "device"])
+    return concat_estimates([on_gpus, product_rate(data).filter(device="cpu") / 2 / clocks])
 
 
 def _counter_rates(data: Dataset, metric: str) -> Estimates:
@@ -108,13 +110,13 @@ def _counter_rates(data: Dataset, metric: str) -> Estimates:
 @_cpu_quantity("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
 def peak_share(data: Dataset) -> Estimates:
     """Product rate, divided by the measured peak FMA rate on the same node, dtype and threads."""
-    return product_rate(data).only(device="cpu") / peak_rate(data, "fma")
+    return product_rate(data).filter(device="cpu") / peak_rate(data, "fma")
 
 
 @_cpu_quantity("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per cycle in one core, by scalar instructions alone."""
-    return peak_rate(data, "scalar_fma").only(threads=1) / 2 / core_clock(data)
+    return peak_rate(data, "scalar_fma").filter(threads=1) / 2 / core_clock(data)
 
 
 @quantity("clock.rate", "Hz", device="cpu")
@@ -123,7 +125,7 @@ def clock_rate(data: Dataset) -> Estimates:
 
     Reads no counter: virtual machines show a nominal clock or none.
     """
-    return data.summary("clock", metric="clock").only(device="cpu").best(["node", "device"])
+    return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node", "device"])
 
 
 @_cpu_quantity("peak.mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
@@ -143,4 +145,4 @@ BASE = "normal"
 def speed_ratio(data: Dataset) -> Estimates:
     """Rate on some content, relative to the rate on random normal data; everything else equal."""
     products = with_shape(data.summary("content", value="flop_per_s"))
-    return products.at(products["content"] != BASE) / products.only(content=BASE).without("content")
+    return products.take(products["content"] != BASE) / products.filter(content=BASE).drop_labels("content")

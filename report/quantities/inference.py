@@ -48,7 +48,7 @@ def latency(data: Dataset) -> Estimates:
     model, batch and number format; `detail` names them.
     """
     times = request_times(data)
-    best = times.inverse().best([*_REQUEST, "dtype"], of=["backend", "threads"]).inverse()
+    best = times.inverse().best_per_group([*_REQUEST, "dtype"], detail=["backend", "threads"]).inverse()
     return concat_estimates([times, best.label(backend="best")])
 
 
@@ -59,8 +59,8 @@ def fastest_p99(data: Dataset) -> Estimates:
     Formats in FORMATS only, which need no retraining; products in 8-bit integers change the answers. `detail` names the
     fastest.
     """
-    times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).only(dtype=list(FORMATS))
-    return times.inverse().best(_REQUEST, of=["dtype", "backend", "threads"]).inverse()
+    times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).filter(dtype=list(FORMATS))
+    return times.inverse().best_per_group(_REQUEST, detail=["dtype", "backend", "threads"]).inverse()
 
 
 @quantity("inference.onnx_gain", "1", ("model", "parameters", "batch", "dtype", "threads"), reads=("models",))
@@ -72,7 +72,7 @@ def onnx_gain(data: Dataset) -> Estimates:
 @quantity("inference.int8_gain", "1", _LABELS, reads=("models",))
 def int8_gain(data: Dataset) -> Estimates:
     """Median request time in float32, divided by that with dynamically quantised products, both in ONNX Runtime."""
-    return request_times(data).only(backend="onnx").without("backend").ratio("dtype", "float32", "int8")
+    return request_times(data).filter(backend="onnx").drop_labels("backend").ratio("dtype", "float32", "int8")
 
 
 @quantity("generation.tokens_per_s", "tokens/s", _GENERATION, reads=("models",))
@@ -129,18 +129,18 @@ def runtime_ladder(data: Dataset) -> Estimates:
     added, by = _rungs_with_points(times), ["backend", "dtype"]
     found = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):
-        best = times.only(**wanted).inverse().best([*_REQUEST, "threads"], of=by, keep=by).inverse()
+        best = times.filter(**wanted).inverse().best_per_group([*_REQUEST, "threads"], detail=by, keep=by).inverse()
         kept = [_has_rung(rung, added[request]) for request in best.rows(*_BASE)]
-        found.append(best.at(np.array(kept, bool)).label(rung=rung, place=place))
+        found.append(best.take(np.array(kept, bool)).label(rung=rung, place=place))
     rungs = concat_estimates(found)
-    return rungs.label(runtime=rungs["backend"]).without("backend")
+    return rungs.label(runtime=rungs["backend"]).drop_labels("backend")
 
 
 def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
     """Return, per request, the rungs that add points: each point belongs to the lowest rung that matches."""
     lowest = pd.Series(BEST, times.frame.index)
     for rung, wanted in reversed(RUNGS):
-        taken = times.label(row=range(len(times))).only(**wanted)["row"]
+        taken = times.label(row=range(len(times))).filter(**wanted)["row"]
         lowest.iloc[taken.to_numpy(int)] = rung
     found: dict[tuple[Any, ...], set[str]] = {}
     for request, rung in zip(times.rows(*_BASE), lowest, strict=True):
@@ -155,7 +155,7 @@ def _has_rung(rung: str, added: set[str]) -> bool:
 
 def _rung_ratio(above: Estimates, below: Estimates) -> Estimates:
     """Divide the times on one rung by those on another; rung, place, runtime and dtype come from `below`."""
-    return without_error_where_equal(above.by(*_BASE) / below).label(detail="")
+    return without_error_where_equal(above.keep_labels(*_BASE) / below).label(detail="")
 
 
 @quantity("inference.ladder_gain", "1", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
@@ -165,12 +165,12 @@ def ladder_gain(data: Dataset) -> Estimates:
     Exactly 1 if nothing tried is faster.
     """
     rungs = runtime_ladder(data)
-    return _rung_ratio(rungs.only(rung=DEFAULT), rungs.at(rungs["rung"] != DEFAULT))
+    return _rung_ratio(rungs.filter(rung=DEFAULT), rungs.take(rungs["rung"] != DEFAULT))
 
 
 def _highest_float32_rungs(rungs: Estimates) -> Estimates:
     """Return each request's highest rung in float32."""
-    return rungs.only(rung=[DEFAULT, TUNED, RUNTIME]).ascending("place").last(*_BASE)
+    return rungs.filter(rung=[DEFAULT, TUNED, RUNTIME]).sort_by("place").last_per_group(*_BASE)
 
 
 @quantity("inference.runtime_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
@@ -179,7 +179,7 @@ def runtime_gain(data: Dataset) -> Estimates:
 
     Compiled PyTorch and other layouts count as runtimes. Exactly 1 if none is faster.
     """
-    return _highest_float32_rungs(ladder_gain(data)).without("rung", "place")
+    return _highest_float32_rungs(ladder_gain(data)).drop_labels("rung", "place")
 
 
 @quantity("inference.format_gain", "1", (*_LABELS, "runtime", "dtype"), reads=("models",))
@@ -190,10 +190,10 @@ def format_gain(data: Dataset) -> Estimates:
     Limited to requests tried in formats other than float32.
     """
     rungs, formats = runtime_ladder(data), request_times(data)
-    others = set(formats.at(formats["dtype"] != "float32").rows(*_BASE))
-    best = rungs.only(rung=BEST)
-    best = best.at(np.array([request in others for request in best.rows(*_BASE)], bool))
-    return _rung_ratio(_highest_float32_rungs(rungs), best).without("rung", "place")
+    others = set(formats.take(formats["dtype"] != "float32").rows(*_BASE))
+    best = rungs.filter(rung=BEST)
+    best = best.take(np.array([request in others for request in best.rows(*_BASE)], bool))
+    return _rung_ratio(_highest_float32_rungs(rungs), best).drop_labels("rung", "place")
 
 
 @quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both", reads=("models",))
@@ -214,7 +214,7 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 
     precision, runtime, cpu_runtime: as for `inference.gpu_over_cpu`.
     """
-    return _batches_over_host(tokens_per_s(data).without("parameters"), ["model", "phase"], ["context"])
+    return _batches_over_host(tokens_per_s(data).drop_labels("parameters"), ["model", "phase"], ["context"])
 
 
 def _batches_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:

@@ -44,9 +44,9 @@ def ladder_rate(data: Dataset) -> Estimates:
     `place` counts rungs from the bottom. The fastest library is the one measured fastest on this work; `detail` names
     it. On a GPU, each uses the device's own best; products that take less than 50 microseconds are timed in a graph.
     """
-    products = data.device_summary("gemm", "flop_per_s").only(**PRODUCT)
-    products = products.at((products["m"] == ROWS) | products["backend"].isin(LOOPS))
-    steps = data.summary("training", value="flop_per_s").only(**STEP)
+    products = data.device_summary("gemm", "flop_per_s").filter(**PRODUCT)
+    products = products.take((products["m"] == ROWS) | products["backend"].isin(LOOPS))
+    steps = data.summary("training", value="flop_per_s").filter(**STEP)
     return concat_estimates(
         [_best_by_rung(products).label(work="product"), _best_by_rung(steps).label(work="training step")]
     )
@@ -54,14 +54,16 @@ def ladder_rate(data: Dataset) -> Estimates:
 
 def _best_by_rung(rates: Estimates) -> Estimates:
     """Select the best rate on each rung, by node and device."""
-    libraries = rates.at(~rates["backend"].isin(LOOPS))
+    libraries = rates.take(~rates["backend"].isin(LOOPS))
     found = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):
         given = {name: value for name, value in wanted.items() if value is not None}
-        tried = (rates if "backend" in given else libraries).only(**given)
+        tried = (rates if "backend" in given else libraries).filter(**given)
         if wanted.get("threads", 1) is None:
             threads = tried.numbers("threads")
             most = threads.groupby(tried["node"]).transform("max")
-            tried = tried.at((threads == most) & (threads > 1))
-        found.append(tried.best(["node", "device"], of=["backend", "dtype"]).label(rung=rung, place=place))
+            tried = tried.take((threads == most) & (threads > 1))
+        found.append(
+            tried.best_per_group(["node", "device"], detail=["backend", "dtype"]).label(rung=rung, place=place)
+        )
     return concat_estimates(found)

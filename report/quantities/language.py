@@ -25,7 +25,7 @@ def tokens_per_s(data: Dataset) -> Estimates:
     phase: prompt or decode. tokens: in the prompt, or in the text before the written tokens. format: the file's.
     backend: the runtime.
     """
-    calls = data.summary(EXPERIMENT).inverse().without("dtype")
+    calls = data.summary(EXPERIMENT).inverse().drop_labels("dtype")
     return calls.scaled_by(calls.numbers("tokens").where(calls["phase"] == PROMPT, 1))
 
 
@@ -37,10 +37,10 @@ def fastest_tokens_per_s(data: Dataset) -> Estimates:
     """
     rates = tokens_per_s(data)
     by, of = ["node", "device", "model", "phase", "tokens"], ["threads"]
-    each = rates.best([*by, "format"], of, ["backend", "threads"])
-    best = rates.best(by, ["format", *of], ["backend", "threads"]).label(format="best")
+    each = rates.best_per_group([*by, "format"], of, ["backend", "threads"])
+    best = rates.best_per_group(by, ["format", *of], ["backend", "threads"]).label(format="best")
     found = concat_estimates([each, best])
-    return found.label(runtime=found["backend"]).without("backend")
+    return found.label(runtime=found["backend"]).drop_labels("backend")
 
 
 @_point_quantity("language.bandwidth_share", "1", experiments=[EXPERIMENT, "bandwidth"])
@@ -49,9 +49,9 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
     Bandwidth and left-out models (those that might fit into caches): as for `generation.bandwidth_share`. May exceed 1.
     """
-    rates = data.summary(EXPERIMENT, value="bytes_per_s").only(phase=DECODE)
-    bytes_read = data.summary(EXPERIMENT, value="bytes").only(phase=DECODE)
-    return share_of_bandwidth(data, rates, bytes_read).without("dtype")
+    rates = data.summary(EXPERIMENT, value="bytes_per_s").filter(phase=DECODE)
+    bytes_read = data.summary(EXPERIMENT, value="bytes").filter(phase=DECODE)
+    return share_of_bandwidth(data, rates, bytes_read).drop_labels("dtype")
 
 
 @_language_quantity("language.gpu_over_cpu", "1", ("model", "phase", "tokens", *BEST_LABELS), device="both")
@@ -72,7 +72,7 @@ SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
 
 def metric_by_users(data: Dataset, metric: str) -> Estimates:
     """Return a metric by server and user count, ascending, without labels for load duration and compute threads."""
-    return data.summary("language-serving", metric).ascending(*SERVER, "users").without("seconds", "threads", "dtype")
+    return data.summary("language-serving", metric).sort_by(*SERVER, "users").drop_labels("seconds", "threads", "dtype")
 
 
 for _name, _metric, _unit, _how in (

@@ -23,13 +23,13 @@ def layer_rates(data: Dataset) -> Estimates:
 
     Layers that take a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
     """
-    return data.device_summary("libraries", "flop_per_s").without("backend")
+    return data.device_summary("libraries", "flop_per_s").drop_labels("backend")
 
 
 def gain_over_fallback(rates: Estimates, variant: str) -> Estimates:
     """Divide a library variant's rate by the fastest rate without the library."""
-    without = rates.only(variant=WITHOUT).best([*_POINT, "dtype"], of=["variant"])
-    return rates.only(variant=variant).without("variant") / without.label(variant=without["detail"])
+    without = rates.filter(variant=WITHOUT).best_per_group([*_POINT, "dtype"], detail=["variant"])
+    return rates.filter(variant=variant).drop_labels("variant") / without.label(variant=without["detail"])
 
 
 @_variant_quantity("libraries.gain", "1")
@@ -48,7 +48,7 @@ def matrix_unit_gain(data: Dataset) -> Estimates:
 
     Each is the best over all measured variants, including this project's own kernels.
     """
-    return layer_rates(data).best([*_POINT, "dtype"], of=["variant"]).ratio("dtype", "tf32", "float32")
+    return layer_rates(data).best_per_group([*_POINT, "dtype"], detail=["variant"]).ratio("dtype", "tf32", "float32")
 
 
 _device_quantity(
@@ -70,24 +70,26 @@ _interface_quantity = partial(quantity, device="gpu")
 
 def kernel_rates(data: Dataset) -> Estimates:
     """Return FLOP/s by device, kernel, n and interface."""
-    return data.summary("without-cuda", value="flop_per_s").without("dtype", "threads")
+    return data.summary("without-cuda", value="flop_per_s").drop_labels("dtype", "threads")
 
 
 @_interface_quantity("without_cuda.rate_share", "1", _KERNEL)
 def rate_share(data: Dataset) -> Estimates:
     """Rate through another interface, relative to CUDA: same chip, kernel and size."""
     found = kernel_rates(data)
-    return found.at(found["backend"] != CUDA) / found.only(backend=CUDA).without("backend")
+    return found.take(found["backend"] != CUDA) / found.filter(backend=CUDA).drop_labels("backend")
 
 
 def library_rates(data: Dataset) -> Estimates:
     """Return FLOP/s by device and n: the fastest library on float32 products between two n x n matrices on a GPU."""
-    products = data.device_summary("gemm", "flop_per_s").only(device="gpu", dtype="float32")
-    square = products.at((products["m"] == products["n"]) & (products["n"] == products["k"]))
-    return square.best(["node", "device", "n"], of=["backend"])
+    products = data.device_summary("gemm", "flop_per_s").filter(device="gpu", dtype="float32")
+    square = products.take((products["m"] == products["n"]) & (products["n"] == products["k"]))
+    return square.best_per_group(["node", "device", "n"], detail=["backend"])
 
 
 @_interface_quantity("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
 def naive_over_library(data: Dataset) -> Estimates:
     """Rate for the naive product in CUDA, relative to the fastest library: both float32, same size."""
-    return kernel_rates(data).only(kernel="naive", backend=CUDA).without("kernel", "backend") / library_rates(data)
+    return kernel_rates(data).filter(kernel="naive", backend=CUDA).drop_labels("kernel", "backend") / library_rates(
+        data
+    )

@@ -53,8 +53,10 @@ def bandwidth_rate(data: Dataset) -> Estimates:
     """
     rates = footprint_rates(data)
     least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
-    rates = rates.at(rates["footprint"] >= least)
-    return concat_estimates([rates, rates.best(_POINT, of=["backend", "footprint"]).label(backend="best")])
+    rates = rates.take(rates["footprint"] >= least)
+    return concat_estimates(
+        [rates, rates.best_per_group(_POINT, detail=["backend", "footprint"]).label(backend="best")]
+    )
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
@@ -64,8 +66,10 @@ def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Est
     that might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache).
     """
     sizes = moved.rows("node", "device", "estimate")
-    large = rates.at([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in sizes])
-    return large / bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
+    large = rates.take([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in sizes])
+    return large / bandwidth_rate(data).filter(backend="best").best_per_group(
+        ["node", "device", "threads"], of=["op", "dtype"]
+    )
 
 
 @quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
@@ -77,16 +81,16 @@ def gpu_over_desktop(data: Dataset) -> Estimates:
     (each side's fastest dtype). runtime, cpu_runtime: libraries on the GPU and on the desktop, which `detail` names.
     """
     rates = bandwidth_rate(data)
-    rates = rates.at(rates["backend"] != "best")
-    desktops = most_threads(rates.only(device="cpu", node=nodes_of_kind(data, "desktop")))
+    rates = rates.take(rates["backend"] != "best")
+    desktops = most_threads(rates.filter(device="cpu", node=nodes_of_kind(data, "desktop")))
     named = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
-    cpu = named.without("node", "device")
-    return concat_estimates(best_ratios(rates.only(device="gpu"), cpu, ["op", "baseline"], ["named"]))
+    cpu = named.drop_labels("node", "device")
+    return concat_estimates(best_ratios(rates.filter(device="gpu"), cpu, ["op", "baseline"], ["named"]))
 
 
 def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
     """Return copies to, from and within GPUs, with the labels that distinguish them."""
-    return data.summary("transfer", metric, value).by(*_WAY, "size")
+    return data.summary("transfer", metric, value).keep_labels(*_WAY, "size")
 
 
 @_transfer_quantity("transfer.rate", "B/s", _COPY)
@@ -102,8 +106,12 @@ def transfer_rate(data: Dataset) -> Estimates:
 @_transfer_quantity("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
 def memory_ratio(data: Dataset) -> Estimates:
     """Copy rate within device memory, relative to the copy rate between host and device, same device."""
-    inside = bandwidth_rate(data).only(device="gpu", op="copy", backend="best").by("node", "device", "op", "dtype")
-    return inside / transfer_rate(data).only(direction=TO_AND_FROM)
+    inside = (
+        bandwidth_rate(data)
+        .filter(device="gpu", op="copy", backend="best")
+        .keep_labels("node", "device", "op", "dtype")
+    )
+    return inside / transfer_rate(data).filter(direction=TO_AND_FROM)
 
 
 @_transfer_quantity("transfer.half_rate_size", "B", ("direction", "host_memory"))
@@ -117,9 +125,9 @@ def half_rate_size(data: Dataset) -> Estimates:
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
     rows = []
-    for way, rates in transfer_rate(data).ascending("size").groups(*_WAY):
-        top = rates.at([rates["estimate"].argmax()])
-        shares = rates / top.by(*_WAY)
+    for way, rates in transfer_rate(data).sort_by("size").groups(*_WAY):
+        top = rates.take([rates["estimate"].argmax()])
+        shares = rates / top.keep_labels(*_WAY)
         size, share, low, high = (shares.numbers(name).to_numpy() for name in ("size", "estimate", "low", "high"))
         # Number of sizes up to the largest one below half.
         below = int(np.flatnonzero(share < 0.5).max(initial=-1)) + 1

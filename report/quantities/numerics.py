@@ -20,7 +20,7 @@ WITHIN = ("summation", "split_k", "threads", "libraries")
 
 def _method_estimates(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
     """Return a metric for some methods, with `low` clipped to its least possible value."""
-    found = with_shape(data.summary("numerics", metric).only(method=methods))
+    found = with_shape(data.summary("numerics", metric).filter(method=methods))
     return found.label(low=found["low"].clip(lower=least))
 
 
@@ -55,7 +55,7 @@ def determinism(data: Dataset) -> Estimates:
     """
     calls = _method_estimates(data, "distinct_results", ("repeat",), least=1)
     return concat_estimates(
-        [calls.without("method").label(over="calls"), _distinct_over_rounds(data).label(over="rounds")]
+        [calls.drop_labels("method").label(over="calls"), _distinct_over_rounds(data).label(over="rounds")]
     )
 
 
@@ -68,4 +68,4 @@ def _distinct_over_rounds(data: Dataset) -> Estimates:
     points = data.table.loc[[number for (number,) in found["source_rows"]], POINT]
     counts = points.astype(object).merge(different.astype(object), how="left", on=POINT)["different"].astype(float)
     found = found.label(estimate=counts, low=counts, high=counts, se=np.nan, df=np.inf)
-    return with_shape(found.at(found["n_rounds"] > 1).without("method"))
+    return with_shape(found.take(found["n_rounds"] > 1).drop_labels("method"))

@@ -49,12 +49,12 @@ def _with_size(times: Estimates) -> Estimates:
 
 def gpu_request_times(data: Dataset) -> Estimates:
     """Return seconds per whole request to a GPU."""
-    return request_estimates(data).only(device="gpu").without("threads", "backend")
+    return request_estimates(data).filter(device="gpu").drop_labels("threads", "backend")
 
 
 def gpu_part_times(data: Dataset, part: str) -> Estimates:
     """Return seconds on the GPU for one part in PARTS, for any launch method."""
-    return request_estimates(data, f"device_time.{part}").without("threads", "backend", "launch")
+    return request_estimates(data, f"device_time.{part}").drop_labels("threads", "backend", "launch")
 
 
 def sum_times(*parts: Estimates) -> Estimates:
@@ -67,7 +67,7 @@ def sum_times(*parts: Estimates) -> Estimates:
             total, errors = times["estimate"].sum(), times["estimate"] * times["se"]
             error = {"se": errors.sum(skipna=False) / total, "df": times["df"].min()}
             rows.append({**dict(zip(names, labels, strict=True)), **times.counts(), "estimate": total, **error})
-    return Estimates.of(sorted(rows, key=lambda row: order[tuple(row[name] for name in names)]), log=True)
+    return Estimates.from_rows(sorted(rows, key=lambda row: order[tuple(row[name] for name in names)]), log=True)
 
 
 def transfer_times(data: Dataset) -> Estimates:
@@ -81,14 +81,17 @@ def host_rates(data: Dataset) -> Estimates:
     baseline: core, one thread; node, the fastest thread count, if all threads were tried too. Includes the products
     measured by the experiment gemm, which start and end in host memory.
     """
-    products = _with_size(data.summary("gemm").only(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
+    products = _with_size(data.summary("gemm").filter(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
     labels = ["node", *WORK]
-    times = [part.by(*labels, "backend", "threads") for part in (request_estimates(data).only(device="cpu"), products)]
+    times = [
+        part.keep_labels(*labels, "backend", "threads")
+        for part in (request_estimates(data).filter(device="cpu"), products)
+    ]
     rates = with_library(concat_estimates(times).inverse())
     most, tried = (rates["threads"].groupby([rates[name] for name in by]).transform("max") for by in (["node"], labels))
-    baselines = {"core": rates.only(threads=1), "node": rates.at(tried == most)}
+    baselines = {"core": rates.filter(threads=1), "node": rates.take(tried == most)}
     return concat_estimates(
-        [part.best(labels, of=["library"]).label(baseline=name) for name, part in baselines.items()]
+        [part.best_per_group(labels, detail=["library"]).label(baseline=name) for name, part in baselines.items()]
     )
 
 
@@ -114,7 +117,7 @@ def phase_share(data: Dataset) -> Estimates:
     shares = [(part / whole).label(phase=name, clock="device") for name, part in parts.items()]
     shares.append(complement(sum_times(*parts.values()) / whole).label(phase=REST, clock="device"))
     for name in HOST_PARTS:
-        part = request_estimates(data, f"time.{name}").without("threads", "backend")
+        part = request_estimates(data, f"time.{name}").drop_labels("threads", "backend")
         shares.append((part / whole).label(phase=name, clock="host"))
     return concat_estimates(shares)
 
@@ -138,7 +141,7 @@ def _with_batch(ratios: Estimates) -> Estimates:
     """Label mlp requests by row count, and all others by size."""
     mlp = ratios["op"] == "mlp"
     labels = {"size": ratios["size"].mask(mlp, None), "batch": ratios["m"].where(mlp, None)}
-    return ratios.without("m", "n", "k").label(**labels)
+    return ratios.drop_labels("m", "n", "k").label(**labels)
 
 
 @_both_quantity("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
@@ -157,11 +160,13 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
     loss; real cores do neither. GPU: transfers included, the fastest whole request; transfers excluded, compute time
     alone.
     """
-    core = host_rates(data).only(op="gemm", uses=1, baseline="core").without("baseline")
+    core = host_rates(data).filter(op="gemm", uses=1, baseline="core").drop_labels("baseline")
     point = ["node", "device", *WORK]
-    included = gpu_request_times(data).inverse().best(point, of=WAY).label(transfers="included")
-    excluded = gpu_part_times(data, "compute").inverse().best(point, of=WAY[:1]).label(transfers="excluded")
-    return ratio_with_detail(concat_estimates([included, excluded]), core * CORES).without("op", "uses", "size")
+    included = gpu_request_times(data).inverse().best_per_group(point, detail=WAY).label(transfers="included")
+    excluded = (
+        gpu_part_times(data, "compute").inverse().best_per_group(point, detail=WAY[:1]).label(transfers="excluded")
+    )
+    return ratio_with_detail(concat_estimates([included, excluded]), core * CORES).drop_labels("op", "uses", "size")
 
 
 @_both_quantity("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
@@ -172,7 +177,7 @@ def crossover(data: Dataset) -> Estimates:
     interpolated from the ratio between their times. Without a crossover there is no estimate, and `detail` names the
     side ahead.
     """
-    gains = speedup(data).without("m", "n", "k")
+    gains = speedup(data).drop_labels("m", "n", "k")
     even = gains.label(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf)
     sides = concat_estimates([gains.label(side="the GPU"), even.label(side="the CPU")])
     found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
@@ -180,4 +185,4 @@ def crossover(data: Dataset) -> Estimates:
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
     # Drop crossings after which the CPU is first.
     behind = [by_size.get(place, np.nan) < 1 for place in found.rows(*series, "high")]
-    return found.without("side").unknown(behind, "estimate", "low", "high")
+    return found.drop_labels("side").set_unknown(behind, "estimate", "low", "high")

@@ -18,20 +18,20 @@ _gpu_quantity = partial(quantity, device="gpu")
 @quantity("orchestration.wait_share", "1", (*_LOOP, "workers"))
 def wait_share(data: Dataset) -> Estimates:
     """Median time until the next batch is on the device, divided by the iteration time; both wait for the device."""
-    return (data.summary("orchestration", "time.load") / data.summary("orchestration")).without("backend")
+    return (data.summary("orchestration", "time.load") / data.summary("orchestration")).drop_labels("backend")
 
 
 @quantity("orchestration.time_lost", "1", _LOOP)
 def time_lost(data: Dataset) -> Estimates:
     """1 - iteration time with batches already on the device / time with the best loader worker count."""
     # On a GPU, loops let the host run ahead, as is usual.
-    on_gpus = data.summary("orchestration", "loop_time").only(device="gpu")
-    turns = concat_estimates([on_gpus, data.summary("orchestration").only(device="cpu")]).inverse()
+    on_gpus = data.summary("orchestration", "loop_time").filter(device="gpu")
+    turns = concat_estimates([on_gpus, data.summary("orchestration").filter(device="cpu")]).inverse()
     place = ["node", "device", *_LOOP]
-    ready = turns.only(source=PRELOADED).by(*(name for name in place if name != "source"))
-    loaded = turns.at(turns["source"] != PRELOADED)
+    ready = turns.filter(source=PRELOADED).keep_labels(*(name for name in place if name != "source"))
+    loaded = turns.take(turns["source"] != PRELOADED)
     workers = [format_count(int(number), "worker") for number in loaded["workers"]]
-    return complement(loaded.label(workers=workers).best(place, of=["workers"]) / ready)
+    return complement(loaded.label(workers=workers).best_per_group(place, detail=["workers"]) / ready)
 
 
 @_gpu_quantity("orchestration.gpu_time_lost_to_host", "1", _LOOP)
@@ -40,13 +40,13 @@ def gpu_time_lost_to_host(data: Dataset) -> Estimates:
 
     Both loops let the host run a few iterations ahead, as is usual.
     """
-    return time_lost(data).only(device="gpu")
+    return time_lost(data).filter(device="gpu")
 
 
 @quantity("orchestration.decode_time", "s", ("model", "batch", "source", "workers", "dtype", "threads"))
 def decode_time(data: Dataset) -> Estimates:
     """Time per sample in one process to decode, augment or tokenise it, and convert it to a tensor."""
-    return data.summary("orchestration", "decode_time").without("backend")
+    return data.summary("orchestration", "decode_time").drop_labels("backend")
 
 
 @_gpu_quantity("orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"])
@@ -55,5 +55,5 @@ def gpu_idle_share(data: Dataset) -> Estimates:
 
     The profiler adds up consecutive kernels; between them the GPU waits for the host to launch the next.
     """
-    kernels = data.summary("training", "kernel_time").only(device="gpu")
-    return complement(kernels / data.summary("training")).without("threads")
+    kernels = data.summary("training", "kernel_time").filter(device="gpu")
+    return complement(kernels / data.summary("training")).drop_labels("threads")

@@ -18,8 +18,8 @@ _gpu_quantity = partial(quantity, device="gpu")
 @_gpu_quantity("parallelism.throughput", "FLOP/s", ("in_flight",))
 def throughput(data: Dataset) -> Estimates:
     """Rate for chains with dependent multiply-adds, one per thread, by threads in flight."""
-    chains = data.summary("parallelism", value="flop_per_s").only(kernel="chains")
-    return chains.by(*_PLACE, "in_flight")
+    chains = data.summary("parallelism", value="flop_per_s").filter(kernel="chains")
+    return chains.keep_labels(*_PLACE, "in_flight")
 
 
 @_gpu_quantity("parallelism.threads_for_90_percent", "threads")
@@ -31,8 +31,8 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
     are not surely below.
     """
     rows = []
-    for place, rates in throughput(data).ascending("in_flight").groups(*_PLACE):
-        shares = rates / rates.at([rates["estimate"].argmax()]).by(*_PLACE)
+    for place, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
+        shares = rates / rates.take([rates["estimate"].argmax()]).keep_labels(*_PLACE)
         threads, share = shares.numbers("in_flight").to_numpy(), shares.numbers("estimate").to_numpy()
         reached = np.flatnonzero(shares["low"] >= FULL_SHARE)
         if len(reached):
@@ -64,12 +64,12 @@ def linearity(data: Dataset) -> Estimates:
     scheduler begin to wait for each other.
     """
     parts = []
-    for _, rates in throughput(data).ascending("in_flight").groups(*_PLACE):
+    for _, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
         threads = rates.numbers("in_flight")
         each = rates.scaled_by(1 / threads)
         enough = rates["estimate"].max() / each.value("estimate", 0)
-        more = each.at((threads > threads[0]) & (threads <= enough / 2))
-        parts.append(more / each.at([0]).by(*_PLACE))
+        more = each.take((threads > threads[0]) & (threads <= enough / 2))
+        parts.append(more / each.take([0]).keep_labels(*_PLACE))
     return concat_estimates(parts)
 
 
@@ -79,14 +79,14 @@ def path_time(data: Dataset) -> Estimates:
 
     The fastest method counts: a CPU's vectors, or one element at a time.
     """
-    times = data.summary("parallelism").only(kernel="paths")
+    times = data.summary("parallelism").filter(kernel="paths")
     groups = times.numbers("estimate").groupby([times[name] for name in (*_PLACE, "paths")])
-    fastest = times.at(sorted(groups.idxmin()))
-    return fastest.label(detail=fastest["backend"]).by(*_PLACE, "paths")
+    fastest = times.take(sorted(groups.idxmin()))
+    return fastest.label(detail=fastest["backend"]).keep_labels(*_PLACE, "paths")
 
 
 @quantity("parallelism.divergence_cost", "1", ("paths",))
 def divergence_cost(data: Dataset) -> Estimates:
     """Time with several paths in a group with 32 threads or elements, relative to one path: same work on each path."""
     fastest = path_time(data)
-    return fastest.at(fastest["paths"] != 1) / fastest.only(paths=1).without("paths")
+    return fastest.take(fastest["paths"] != 1) / fastest.filter(paths=1).drop_labels("paths")

@@ -117,7 +117,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
-    servers = p99_latency(data).only(device="cpu")
+    servers = p99_latency(data).filter(device="cpu")
     rates, cores, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "cores", "high", "estimate"))
     estimate = ends[1]
     rows = servers.rows("backend", "dtype", "n_rounds", "n_samples", "source_rows")
@@ -187,7 +187,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     GPU: its share of a machine with the same GPU name. CPU: as many cores as the host has, at the price per core of a
     machine from the same vendor. Baseline node only: nobody hires one core.
     """
-    speedups = speedup(data).only(baseline="node")
+    speedups = speedup(data).filter(baseline="node")
     wanted = set(speedups.rows("node", "device"))
     devices = [
         (node, device) for node in data.nodes.nodes for device in node.record["devices"] if device["kind"] == "gpu"
@@ -201,7 +201,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     if wanted and not priced:
         names = sorted({one["name"] for _, one in devices})
         raise MissingSourceError(f"the price per hour of a machine with {join_words(names, 'or')}")
-    speedups = speedups.at([row for row, place in enumerate(speedups.rows("node", "device")) if place in priced])
+    speedups = speedups.take([row for row, place in enumerate(speedups.rows("node", "device")) if place in priced])
     machines = [priced[place] for place in speedups.rows("node", "device")]
     detail = ["; ".join(filter(None, (own, of))) for own, (_, of) in zip(speedups["detail"], machines, strict=True)]
     values = pd.DataFrame([{name: one.value for name, one in inputs.items()} for inputs, _ in machines])
@@ -224,7 +224,7 @@ def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced |
         return None
     inputs = {
         **priced[0],
-        "c": Input(float(cpu["usable_cores"]), "1", "measured", "of the host", each=True),
+        "c": Input(float(cpu["usable_cores"]), "1", "measured", "of the host", single_case=True),
         "q": hourly_price(data, *machine),
         "g": documented_input(data, f"{machine[0]}.gpus"),
     }

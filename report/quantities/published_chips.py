@@ -307,8 +307,8 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     errors = roofline_error(data)
     if not len(errors):
         return errors
-    of = errors.only(ceilings="bandwidth alone").without("ceilings")
-    return of / errors.only(ceilings="arithmetic alone").without("ceilings")
+    of = errors.filter(ceilings="bandwidth alone").drop_labels("ceilings")
+    return of / errors.filter(ceilings="arithmetic alone").drop_labels("ceilings")
 
 
 @published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))

@@ -27,12 +27,12 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
     GPU: its share of AWS's machine with eight such GPUs. CPU: AWS's largest machine of that generation (96 cores), as a
     stand-in for the server's 112. Prices from data/reference/prices.yaml. Raises MissingSourceError.
     """
-    known = speedup(data).only(baseline="server", task=["train-to-target"])
+    known = speedup(data).filter(baseline="server", task=["train-to-target"])
     parts = []
     for kind, machine in HIRED.items():
         hour = data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")
         ratio = hour / data.figure(f"{HIRED_CPU}.usd_per_hour")
-        rows = known.only(gpu=kind)
+        rows = known.filter(gpu=kind)
         parts += record_rows((rows * (1 / ratio)).frame)
     return exact_estimates(parts)
 

@@ -148,11 +148,11 @@ def growth_with_batch(data: Dataset) -> Estimates:
     rows = []
     same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
     told = speedup(data)
-    sizes = told.at(told["batch"].notna().to_numpy(bool)) if len(told) else told
+    sizes = told.take(told["batch"].notna().to_numpy(bool)) if len(told) else told
     for labels, at in sizes.positions(*same):
         if len(at) < 2:
             continue
-        known = sizes.at(at).frame.sort_values("batch")
+        known = sizes.take(at).frame.sort_values("batch")
         if known["batch"].iloc[-1] < 8 * known["batch"].iloc[0]:
             continue
         first, last = known.iloc[0], known.iloc[-1]
@@ -262,12 +262,12 @@ def _gain_row(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any])
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """Speed-up for MLPerf's recurrent network, relative to that for its transformer, on the same GPU and CPU."""
     rows, place = [], ("source", "family", "scenario", "gpu")
-    known = speedup(data).only(baseline="server", model=[RECURRENT, TRANSFORMER])
+    known = speedup(data).filter(baseline="server", model=[RECURRENT, TRANSFORMER])
     if not len(known):
         return known
     known = known.label(scenario=[data.published.by_key[keys.split()[0]]["scenario"] for keys in known["records"]])
     for labels, group in known.groups(*place):
-        recurrent, other = (group.only(model=name) for name in (RECURRENT, TRANSFORMER))
+        recurrent, other = (group.filter(model=name) for name in (RECURRENT, TRANSFORMER))
         for above in range(len(recurrent)):
             for below in range(len(other)):
                 rows.append(
@@ -290,8 +290,8 @@ def crossover_parameters(data: Dataset) -> Estimates:
     on which the GPU is sooner.
     """
     rows = []
-    known = speedup(data).only(task="infer", batch=1.0)
-    known = known.at(known["measure"].isin(("time", "latency")).to_numpy(bool)) if len(known) else known
+    known = speedup(data).filter(task="infer", batch=1.0)
+    known = known.take(known["measure"].isin(("time", "latency")).to_numpy(bool)) if len(known) else known
     for labels, group in known.groups("source", "family", "gpu", "cpu", "precision"):
         sizes = [data.published.by_key[records.split()[-1]]["parameters"] for records in group["records"]]
         order = group.frame.assign(size=sizes).dropna(subset=["size"]).sort_values("size")

@@ -15,7 +15,7 @@ BEST_LABELS = ("precision", "dtype", *RUNTIMES)
 def most_threads(rates: Estimates, *by: str) -> Estimates:
     """Select the rates with the most threads per node, or per group that agrees in the labels `by`."""
     groups = [rates[name] for name in by or ("node",)]
-    return rates.at(rates["threads"] == rates["threads"].groupby(groups).transform("max"))
+    return rates.take(rates["threads"] == rates["threads"].groupby(groups).transform("max"))
 
 
 def with_library(rates: Estimates) -> Estimates:
@@ -32,7 +32,7 @@ def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estim
     """Divide `above` by `below`, and set `detail` to 'A over B'."""
     ratio = divide(above, below.label(rival=below["detail"]))
     detail = [f"{mine} over {rival}".strip() if rival else mine for mine, rival in ratio.rows("detail", "rival")]
-    return ratio.without("rival").label(detail=detail)
+    return ratio.drop_labels("rival").label(detail=detail)
 
 
 def best_ratios(
@@ -59,14 +59,16 @@ def best_ratios(
 
 def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
     """Divide each GPU's best rate by its host CPU's best, as in `best_ratios`."""
-    return concat_estimates(best_ratios(rates.only(device="gpu"), rates.only(device="cpu").without("device"), by, of))
+    return concat_estimates(
+        best_ratios(rates.filter(device="gpu"), rates.filter(device="cpu").drop_labels("device"), by, of)
+    )
 
 
 def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
     """Select the best rate per group, by the labels present; its backend becomes the label `runtime`."""
     keys, named = ([name for name in names if name in rates.labels] for names in (by, of))
-    best = rates.best(keys, named, ["backend"])
-    return best.label(**{runtime: best["backend"]}).without("backend")
+    best = rates.best_per_group(keys, named, ["backend"])
+    return best.label(**{runtime: best["backend"]}).drop_labels("backend")
 
 
 def complement(ratios: Estimates) -> Estimates:

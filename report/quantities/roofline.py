@@ -28,15 +28,19 @@ def peak_arithmetic(data: Dataset) -> Estimates:
     The faster of two: the study's own multiply-add kernel (CPUs), and the fastest matrix product with any library and
     shape, because no kernel of ours uses matrix units. `detail` names it.
     """
-    products = gemm.product_rate(data).only(backend="best").by(*_PLACE)
+    products = gemm.product_rate(data).filter(backend="best").keep_labels(*_PLACE)
     kernel = gemm.peak_rate(data, "fma").label(of="multiply-adds in registers")
-    return concat_estimates([kernel, products.label(of=products["detail"])]).best(_PLACE, of=["of"])
+    return concat_estimates([kernel, products.label(of=products["detail"])]).best_per_group(_PLACE, detail=["of"])
 
 
 @cached_per_dataset
 def peak_bandwidth(data: Dataset) -> Estimates:
     """Return memory bandwidth in bytes/s by node, device and threads: the fastest pass of any kind and format."""
-    return memory.bandwidth_rate(data).only(backend="best").best(["node", "device", "threads"], of=["op", "dtype"])
+    return (
+        memory.bandwidth_rate(data)
+        .filter(backend="best")
+        .best_per_group(["node", "device", "threads"], detail=["op", "dtype"])
+    )
 
 
 @quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS, reads=("peak",))
@@ -70,12 +74,12 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
         if (seen := _BELOW.fullmatch(metric)) and seen["measure"] == measure
     ]
     labels = [name for name in concat_estimates(parts).labels if name != "limit"]
-    shares = concat_estimates(parts).ascending(*labels, "limit")
+    shares = concat_estimates(parts).sort_by(*labels, "limit")
     starts = np.flatnonzero(~shares.frame.duplicated(labels))
     columns = {name: np.split(shares[name].to_numpy(), starts[1:]) for name in ("limit", *VALUES)}
     return {
         tuple(zip(labels, key, strict=True)): {name: steps[at] for name, steps in columns.items()}
-        for at, key in enumerate(shares.at(starts).rows(*labels))
+        for at, key in enumerate(shares.take(starts).rows(*labels))
     }
 
 
@@ -124,4 +128,4 @@ def matmul_time_share(data: Dataset) -> Estimates:
 
     Timed by the profiler; phases forward, prefill and decode.
     """
-    return data.summary("roofline", "matmul_time_share").only(phase=["forward", "prefill", "decode"])
+    return data.summary("roofline", "matmul_time_share").filter(phase=["forward", "prefill", "decode"])

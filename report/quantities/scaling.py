@@ -19,9 +19,9 @@ _cpu_quantity, _gpu_quantity = partial(quantity, device="cpu"), partial(quantity
 
 def scaling_efficiency(rates: Estimates) -> Estimates:
     """Divide multi-thread rates by (threads x one-thread rate); nodes with one thread only have no case."""
-    rates = rates.only(device="cpu")
-    shared = rates.at(rates["threads"] > 1)
-    return shared.scaled_by(1 / shared.numbers("threads")) / rates.only(threads=1).without("threads")
+    rates = rates.filter(device="cpu")
+    shared = rates.take(rates["threads"] > 1)
+    return shared.scaled_by(1 / shared.numbers("threads")) / rates.filter(threads=1).drop_labels("threads")
 
 
 @_cpu_quantity("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
@@ -55,11 +55,11 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
     """
     too_large = _too_large_batches(data)
     found = []
-    for series, rates in training.samples_per_second(data).only(device="gpu").groups(*_SERIES):
+    for series, rates in training.samples_per_second(data).filter(device="gpu").groups(*_SERIES):
         batches = rates["batch"].astype(int)
         largest = batches.max()
         refused = [batch for batch in too_large.get(series, ()) if batch > largest]
-        above, below = (rates.at(batches == batch).by(*_SERIES) for batch in (largest, largest / 8))
+        above, below = (rates.take(batches == batch).keep_labels(*_SERIES) for batch in (largest, largest / 8))
         if refused:
             enough = batches[rates["estimate"] >= SATURATED * rates["estimate"].max()].min()
             said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"

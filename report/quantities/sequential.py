@@ -23,12 +23,12 @@ _cpu_quantity, _both_quantity = partial(quantity, device="cpu"), partial(quantit
 
 def step_times(data: Dataset) -> Estimates:
     """Return seconds per step in one chain, by kernel, chains, footprint, data and threads."""
-    return data.summary("sequential", "step_time").without("backend", "dtype")
+    return data.summary("sequential", "step_time").drop_labels("backend", "dtype")
 
 
 def device_step_times(data: Dataset) -> Estimates:
     """Return seconds per step for a fully used device: step time divided by the chains in flight."""
-    times, chains = step_times(data).only(chains="full"), data.summary("sequential", "chains_in_flight")
+    times, chains = step_times(data).filter(chains="full"), data.summary("sequential", "chains_in_flight")
     point = ["node", "device", "threads", "chains", *_TASK]
     in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
     return times.scaled_by(1 / pd.Series([in_flight.get(row, np.nan) for row in times.rows(*point)], dtype=float))
@@ -36,28 +36,28 @@ def device_step_times(data: Dataset) -> Estimates:
 
 def single_chain_times(data: Dataset, device: str) -> Estimates:
     """Return seconds per step for a chain alone on a device kind (cpu, gpu)."""
-    return step_times(data).only(chains="one", device=device).without("chains", "threads")
+    return step_times(data).filter(chains="one", device=device).drop_labels("chains", "threads")
 
 
 @_both_quantity("sequential.chain_speed_ratio", "1", _TASK)
 def chain_speed_ratio(data: Dataset) -> Estimates:
     """Time per step on one GPU thread, divided by that on one CPU core, same kernel, data and footprint."""
-    return single_chain_times(data, "gpu") / single_chain_times(data, "cpu").without("device")
+    return single_chain_times(data, "gpu") / single_chain_times(data, "cpu").drop_labels("device")
 
 
 @_both_quantity("sequential.gpu_over_cpu_one_thread", "1", _TASK)
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
     """The reciprocal to `sequential.chain_speed_ratio`."""
-    return single_chain_times(data, "cpu").without("device") / single_chain_times(data, "gpu")
+    return single_chain_times(data, "cpu").drop_labels("device") / single_chain_times(data, "gpu")
 
 
 @_both_quantity("sequential.gpu_over_cpu_full_chip", "1", _TASK)
 def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
     """Steps per second with as many chains as the GPU holds, relative to one chain on every core, same kernel."""
-    times = device_step_times(data).without("chains")
-    cpu = times.only(device="cpu")
-    cpu = cpu.only(threads=cpu["threads"].max()).without("device", "threads")
-    return cpu / times.only(device="gpu").without("threads")
+    times = device_step_times(data).drop_labels("chains")
+    cpu = times.filter(device="cpu")
+    cpu = cpu.filter(threads=cpu["threads"].max()).drop_labels("device", "threads")
+    return cpu / times.filter(device="gpu").drop_labels("threads")
 
 
 @quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
@@ -71,7 +71,7 @@ def prediction_gain(data: Dataset) -> Estimates:
 
 
 def _branch_times(data: Dataset, kind: str) -> Estimates:
-    return step_times(data).only(kernel="branches", data=kind).without("kernel", "data")
+    return step_times(data).filter(kernel="branches", data=kind).drop_labels("kernel", "data")
 
 
 @_cpu_quantity("sequential.mispredict_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
@@ -83,10 +83,11 @@ def mispredict_cycles(data: Dataset) -> Estimates:
     """
     place = ["node", "device", "footprint"]
     random, predictable = (
-        _branch_times(data, kind).only(device="cpu", chains="one").by(*place) for kind in ("random", "predictable")
+        _branch_times(data, kind).filter(device="cpu", chains="one").keep_labels(*place)
+        for kind in ("random", "predictable")
     )
     pairs = random.frame.merge(predictable.frame, on=place, suffixes=("", "_below"))
-    pairs = pairs.merge(core_clock(data).by("node").frame, on="node", suffixes=("", "_clock"))
+    pairs = pairs.merge(core_clock(data).keep_labels("node").frame, on="node", suffixes=("", "_clock"))
     above, below = pairs["estimate"], pairs["estimate_below"]
     se, df = statistics.combine(above * pairs["se"], pairs["df"], below * pairs["se_below"], pairs["df_below"])
     half = statistics.half_width(se, df)
@@ -116,19 +117,19 @@ def cache_gain(data: Dataset) -> Estimates:
     Near is the largest measured footprint up to NEAR_BYTES and up to a core's own share of the level 2 cache, if the
     system reports it.
     """
-    times = _chase_times(data).ascending("node", "device", "footprint")
+    times = _chase_times(data).sort_by("node", "device", "footprint")
     sizes, places = times.numbers("footprint"), times.rows("node", "device")
     near = sizes <= [min(NEAR_BYTES, _level_2_bytes(data, node)) for node, _ in places]
     far = sizes >= [CACHE_MULTIPLE * last_level_cache(data, *place) for place in places]
-    above, below = (times.at(some).last("node", "device") for some in (far, near))
+    above, below = (times.take(some).last_per_group("node", "device") for some in (far, near))
     above, below = above.label(far=above["footprint"]), below.label(near=below["footprint"])
-    gains = above.without("footprint") / below.without("footprint")
+    gains = above.drop_labels("footprint") / below.drop_labels("footprint")
     detail = [f"{with_unit(most, 'B')} over {with_unit(least, 'B')}" for most, least in gains.rows("far", "near")]
-    return gains.label(detail=detail).without("far", "near")
+    return gains.label(detail=detail).drop_labels("far", "near")
 
 
 def _chase_times(data: Dataset) -> Estimates:
-    return single_chain_times(data, "cpu").only(kernel="chase", data="random").without("kernel", "data")
+    return single_chain_times(data, "cpu").filter(kernel="chase", data="random").drop_labels("kernel", "data")
 
 
 def _level_2_bytes(data: Dataset, node: str) -> float:

@@ -17,7 +17,7 @@ _LABELS = ("service", "requests_per_s", "cores", "dtype", "backend")
 
 def metric_by_load(data: Dataset, metric: str) -> Estimates:
     """Return a metric by server and load, ascending by rate, without labels for load duration and compute threads."""
-    return data.summary("serving", metric).ascending(*SERVER, "requests_per_s").without("seconds", "threads")
+    return data.summary("serving", metric).sort_by(*SERVER, "requests_per_s").drop_labels("seconds", "threads")
 
 
 @quantity("serving.p99_latency_s", "s", _LABELS)

@@ -49,14 +49,14 @@ def weak_scaling_efficiency(data: Dataset) -> Estimates:
     Source: weak scaling (Gustafson 1988). Ranks on a CPU share its memory and caches.
     """
     rates = data.summary("several-devices", "samples_per_s")
-    shares = rates.at(rates["ranks"] > 1) / rates.only(ranks=1).without("ranks")
-    return shares.scaled_by(1 / shares.numbers("ranks")).without("backend")
+    shares = rates.take(rates["ranks"] > 1) / rates.filter(ranks=1).drop_labels("ranks")
+    return shares.scaled_by(1 / shares.numbers("ranks")).drop_labels("backend")
 
 
 @quantity("several_devices.communication_share", "1", _LABELS)
 def communication_share(data: Dataset) -> Estimates:
     """1 - step time without gradient averaging / step time with it; both on the slowest rank."""
-    return data.summary("several-devices", "communication_share").without("backend")
+    return data.summary("several-devices", "communication_share").drop_labels("backend")
 
 
 @quantity("training.memory_model_error", "1", _STEP, experiments=["training", "models"])
@@ -71,7 +71,7 @@ def memory_model_error(data: Dataset) -> Estimates:
 def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
     """Compute `memory_model_error` for some measured peaks."""
     parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
-    peaks = peaks.at(peaks["model"].isin(set(parameters) & set(kept)))
+    peaks = peaks.take(peaks["model"].isin(set(parameters) & set(kept)))
     needed = np.array(
         [needed_bytes(parameters[name], kept[name], batch) for name, batch in peaks.rows("model", "batch")]
     )
@@ -203,14 +203,16 @@ _COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})
 def model_ratio(data: Dataset) -> Input:
     """Return the measured peak relative to the memory model: median and range over large peaks."""
     peaks = peak_memory(data)
-    errors = memory_model_errors(data, peaks.at(peaks.numbers("estimate") >= LEAST_PEAK))
+    errors = memory_model_errors(data, peaks.take(peaks.numbers("estimate") >= LEAST_PEAK))
     if not len(errors):
         why = f"no peak of {LEAST_PEAK / 1e6:g} MB or more was measured"
-        return Input(1.0, "1", "assumed", why, *_UNCHECKED, spans=True)
+        return Input(1.0, "1", "assumed", why, *_UNCHECKED, in_interval=True)
     ratio = 1 / (1 + errors.numbers("estimate").to_numpy())
     what = f"Median and range of {len(ratio)} measured steps of {LEAST_PEAK / 1e6:g} MB and more"
     middle, low, high = float(np.median(ratio)), float(ratio.min()), float(ratio.max())
-    return Input(middle, "1", "measured", "measured by this study", low, high, what=what, spans=True, **errors.counts())
+    return Input(
+        middle, "1", "measured", "measured by this study", low, high, what=what, in_interval=True, **errors.counts()
+    )
 
 
 @_memory_quantity(
@@ -244,7 +246,7 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
             inputs = {"s": state_bytes(), "N": documented_input(data, f"{prefix}.parameters")}
             works.append(Derivation({"model": name, "kind": "published"}, LEAST, inputs, "its batch comes on top"))
     whole = derive(works)
-    return whole.with_beside(
+    return whole.with_other_results(
         *((f"models that {size / 1e9:g} GB hold", "1", _fitting_counts(whole, size)) for size in SIZES)
     )
 
@@ -253,8 +255,8 @@ def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
     """Count the reference models per kind that fit into a memory size, by their estimates."""
     counts = []
     for kind in whole["kind"].unique():
-        models = whole.only(kind=kind)
-        fits = models.at(models["estimate"] <= size)["model"]
+        models = whole.filter(kind=kind)
+        fits = models.take(models["estimate"] <= size)["model"]
         inputs = {"b": assumed_input(float(len(fits)), "1", f"of {len(models)}")}
         counts.append(Derivation({"kind": kind}, _COUNT, inputs, f"of {len(models)}: {', '.join(fits) or 'none'}"))
     return derive(counts)

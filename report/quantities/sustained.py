@@ -70,7 +70,7 @@ def throughput_drift(data: Dataset) -> Estimates:
             (source_rows,) = data.source_rows(run.iloc[:1])
             about = {"n_rounds": 1, "detail": f"in {lasted:.0f} s", "source_rows": source_rows}
             rows.append({**labels, **rate_drift(run), **about})
-    return Estimates.of(rows)
+    return Estimates.from_rows(rows)
 
 
 @quantity("sustained.clock", "Hz", _LABELS)
@@ -94,11 +94,11 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     resolution. `detail` gives the share.
     """
     used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
-    shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best(["node", "device", "dtype"])
-    low_shares = shares.at(shares["estimate"] < LOW_SHARE)
+    shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best_per_group(["node", "device", "dtype"])
+    low_shares = shares.take(shares["estimate"] < LOW_SHARE)
     place = ["node", "device", *_LABELS]
     known = dict(zip(low_shares.rows(*place), low_shares.rows("estimate", "source_rows"), strict=True))
-    used = used.at([row for row, point in enumerate(used.rows(*place)) if point in known])
+    used = used.take([row for row, point in enumerate(used.rows(*place)) if point in known])
     beside = [known[point] for point in used.rows(*place)]
     estimate, low, high = (used.numbers(name) for name in ("estimate", "low", "high"))
     found = used.label(
@@ -107,7 +107,7 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
         detail=[f"at {100 * share:.2g}% of the fastest product's rate" for share, _ in beside],
         source_rows=[rows + more for rows, (_, more) in zip(used["source_rows"], beside, strict=True)],
     )
-    return Estimates(found.unknown(found["n_rounds"] < 2, "low", "high").frame, log=False)
+    return Estimates(found.set_unknown(found["n_rounds"] < 2, "low", "high").frame, log=False)
 
 
 @quantity("sustained.telemetry_share", "1", _LABELS, device="gpu")

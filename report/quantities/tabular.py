@@ -16,7 +16,7 @@ def row_rates(data: Dataset) -> Estimates:
     """Return rows per second: rows divided by the median time. `library` gives the library and its thread count."""
     times = data.summary("tabular")
     per_second = times.numbers("rows") / times.numbers("estimate")
-    return with_library(Estimates.from_estimates(times.label(estimate=per_second).frame).without("dtype"))
+    return with_library(Estimates.from_estimates(times.label(estimate=per_second).frame).drop_labels("dtype"))
 
 
 @quantity("tabular.rate", "rows/s", ("op", "rows", "backend", "transfers", "threads"))
@@ -26,7 +26,9 @@ def table_rate(data: Dataset) -> Estimates:
     `backend: best` is the fastest library and thread count per point.
     """
     found = row_rates(data)
-    return concat_estimates([found.without("library"), found.best(_POINT, of=["library"]).label(backend="best")])
+    return concat_estimates(
+        [found.drop_labels("library"), found.best_per_group(_POINT, detail=["library"]).label(backend="best")]
+    )
 
 
 @quantity("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
@@ -36,7 +38,10 @@ def gpu_gain(data: Dataset) -> Estimates:
     transfers: GPU time with or without copies from and to host memory. runtime, cpu_runtime: libraries on the GPU and
     on the CPU.
     """
-    gpu, cpu = row_rates(data).only(device="gpu"), row_rates(data).only(device="cpu").without("device", "transfers")
+    gpu, cpu = (
+        row_rates(data).filter(device="gpu"),
+        row_rates(data).filter(device="cpu").drop_labels("device", "transfers"),
+    )
     return concat_estimates(best_ratios(gpu, cpu, ["op", "rows", "transfers"], ["library"]))
 
 
@@ -45,14 +50,14 @@ _FIT = ["rows", "trees"]
 
 def boosting_rates(data: Dataset) -> Estimates:
     """Return calls per second at every point, with its phase; `library` gives the library and its thread count."""
-    return with_library(data.summary("boosting").without("dtype")).inverse()
+    return with_library(data.summary("boosting").drop_labels("dtype")).inverse()
 
 
 def _seconds(data: Dataset, phase: str) -> Estimates:
     """Return seconds per call, also under `backend: best`: the fastest library and thread count."""
-    found = boosting_rates(data).only(phase=phase).without("phase")
-    best = found.best(["node", "device", *_FIT], of=["library"]).label(backend="best")
-    return concat_estimates([found.without("library").inverse(), best.inverse()])
+    found = boosting_rates(data).filter(phase=phase).drop_labels("phase")
+    best = found.best_per_group(["node", "device", *_FIT], detail=["library"]).label(backend="best")
+    return concat_estimates([found.drop_labels("library").inverse(), best.inverse()])
 
 
 @quantity("boosting.fit_s", "s", (*_FIT, "backend", "threads"))

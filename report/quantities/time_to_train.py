@@ -30,10 +30,10 @@ def job_time(data: Dataset) -> Estimates:
     """
     table = job_rounds(data)
     times, reached = round_estimates(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
-    gave_up = set(reached.at(reached["estimate"] < 1).rows(*times.labels))
+    gave_up = set(reached.take(reached["estimate"] < 1).rows(*times.labels))
     missed = [job in gave_up for job in times.rows(*times.labels)]
     detail = ["at least: it gave up in some round" if one else "" for one in missed]
-    return times.unknown(missed, "low", "high", "se").label(detail=detail)
+    return times.set_unknown(missed, "low", "high", "se").label(detail=detail)
 
 
 @_job_quantity("time_to_train.predicted", "s", _LABELS, checked="time_to_train.prediction_error")
@@ -62,9 +62,9 @@ def fastest_jobs(times: Estimates) -> Estimates:
     """Select the shortest time per job on each device with the most threads; `detail` gives format and library."""
     times = most_threads(times, "node", "device")
     tasks = times.numbers("estimate").groupby([times[name] for name in ("node", "device", "job")])
-    best = times.at(sorted(tasks.idxmin()))
+    best = times.take(sorted(tasks.idxmin()))
     detail = [", ".join(filter(None, pair)) for pair in best.rows("dtype", "backend")]
-    return best.label(detail=detail).by("node", "device", "threads", "job")
+    return best.label(detail=detail).keep_labels("node", "device", "threads", "job")
 
 
 RATIO = Formula(
@@ -85,11 +85,11 @@ def laptop_over_gpu(data: Dataset) -> Estimates:
     with all its cores. precision: equal (the same dtype on both sides) or best (each side's fastest dtype). runtime,
     cpu_runtime: on the GPU and on the laptop; `detail` gives their models and batches, and the laptop.
     """
-    rates = family_rates(data).only(family="transformer")
-    laptops = rates.only(device="cpu", node=nodes_of_kind(data, "laptop"))
+    rates = family_rates(data).filter(family="transformer")
+    laptops = rates.filter(device="cpu", node=nodes_of_kind(data, "laptop"))
     named = laptops.label(baseline="laptop", named=[data.label(node) for node in laptops["node"]])
-    cpu = named.without("node", "device")
+    cpu = named.drop_labels("node", "device")
     of = ["named", "model", "batch"]
     return concat_derived(
-        best_ratios(rates.only(device="gpu").without("baseline"), cpu, ["baseline"], of, partial(quotient, RATIO))
+        best_ratios(rates.filter(device="gpu").drop_labels("baseline"), cpu, ["baseline"], of, partial(quotient, RATIO))
     )

@@ -91,7 +91,7 @@ def total_flop(run: Run, data: Dataset) -> float:
 
 def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
     """Return seconds for a run on each device with a rate for its family, corrected by whole runs."""
-    rates = rates.only(family=run.family).without("family")
+    rates = rates.filter(family=run.family).drop_labels("family")
     flop = total_flop(run, data)
     derived = rates.label(estimate=flop / rates.numbers("estimate"))
     return correct_estimates(data, Estimates.from_estimates(derived.frame), flop)

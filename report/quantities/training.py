@@ -31,10 +31,10 @@ def samples_per_second(data: Dataset) -> Estimates:
 
 def baseline_rates(rates: Estimates) -> Estimates:
     """Return CPU rates by baseline: core (one thread) and node (the most threads measured there)."""
-    cpu = rates.only(device="cpu")
+    cpu = rates.filter(device="cpu")
     most = cpu["threads"].groupby(cpu["node"]).transform("max")
     return concat_estimates(
-        [cpu.only(threads=1).label(baseline="core"), cpu.at(cpu["threads"] == most).label(baseline="node")]
+        [cpu.filter(threads=1).label(baseline="core"), cpu.take(cpu["threads"] == most).label(baseline="node")]
     )
 
 
@@ -43,11 +43,11 @@ def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
 
     Empty if only one kind of node was measured: that equals the baseline `node`.
     """
-    whole = rates.only(baseline="node")
+    whole = rates.filter(baseline="node")
     if whole["node"].map(kind_of_node).nunique() < 2:
         return Estimates.empty()
     named = whole.label(baseline="fleet", of=[data.label(node) for node in whole["node"]])
-    return named.without("node", "device")
+    return named.drop_labels("node", "device")
 
 
 # The study's models that represent each family.
@@ -63,12 +63,12 @@ FAMILIES = {
 def family_rates(data: Dataset) -> Estimates:
     """Return training FLOP/s by model family, on CPUs with all threads; without plain loops."""
     rates = data.summary("training", value="flop_per_s")
-    rates = rates.at(~rates["backend"].isin(LOOPS))
+    rates = rates.take(~rates["backend"].isin(LOOPS))
     rates = concat_estimates(
-        [baseline_rates(rates).only(baseline="node"), rates.only(device="gpu").label(baseline=None)]
+        [baseline_rates(rates).filter(baseline="node"), rates.filter(device="gpu").label(baseline=None)]
     )
     rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
-    return concat_estimates([rates.only(model=models).label(family=family) for family, models in FAMILIES.items()])
+    return concat_estimates([rates.filter(model=models).label(family=family) for family, models in FAMILIES.items()])
 
 
 def best_rates(data: Dataset) -> Estimates:
@@ -77,7 +77,7 @@ def best_rates(data: Dataset) -> Estimates:
     The best over models in the family, batch sizes, number formats and libraries; `detail` names them.
     """
     by = ["node", "device", "threads", "baseline", "family"]
-    return family_rates(data).best(by, of=["model", "batch", "dtype", "backend"])
+    return family_rates(data).best_per_group(by, detail=["model", "batch", "dtype", "backend"])
 
 
 SPEEDUP = Formula(
@@ -97,9 +97,9 @@ def speedup(data: Dataset) -> Estimates:
     the GPU, cpu_runtime on the CPU.
     """
     rates = samples_per_second(data)
-    gpu, cpu = rates.only(device="gpu"), baseline_rates(rates)
-    servers = cpu.only(baseline="node", node=nodes_of_kind(data, "server"))
-    hosts = concat_estimates([cpu, servers.label(baseline="server")]).without("device")
+    gpu, cpu = rates.filter(device="gpu"), baseline_rates(rates)
+    servers = cpu.filter(baseline="node", node=nodes_of_kind(data, "server"))
+    hosts = concat_estimates([cpu, servers.label(baseline="server")]).drop_labels("device")
     by, divide = ["model", "batch", "baseline"], partial(quotient, SPEEDUP)
     return concat_derived(
         [*best_ratios(gpu, hosts, by, divide=divide), *best_ratios(gpu, fleet_rates(data, cpu), by, ["of"], divide)]
@@ -109,7 +109,7 @@ def speedup(data: Dataset) -> Estimates:
 @quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
 def capture_gain(data: Dataset) -> Estimates:
     """Median time of a GPU training step in default PyTorch, relative to the whole step captured in one graph."""
-    return data.summary("training").only(device="gpu").ratio("backend", "torch", "graph")
+    return data.summary("training").filter(device="gpu").ratio("backend", "torch", "graph")
 
 
 peak_memory = _summary(
@@ -172,12 +172,12 @@ def ladder(data: Dataset) -> Estimates:
     them. All cores: the most threads measured on that node, and more than one.
     """
     rates = samples_per_second(data)
-    rates = rates.at(~rates["backend"].isin(LOOPS))
-    on_all = most_threads(rates.at(rates["threads"] > 1))
+    rates = rates.take(~rates["backend"].isin(LOOPS))
+    on_all = most_threads(rates.take(rates["threads"] > 1))
     steps = [
         (on_all if whole else rates)
-        .only(**wanted)
-        .best(["node", "device", "model", "batch"], of=["backend", "dtype"])
+        .filter(**wanted)
+        .best_per_group(["node", "device", "model", "batch"], detail=["backend", "dtype"])
         .label(rung=rung, place=place)
         for place, (rung, wanted, whole) in enumerate(RUNGS, start=1)
     ]
@@ -193,7 +193,7 @@ def joules(data: Dataset, experiment: str) -> Estimates:
     """Return energy in J per call at each point; power times time only for devices without a counter."""
     counted, added = (data.summary(experiment, metric).label(detail=how) for metric, how in METHODS.items())
     devices = set(counted.rows("node", "device"))
-    return concat_estimates([counted, added.at([device not in devices for device in added.rows("node", "device")])])
+    return concat_estimates([counted, added.take([device not in devices for device in added.rows("node", "device")])])
 
 
 @_speedup_quantity("energy.training_ratio", "1", ("model", "batch", *BEST_LABELS))

@@ -79,7 +79,7 @@ def predicted_over_measured(data: Dataset) -> Estimates:
     # Achieved rate, relative to the family's best on the same device and threads.
     achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
-    rate = (achieved / best_rates(data).without("baseline")).without("family")
+    rate = (achieved / best_rates(data).drop_labels("baseline")).drop_labels("family")
     return concat_estimates([parts.label(method="parts"), rate.label(method="rate")])
 
 
@@ -115,7 +115,7 @@ class Line:
 @cached_per_dataset
 def correction_lines(data: Dataset) -> dict[str, Line]:
     """Fit a line per device kind, cpu or gpu, with enough jobs run whole, each in its fastest format."""
-    ratios = predicted_over_measured(data).only(method="rate")
+    ratios = predicted_over_measured(data).filter(method="rate")
     point = ["node", "device", "job", "dtype", "backend", "threads"]
     operations = {key: flop for *key_, flop in data.summary(EXPERIMENT, "job_flop").rows(*point, "estimate")
                   for key in [tuple(key_)]}  # fmt: skip
@@ -174,7 +174,7 @@ def held_out_ratio(data: Dataset) -> Estimates:
                     "detail": f"{line.ratio[at]:.2g} times without correction", "source_rows": line.rows[at],
                 }
             )  # fmt: skip
-    return Estimates.of(rows, log=True)
+    return Estimates.from_rows(rows, log=True)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def coverage(data: Dataset, kind: str = "cpu") -> Coverage | None:
     line = correction_lines(data).get(kind)
     if line is None:
         return None
-    made = held_out_ratio(data).only(device=kind)
+    made = held_out_ratio(data).filter(device=kind)
     inside = [low <= 1 <= high for low, high in made.rows("low", "high")]
     width = float(np.median([math.sqrt(high / low) for low, high in made.rows("low", "high")]))
     return Coverage(len(inside), sum(inside), float(line.ratio.min()), float(line.ratio.max()), width)

@@ -112,7 +112,9 @@ QUESTIONS = {
     "half": Question(
         "half of the points, at least", "for_share_of", options=_HALF, truth=_four_above, whole=True
     ),
-    "best": Question("the best of equal points, at least", "at_least", cases=lambda cases: cases.best(by=["node"])),
+    "best": Question(
+        "the best of equal points, at least", "at_least", cases=lambda cases: cases.best_per_group(by=["node"])
+    ),
 }  # fmt: skip
 
 
@@ -217,12 +219,12 @@ def _cases(setting: Setting, machines: Machines, random: np.random.Generator) ->
 def _ask(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame, Floats]:
     """How many trials of each node came out as each of ANSWERS, and the widths of the intervals that were compared."""
     places: Any = cases.frame.groupby("node", sort=True).indices
-    sets = [cases.at(places[node]) for node in sorted(places)] if question.whole else [cases]
+    sets = [cases.take(places[node]) for node in sorted(places)] if question.whole else [cases]
     nodes: list[str] = []
     answers: list[str] = []
     widths: list[Floats] = []
     # The boundary is words for people, and takes longer than the deciding.
-    threshold = Threshold.of(question.threshold(off))
+    threshold = Threshold.from_json(question.threshold(off))
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
         for one in sets:

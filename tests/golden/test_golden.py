@@ -45,7 +45,7 @@ def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None
     for name, quantity in quantities().items():
         undeclared = {*cache.estimates(quantity).labels} - {*quantity.labels, "node", "device"}
         assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"
-        assert not cache.undeclared(quantity), f"{name} reads experiments that it does not declare"
+        assert not cache.undeclared_experiments(quantity), f"{name} reads experiments that it does not declare"
 
 
 def test_the_pages_of_a_fleet_show_what_they_showed(published_with_fleet: Path) -> None:

@@ -43,9 +43,11 @@ def part(
     **more: Any,
 ) -> Part:
     """A part of a claim with this rule."""
-    tried = tuple(map(Threshold.of, sensitivity))
+    tried = tuple(map(Threshold.from_json, sensitivity))
     given = {"name": "", "quantity": "gemm.rate", "why": "it is made up", **more}
-    return Part(rule=rule, threshold=Threshold.of(threshold), options=dict(options or {}), sensitivity=tried, **given)
+    return Part(
+        rule=rule, threshold=Threshold.from_json(threshold), options=dict(options or {}), sensitivity=tried, **given
+    )
 
 
 def decide(

@@ -30,7 +30,7 @@ def known(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
 
 def cases(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
     row = {"estimate": value, "se": se, "df": df, "n_rounds": 3, "n_samples": 15, "source_rows": (4, 7), "detail": ""}
-    return Estimates.of([{**labels, **row}], log=True)
+    return Estimates.from_rows([{**labels, **row}], log=True)
 
 
 def only(made: Estimates) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def only(made: Estimates) -> dict[str, Any]:
 @pytest.mark.parametrize("quantity", WITH, ids=lambda one: one.name)
 def test_every_formula_gives_its_quantity_in_its_unit(quantity: Quantity) -> None:
     for formula in quantity.formulas:
-        formula.check()
+        formula.check_units()
         assert Formula(formula.text, quantity.unit, formula.symbols).evaluate(dict.fromkeys(formula.symbols, 1.0))
         assert all(symbol in formula.text for symbol in formula.symbols)
 
@@ -64,7 +64,7 @@ def test_units_are_converted(hours: float, unit: str, gpus: float) -> None:
 )
 def test_a_formula_whose_sides_differ_is_refused(text: str, unit: str, symbols: dict[str, tuple[str, str]]) -> None:
     with pytest.raises(StudyError, match=f"not in '{unit}'"):
-        Formula(text, unit, symbols).check()
+        Formula(text, unit, symbols).check_units()
 
 
 @pytest.mark.parametrize(("unit", "said"), [("USD", "cannot be made of 'USD'"), ("hrs/wek", "no unit 'hrs/wek'")])
@@ -81,9 +81,9 @@ def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not
         [Derivation({}, DAYS, {"G": documented_input(found, "a.hours"), "n": assumed_input(5.0, "1", "w", 1.0, 10.0)})]
     )
     assert [only(made)[end] for end in ("low", "estimate", "high")] == pytest.approx([1, 2, 4])
-    moved = [only(made.moved(0, "n", end))["estimate"] for end in ("low", "high")]
+    moved = [only(made.move_input(0, "n", end))["estimate"] for end in ("low", "high")]
     assert moved == pytest.approx([10, 1])
-    at = only(made.moved(0, "G", "high"))
+    at = only(made.move_input(0, "G", "high"))
     assert at["low"] == at["estimate"] == at["high"] == pytest.approx(4)
 
 
@@ -92,7 +92,7 @@ def test_an_interval_is_that_of_a_quotient_of_cases() -> None:
     made = derive(
         [Derivation({}, RATE, {"F": measured_input(above, 0, "FLOP", ""), "t": measured_input(below, 0, "s", "")})]
     )
-    wanted = only(above.without("unit") / below)
+    wanted = only(above.drop_labels("unit") / below)
     for name in ("estimate", "low", "high", "se", "df"):
         assert only(made)[name] == pytest.approx(wanted[name], rel=1e-6), name
     assert made.log and only(made)["source_rows"] == (4, 7) and only(made)["n_samples"] == 30
@@ -105,7 +105,7 @@ def test_what_cases_share_moves_in_all_of_them_and_what_is_their_own_does_not() 
     shared = assumed_input(10.0, "FLOP", "w", 5.0, 20.0)
     made = derive([Derivation({"model": name}, RATE, {"F": shared, "t": measured_input(cases(seconds), 0, "s", "")})
                    for name, seconds in (("a", 1.0), ("b", 2.0))])  # fmt: skip
-    assert list(made.moved(1, "F", "high")["estimate"]) == pytest.approx([20, 10])
-    own = list(made.moved(1, "t", "low")["estimate"])
+    assert list(made.move_input(1, "F", "high")["estimate"]) == pytest.approx([20, 10])
+    own = list(made.move_input(1, "t", "low")["estimate"])
     assert own[0] == pytest.approx(10) and own[1] > 5
-    assert made.find({"model": "b"}) == 1 and made.find({"model": "c"}) is None and made.find({}) is None
+    assert made.find_row({"model": "b"}) == 1 and made.find_row({"model": "c"}) is None and made.find_row({}) is None

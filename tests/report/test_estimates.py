@@ -16,7 +16,7 @@ from report.judging import rules
 def rates(*rows: tuple[Any, ...], log: bool = True, **more: Any) -> Estimates:
     """Estimates of a backend under a model, each with its source row."""
     known = {"se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 15, "detail": "", **more}
-    return Estimates.of(
+    return Estimates.from_rows(
         [{"model": model, "backend": backend, "estimate": estimate, "source_rows": (at,), **known}
          for at, (model, backend, estimate) in enumerate(rows, 1)], log=log
     )  # fmt: skip
@@ -42,7 +42,7 @@ def test_off_the_log_scale_the_ends_are_divided_crosswise() -> None:
 
 def test_an_interval_without_a_standard_error_widens_by_its_degrees_of_freedom_and_what_is_given_stays() -> None:
     known = {"estimate": 2.0, "low": 1.5, "high": 3.0, "se": np.nan, "n_rounds": 3, "n_samples": 9, "detail": ""}
-    low, high = Estimates.of([{**known, "df": 4.0}, {**known, "df": np.inf}]).ends(0.999)
+    low, high = Estimates.from_rows([{**known, "df": 4.0}, {**known, "df": np.inf}]).ends(0.999)
     grown = float(statistics.half_width(1.0, 4.0, 0.999) / statistics.half_width(1.0, 4.0))
     assert list(low) == pytest.approx([2 - 0.5 * grown, 1.5]) and list(high) == pytest.approx([2 + grown, 3])
 
@@ -50,14 +50,14 @@ def test_an_interval_without_a_standard_error_widens_by_its_degrees_of_freedom_a
 @pytest.mark.parametrize(("second", "rivals"), [(9.9, 2), (5.0, 1)])
 def test_the_best_of_near_ties_is_as_unsure_as_a_choice_among_them_makes_it(second: float, rivals: int) -> None:
     every = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 1.0))
-    (one,) = every.best(["model"], of=["backend"]).frame.to_dict("records")
+    (one,) = every.best_per_group(["model"], detail=["backend"]).frame.to_dict("records")
     quantile = [statistics.half_width(1.0, 4.0, 1 - (1 - statistics.LEVEL) / number) for number in (rivals, 1)]
     half = 0.01 * quantile[0]
     assert (one["estimate"], one["detail"]) == (10.0, "torch")
     assert (one["low"], one["high"]) == (pytest.approx(10 * np.exp(-half)), pytest.approx(10 * np.exp(half)))
     assert one["se"] == pytest.approx(0.01 * quantile[0] / quantile[1])
     if rivals == 2:  # three of them
-        third = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 9.8)).best(["model"])
+        third = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 9.8)).best_per_group(["model"])
         wider = 0.01 * statistics.half_width(1.0, 4.0, 1 - 0.01 / 3)
         assert third.rows("low", "high") == [(pytest.approx(10 * np.exp(-wider)), pytest.approx(10 * np.exp(wider)))]
         assert third["se"][0] == pytest.approx(wider / quantile[1])
@@ -67,7 +67,7 @@ def test_the_best_of_near_ties_is_as_unsure_as_a_choice_among_them_makes_it(seco
 def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression(points: int) -> None:
     n, y = np.array([1.0, 2.0, 4.0, 8.0])[:points], np.array([1.0, 2.9, 3.1, 9.5])[:points]
     known = {"se": 0.001, "df": 8.0, "n_rounds": 3, "n_samples": 15, "detail": ""}
-    series = Estimates.of([{"n": a, "estimate": b, **known} for a, b in zip(n, y, strict=True)], log=True)
+    series = Estimates.from_rows([{"n": a, "estimate": b, **known} for a, b in zip(n, y, strict=True)], log=True)
     (found,) = rules.slopes(series, {"along": "n"}).estimates.frame.to_dict("records")
     plain = linregress(np.log(n), np.log(y))
     assert (found["estimate"], found["se"]) == (pytest.approx(plain.slope), pytest.approx(plain.stderr))
@@ -77,18 +77,18 @@ def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression(points: i
 
 def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
     about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
-    found = Estimates.of(
+    found = Estimates.from_rows(
         [{"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
          {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about}]
     )  # fmt: skip
     assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
-    assert list(found.ascending("n")["n"]) == [9, 10] and not len(Estimates.empty().ascending("n"))
-    unknown = found.unknown([True, False], "low", "se")
+    assert list(found.sort_by("n")["n"]) == [9, 10] and not len(Estimates.empty().sort_by("n"))
+    unknown = found.set_unknown([True, False], "low", "se")
     assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
-    assert not len(Estimates.empty().unknown([], "low"))
+    assert not len(Estimates.empty().set_unknown([], "low"))
 
 
 @pytest.mark.parametrize("name", ["cuda:0", "cuda:1", "xpu:0", "mps"])
 def test_a_gpu_of_any_maker_is_a_gpu(name: str) -> None:
     both = exact_estimates([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
-    assert device_kind(name) == "gpu" and list(both.only(device="gpu")["device"]) == [name]
+    assert device_kind(name) == "gpu" and list(both.filter(device="gpu")["device"]) == [name]

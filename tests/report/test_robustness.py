@@ -43,7 +43,7 @@ def tried(
 ) -> Part:
     """A claim's only part as `verdicts.json` has it."""
     one = part(rule, bound, options or {}, sensitivity, scope=scope or {})
-    result = decide(rule, some.only(**one.scope), bound, options=options or {})
+    result = decide(rule, some.filter(**one.scope), bound, options=options or {})
     record = part_robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome)
     return part_record(
         outcome=result.outcome, threshold=one.threshold.json, n_cases=len(result.sides), robustness=record
@@ -83,7 +83,7 @@ def test_what_turns_without_one_case_or_machine_is_what_deciding_anew_says(
     bound = [threshold, threshold * 1.5] if rule == "within" else threshold
     one = tried(some, rule, bound)
     everything = range(len(some)) if len(some) > 1 else ()
-    turned = Counter(anew(some.at([one for one in everything if one != row]), rule, bound) for row in everything)
+    turned = Counter(anew(some.take([one for one in everything if one != row]), rule, bound) for row in everything)
     del turned[one.outcome]
     without = trials(one, "without")
     found: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def test_what_turns_without_one_case_or_machine_is_what_deciding_anew_says(
     assert +found == turned
     names = some["node"].to_numpy()
     for node in set(names):
-        left = some.at(names != node)
+        left = some.take(names != node)
         expected = anew(left, rule, bound) if len(left) else one.outcome
         said = {trial.outcome for trial in without if trial.id == node}
         assert said == ({expected} if expected != one.outcome else set())

@@ -47,7 +47,9 @@ threshold = st.floats(0.1, 100)
 )  # fmt: skip
 def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
     # Beside others, each is decided by itself.
-    others = rules.interval_sides(np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.of(bound), how)
+    others = rules.interval_sides(
+        np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.from_json(bound), how
+    )
     assert others[1] == side and len(others) == 3
 
 

@@ -43,24 +43,24 @@ def test_counts_between_whole_ones_lie_between_their_intervals(n: int, one: floa
 
 def test_each_model_counts_once_however_many_cases_it_has() -> None:
     one_odd = population({"odd": [1.0] * 50, "a": [9.0], "b": [9.0], "c": [9.0]})
-    assert one_odd.at(5).estimate == pytest.approx(0.75) and one_odd.at(5).units == 4
+    assert one_odd.share_at(5).estimate == pytest.approx(0.75) and one_odd.share_at(5).units == 4
     half = population({"a": [1.0, 9.0], "b": [9.0, 9.0]})
-    assert half.at(5).estimate == pytest.approx(0.75)
+    assert half.share_at(5).estimate == pytest.approx(0.75)
 
 
 def test_a_model_counts_with_the_chance_that_it_reaches_the_threshold() -> None:
     sure, unsure = population({"a": [9.0]}, se=0.01), population({"a": [5.0]}, se=0.1)
-    assert sure.at(5).estimate == pytest.approx(1.0, abs=1e-6)
-    assert unsure.at(5).estimate == pytest.approx(0.5)
-    assert unsure.at(4.5).estimate > 0.5 > unsure.at(5.5).estimate
+    assert sure.share_at(5).estimate == pytest.approx(1.0, abs=1e-6)
+    assert unsure.share_at(5).estimate == pytest.approx(0.5)
+    assert unsure.share_at(4.5).estimate > 0.5 > unsure.share_at(5.5).estimate
     mirrored = population({"a": [5.0]}, "at_most", se=0.1)
-    assert mirrored.at(5.5).estimate == pytest.approx(1 - unsure.at(5.5).estimate)
+    assert mirrored.share_at(5.5).estimate == pytest.approx(1 - unsure.share_at(5.5).estimate)
 
 
 def test_an_unknown_interval_may_lie_on_either_side() -> None:
     rows = [{"model": name, "estimate": 9.0, "low": low, "high": low, "detail": ""}
             for name, low in (("a", 9.0), ("b", np.nan))]  # fmt: skip
-    share = Population(exact_estimates(rows), "model", "at_least").at(5)
+    share = Population(exact_estimates(rows), "model", "at_least").share_at(5)
     assert share.estimate == pytest.approx(0.75)
     assert (share.low, share.high) == pytest.approx(clopper_pearson(1, 2, 2))
 
@@ -80,7 +80,7 @@ def test_an_unknown_interval_may_lie_on_either_side() -> None:
 )
 def test_a_share_decides_by_its_interval(above: int, of: int, wanted: float, outcome: str) -> None:
     models = {f"m{at}": [9.0 if at < above else 1.0] for at in range(of)}
-    assert population(models).at(5).outcome(wanted) == outcome
+    assert population(models).share_at(5).outcome(wanted) == outcome
 
 
 def sampled(share: float, draw: np.random.Generator) -> Population:
@@ -96,6 +96,6 @@ def test_false_verdicts_are_rare_and_true_ones_are_found(
     share: float, supported: tuple[float, float], challenged: tuple[float, float]
 ) -> None:
     draw = np.random.default_rng(20261)
-    found = [sampled(share, draw).at(1.0).outcome(0.5) for _ in range(300)]
+    found = [sampled(share, draw).share_at(1.0).outcome(0.5) for _ in range(300)]
     for verdict, (low, high) in (("supported", supported), ("challenged", challenged)):
         assert low <= found.count(verdict) / 300 <= high, verdict

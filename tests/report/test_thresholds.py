@@ -75,7 +75,7 @@ class Court:
 
     def agrees(self, verdict: Mapping[str, Any], slider: Slider, threshold: Any, told: Sequence[str]) -> None:
         """Check what a slider tells at a threshold against judging."""
-        outcomes, whole = self.judged(verdict["id"], dict.fromkeys(slider["parts"], Threshold.of(threshold)))
+        outcomes, whole = self.judged(verdict["id"], dict.fromkeys(slider["parts"], Threshold.from_json(threshold)))
         said = whole if len(slider["parts"]) > 1 else outcomes[slider["parts"][0]]
         assert tuple(told) == (said, whole), f"{verdict['id']} {slider['parts']} at {threshold}"
 
@@ -204,7 +204,10 @@ def test_a_share_turns_where_the_rule_turns_it(
 def test_ranges_are_choices_among_those_that_are_declared(estimates: Estimates, ends: list[list[float]]) -> None:
     one = part("within", ends[0], sensitivity=ends[1:])
     slider = part_slider(result(one, estimates), lambda outcome: outcome)
-    tried = {tuple(end): rules.apply_rule(replace(one, threshold=Threshold.of(end)), estimates).outcome for end in ends}
+    tried = {
+        tuple(end): rules.apply_rule(replace(one, threshold=Threshold.from_json(end)), estimates).outcome
+        for end in ends
+    }
     if slider is None:
         assert len(set(tried.values())) == 1
         return

@@ -125,7 +125,7 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
     title = [f"{of} took what is derived from the others, within the interval"] if sure else []
     title += [f"measured over derived, whole jobs are {join_words(list(dict.fromkeys([least, most])), 'to')}"]
     parts = np.array(
-        [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).only(method="parts"))]
+        [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).filter(method="parts"))]
     )
     yield Exhibit(
         Chart(

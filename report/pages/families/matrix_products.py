@@ -159,8 +159,8 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not len(cases):
         return
     most = int(cases["threads"].max())
-    shapes = cases.at((cases["shape"] != "best") & (cases["threads"] == most) & ~cases["backend"].isin(LOOPS))
-    table = shapes.at((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
+    shapes = cases.take((cases["shape"] != "best") & (cases["threads"] == most) & ~cases["backend"].isin(LOOPS))
+    table = shapes.take((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
     # A single size shows no course.
     table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
     if not len(table):
@@ -180,7 +180,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
     on = f"{format_count(most, 'thread')} of {view.name}" if most else view.device_name(device)
     bests = {
         str(case["dtype"]): case
-        for case in records(cases.only(backend="best", threads=most))
+        for case in records(cases.filter(backend="best", threads=most))
         if case["dtype"] in formats
     }
     title = _title(view, device, most, bests)
@@ -212,7 +212,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _peaks(view: View, device: str, threads: int) -> Estimates:
     """The measured peak of fused multiply-adds in each format, in FLOP/s."""
     cases = view.cases("peak", value="flop_per_s", device=device)
-    return cases.only(kernel="fma", threads=threads) if len(cases) else cases
+    return cases.filter(kernel="fma", threads=threads) if len(cases) else cases
 
 
 def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:

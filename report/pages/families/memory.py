@@ -55,7 +55,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for one in shown
         for point in points(dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
     ]
-    alone = sorted(records(cases.only(threads=shown[0])), key=lambda case: float(case["footprint"]))
+    alone = sorted(records(cases.filter(threads=shown[0])), key=lambda case: float(case["footprint"]))
     near, far = alone[0], alone[-1]
     if float(near["footprint"]) > last_level_cache(view.data, view.node, device):
         return
@@ -80,7 +80,8 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Table(
             ["Size of all arrays", *(format_count(one, "thread") for one in shown)],
             [
-                [_size(size), *(next((stated(case, "B/s") for case in records(cases.only(footprint=size, threads=one))),
+                [_size(size), *(next((stated(case, "B/s")
+                                      for case in records(cases.filter(footprint=size, threads=one))),
                                      NOTHING) for one in shown)]
                 for size in sorted(set(table["footprint"]))
             ],
@@ -107,10 +108,10 @@ def _caches(view: View, device: str) -> Iterable[str]:
 def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
     """Triad from main memory, one thread and all, by way of storing and library."""
     rates = view.quantity("bandwidth.rate", op="triad")
-    best = rates.at(rates["backend"] == "best") if len(rates) else rates
+    best = rates.take(rates["backend"] == "best") if len(rates) else rates
     if not len(best):
         return
-    largest = rates.at(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
+    largest = rates.take(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
     cases = sorted(records(largest), key=lambda case: (str(case["device"]), -float(case["estimate"])))
     rows = [row(_way(view, case), case, "B/s", 1e9) for case in cases]
     tops = _tops(best.frame)

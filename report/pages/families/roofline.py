@@ -55,8 +55,8 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
     """Peak and bandwidth of each number format with so many threads, and the balance of both."""
     at = {"node": view.node, "device": device, "threads": threads}
-    moved = [float(case["estimate"]) for case in records(peak_bandwidth(view.data).only(**at))]
-    peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(peak_arithmetic(view.data).only(**at))}
+    moved = [float(case["estimate"]) for case in records(peak_bandwidth(view.data).filter(**at))]
+    peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(peak_arithmetic(view.data).filter(**at))}
     return {
         dtype: {"peak": peak, "bandwidth": moved[0], "balance": peak / moved[0]}
         for dtype, peak in peaks.items()

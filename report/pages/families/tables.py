@@ -77,12 +77,12 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
 def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
     """The fastest library of the CPU over pandas, at every size that pandas was measured with."""
     rates = view.quantity("tabular.rate", device="cpu")
-    usual = sorted(records(rates.only(backend=DEFAULT)) if len(rates) else [], key=_place)
+    usual = sorted(records(rates.filter(backend=DEFAULT)) if len(rates) else [], key=_place)
     entries: list[Listed] = []
     for case in usual:
         at = {"op": case["op"], "rows": case["rows"]}
-        best = rates.only(backend="best", **at)
-        for gain in records(best.by("node") / rates.only(backend=DEFAULT, **at).by("node")):
+        best = rates.filter(backend="best", **at)
+        for gain in records(best.keep_labels("node") / rates.filter(backend=DEFAULT, **at).keep_labels("node")):
             entries.append((f"{_op(case)}, {int(case['rows']):,} rows", {**gain, **at}, list(map(str, best["detail"]))))
     if not entries:
         return

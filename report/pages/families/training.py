@@ -105,7 +105,7 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
 def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Steps of networks that people know: examples a second of each format in its fastest backend, and memory."""
     rates = view.quantity("training.rate", device=device, model=list(NETWORKS))
-    best = records(rates.best(_STEP, keep=["backend", "threads"]) if len(rates) else rates)
+    best = records(rates.best_per_group(_STEP, keep=["backend", "threads"]) if len(rates) else rates)
     if not best:
         return
     best.sort(key=lambda one: (GROUPS.index(group(str(one["model"]))), str(one["model"]), int(one["batch"]),

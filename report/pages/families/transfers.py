@@ -135,7 +135,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
     """Times of requests over the size of their data, of each device and of the CPU alone."""
     hosts = per_second(host_rates(view.data))
     # Products of other shapes are not on a line with the square ones.
-    alone = [one for one in (records(hosts.only(node=view.node, **PLAIN)) if len(hosts) else [])
+    alone = [one for one in (records(hosts.filter(node=view.node, **PLAIN)) if len(hosts) else [])
              if one["op"] != "gemm" or one["m"] == one["n"] == one["k"]]  # fmt: skip
     asked = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []
     found: list[tuple[str, dict[str, Any]]] = [(view.device_name(str(one["device"])), one) for one in asked]

@@ -62,7 +62,7 @@ def test_the_best_of_either_side_is_compared_and_named(synthetic: Factory, name:
         points = sorted(rates.items(), reverse=backwards)
         for (backend, dtype), rate in points:
             add(node, rate, {"device": device, "backend": backend, "dtype": dtype, "threads": 2})
-    found = quantities()[name].estimates(evidence(synthetic, node)).only(**scope)
+    found = quantities()[name].estimates(evidence(synthetic, node)).filter(**scope)
     told = {
         (precision, dtype if isinstance(dtype, str) else ""): (value, runtime, cpu)
         for precision, dtype, value, runtime, cpu in found.rows(
@@ -72,14 +72,14 @@ def test_the_best_of_either_side_is_compared_and_named(synthetic: Factory, name:
     assert told.keys() == EXPECTED.keys()
     for key, (value, *runtimes) in EXPECTED.items():
         assert told[key] == (pytest.approx(value, rel=1e-3), *runtimes)
-    (best,) = found.only(precision="best")["detail"]
+    (best,) = found.filter(precision="best")["detail"]
     assert "bfloat16 over" in best and "int8" in best
 
 
 def test_without_formats_there_is_one_comparison_and_nothing_to_compare_gives_none() -> None:
     rates = log_cases([6.0, 9.0, 3.0], 0.01, node="a", device=["cuda:0", "cuda:0", "cpu"],
                       backend=["torch", "cupy", "polars"], rows=10)  # fmt: skip
-    gpu, cpu = rates.only(device="gpu"), rates.only(device="cpu").without("device")
+    gpu, cpu = rates.filter(device="gpu"), rates.filter(device="cpu").drop_labels("device")
     (one,) = best_ratios(gpu, cpu, ["rows"])
     assert one.rows("rows", "estimate", "runtime", "cpu_runtime") == [(10, pytest.approx(3.0), "cupy", "polars")]
     assert "precision" not in one.labels

@@ -143,7 +143,7 @@ def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synt
     for batch in (32, 64, 128):
         runs(noisy, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 9.0, 3.0, batch / 8])
     both = cases("convergence.time_to_target_s", evidence(synthetic, quiet, noisy))
-    assert found == [both.only(node="node-a").rows("low", "high")] and len(both) > len(found[0]) > 0
+    assert found == [both.filter(node="node-a").rows("low", "high")] and len(both) > len(found[0]) > 0
 
 
 # What the fourth model does (none: it is not there), the estimate and its low end, and what is said of it.

@@ -377,7 +377,7 @@ def test_servers_days_power_and_cost_follow_from_the_rate_of_one(
     expected = {f"days on {gpus:,.0f} servers": servers[54] * 54 / gpus, "cost of the run": cost}
     for days, count in servers.items():
         expected |= {f"servers for {days} days": count, f"power of those for {days} days": count * 1000}
-    told = {name: one.only(evidence=kind).value("estimate", 0) for name, _, one in whole.beside}
+    told = {name: one.filter(evidence=kind).value("estimate", 0) for name, _, one in whole.other_results}
     assert told == pytest.approx(expected)
 
 

@@ -84,11 +84,11 @@ def test_measured_peaks_correct_the_model_of_memory(synthetic: Factory, measured
     for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
         peak(node, model, batch, over * (16 * PARAMETERS[model] + KEPT * batch), spread=1e-4)
     found = cases("ladder.training_memory_bytes", evidence(synthetic, node))
-    (own,) = found.only(model="gpt2").rows("low", "estimate", "high")
+    (own,) = found.filter(model="gpt2").rows("low", "estimate", "high")
     said = 16 * PARAMETERS["gpt2"] + KEPT * 32
     assert own == pytest.approx([said * ratio for ratio in ((0.9, 1.1, 1.2) if measured else (0.5, 1, 2))], rel=1e-3)
-    assert bool(found.only(model="gpt2").value("source_rows", 0)) == measured
-    assert found.only(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
+    assert bool(found.filter(model="gpt2").value("source_rows", 0)) == measured
+    assert found.filter(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
 
 
 # FLOP/s, bytes/s: a balance of 16 FLOP/B.
