@@ -68,7 +68,7 @@ def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Est
     sizes = moved.rows("node", "device", "estimate")
     large = rates.take([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in sizes])
     return large / bandwidth_rate(data).filter(backend="best").best_per_group(
-        ["node", "device", "threads"], of=["op", "dtype"]
+        ["node", "device", "threads"], detail=["op", "dtype"]
     )
 
 
