@@ -53,13 +53,13 @@ class Quantity:
 
     def estimates(self, data: Dataset) -> Estimates:
         """Compute the estimates, and drop the intervals that exceed the ceiling. Raises MissingSourceError."""
-        found = self.compute(data)
+        estimates = self.compute(data)
         if self.ceiling is None:
-            return found
-        broken = found["low"] > self.ceiling
+            return estimates
+        broken = estimates["low"] > self.ceiling
         why = f"cannot exceed {self.ceiling:g}: a measurement was disturbed"
-        detail = found["detail"].where(~broken, found["detail"].map(lambda text: f"{text}; {why}".strip("; ")))
-        return found.label(detail=detail).set_unknown(broken, "low", "high", "se")
+        detail = estimates["detail"].where(~broken, estimates["detail"].map(lambda text: f"{text}; {why}".strip("; ")))
+        return estimates.label(detail=detail).set_unknown(broken, "low", "high", "se")
 
 
 Compute = Callable[[Dataset], Estimates]
@@ -142,8 +142,8 @@ def summary_quantity(
     experiment, metric = experiment or parts[0].replace("_", "-"), metric or parts[1]
 
     def compute(data: Dataset) -> Estimates:
-        found = points(data, metric) if points else data.summary(experiment, metric)
-        return found.keep_labels(*by) if by else found
+        estimates = points(data, metric) if points else data.summary(experiment, metric)
+        return estimates.keep_labels(*by) if by else estimates
 
     compute.__doc__ = how
     return quantity(name, unit, labels, experiments=[experiment], device=device)(compute)

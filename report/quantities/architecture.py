@@ -85,14 +85,14 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     recurrent = speedups.take(speedups["model"].astype(str).str.startswith(RECURRENT))
     transformer = speedups.filter(model=TRANSFORMER)
     runtimes = [f"{gpu} over {cpu}" for gpu, cpu in transformer.rows(*RUNTIMES)]
-    others = transformer.label(
+    references = transformer.label(
         other_batch=transformer["batch"], other_flop=transformer["step_flop"], other_runtimes=runtimes
     )
-    pairs = recurrent / others.drop_labels("model", "batch", "step_flop")
-    apart = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
-    like = apart[apart <= np.log(SIMILAR_FACTOR)]
-    point = [pairs[name][like.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
-    nearest = pairs.take(sorted(like.groupby(point, dropna=False).idxmin()))
+    pairs = recurrent / references.drop_labels("model", "batch", "step_flop")
+    distance = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
+    near = distance[distance <= np.log(SIMILAR_FACTOR)]
+    keys = [pairs[name][near.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
+    nearest = pairs.take(sorted(near.groupby(keys, dropna=False).idxmin()))
     detail = [f"over {TRANSFORMER}, batch {int(batch)}, {runtimes}"
               for batch, runtimes in nearest.rows("other_batch", "other_runtimes")]  # fmt: skip
     return nearest.label(detail=detail).drop_labels("step_flop", "other_batch", "other_flop", "other_runtimes")

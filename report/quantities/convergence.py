@@ -105,8 +105,8 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
 def accuracy(data: Dataset) -> Estimates:
     """Share of test images classified correctly after training: mean over seeds, Student's t."""
     points = rule_points(data, "test_accuracy")
-    found = statistics.estimate_on_linear_scale(_arrays(points), counted=False, share=True)
-    return Estimates.from_points(points.drop(columns="values"), found)
+    estimates = statistics.estimate_on_linear_scale(_arrays(points), counted=False, share=True)
+    return Estimates.from_points(points.drop(columns="values"), estimates)
 
 
 @_batch_quantity("convergence.spread", "1")
@@ -128,10 +128,10 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     """
     n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
-    apart = np.abs(joined - np.repeat(np.add.reduceat(joined, starts) / n, n))
-    apart *= np.repeat(np.sqrt(np.pi / 2 * n / (n - 1)), n)
-    mean = np.add.reduceat(apart, starts) / n
-    se = np.sqrt(np.add.reduceat((apart - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
+    distance = np.abs(joined - np.repeat(np.add.reduceat(joined, starts) / n, n))
+    distance *= np.repeat(np.sqrt(np.pi / 2 * n / (n - 1)), n)
+    mean = np.add.reduceat(distance, starts) / n
+    se = np.sqrt(np.add.reduceat((distance - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         half = statistics.half_width(se / mean, n - 1)
     # If all seeds agree exactly, se / mean is nan: other seeds might still differ.
@@ -142,39 +142,39 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
 def slope_weights(batches: Floats) -> Floats:
     """Return the weight for each batch's value in the least-squares slope over log2(batch)."""
     x = np.log2(batches) - np.log2(batches).mean()
-    found: Floats = x / (x @ x)
-    return found
+    result: Floats = x / (x @ x)
+    return result
 
 
-def _trend_series(data: Dataset, held: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
+def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
     """Return each series with a trend: a row (labels, counts, detail, source_rows), batches, and accuracies per batch.
 
-    held: the quantity that is equal for all batches in a series: epochs (passes over the images) or weight updates.
+    equal: the quantity that is equal for all batches in a series: epochs (passes over the images) or weight updates.
     """
     points = rule_points(data, "test_accuracy")
-    if held == "updates":
+    if equal == "updates":
         counted = seed_values(data, "updates").drop_duplicates([*_SERIES, "batch"]).rename(columns={"value": "updates"})
         points = points.merge(counted[[*_SERIES, "batch", "updates"]], on=[*_SERIES, "batch"])
-    names = [*(name for name in _SERIES if name != "epochs"), held, "learning_rate"]
+    names = [*(name for name in _SERIES if name != "epochs"), equal, "learning_rate"]
     points = points[points["n_samples"] >= FEWEST_SEEDS]
     counts, batch, source_rows = (points[name].to_numpy() for name in ("n_samples", "batch", "source_rows"))
-    values, found = _arrays(points), []
+    values, series = _arrays(points), []
     groups: Any = points.groupby(names).indices
     # Ordered by first point. Arrays, because data frames are slow for few points.
-    for key, at in sorted(groups.items(), key=lambda group: group[1][0]):
-        if len(at) >= FEWEST_BATCHES:
-            n, batches = int(counts[at].min()), batch[at].astype(float)
+    for key, rows in sorted(groups.items(), key=lambda group: group[1][0]):
+        if len(rows) >= FEWEST_BATCHES:
+            n, batches = int(counts[rows].min()), batch[rows].astype(float)
             detail = f"batches of {batches.min():,.0f} to {batches.max():,.0f}, {n} seeds"
-            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merge_source_rows(source_rows[at])}
-            found.append(({**dict(zip(names, key, strict=True)), **row}, batches, [values[one][:n] for one in at]))
-    return found
+            row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merge_source_rows(source_rows[rows])}
+            series.append(({**dict(zip(names, key, strict=True)), **row}, batches, [values[one][:n] for one in rows]))
+    return series
 
 
-def _slopes(data: Dataset, held: str) -> Estimates:
-    series = _trend_series(data, held)
+def _slopes(data: Dataset, equal: str) -> Estimates:
+    series = _trend_series(data, equal)
     slopes = [slope_weights(batches) @ np.array(values) for _, batches, values in series]
-    found = statistics.estimate_on_linear_scale(slopes, counted=False, share=False)
-    return Estimates.from_points([row for row, *_ in series], found)
+    estimates = statistics.estimate_on_linear_scale(slopes, counted=False, share=False)
+    return Estimates.from_points([row for row, *_ in series], estimates)
 
 
 @_series_quantity("convergence.accuracy_per_doubling", "1")
@@ -207,8 +207,8 @@ def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     return _slopes_of_spreads(data, "updates")
 
 
-def _slopes_of_spreads(data: Dataset, held: str) -> Estimates:
-    series = _trend_series(data, held)
+def _slopes_of_spreads(data: Dataset, equal: str) -> Estimates:
+    series = _trend_series(data, equal)
     slopes = slopes_of_spreads([batches for _, batches, _ in series], [values for *_, values in series])
     return Estimates.from_rows([{**row, **slope} for (row, *_), slope in zip(series, slopes, strict=True)])
 
@@ -228,17 +228,17 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
 
 def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list[dict[str, float]]:
     """Apply `slope_of_spreads` to many series."""
-    found = spreads([one for series in values for one in series])
+    estimates = spreads([one for series in values for one in series])
     starts = np.cumsum([0, *map(len, batches)])[:-1]
     weight = np.concatenate([np.empty(0), *map(slope_weights, batches)])
-    parts, ends = weight * found.estimate, weight * np.array([found.low, found.high])
+    parts, ends = weight * estimates.estimate, weight * np.array([estimates.low, estimates.high])
     slope = np.add.reduceat(parts, starts)
     below, above, se = (
         np.sqrt(np.add.reduceat(part**2, starts))
-        for part in (parts - ends.min(axis=0), ends.max(axis=0) - parts, weight * found.se)
+        for part in (parts - ends.min(axis=0), ends.max(axis=0) - parts, weight * estimates.se)
     )
     columns = {"estimate": slope, "low": slope - below, "high": slope + above, "se": se}
-    table = pd.DataFrame({**columns, "df": np.minimum.reduceat(found.df, starts)})
+    table = pd.DataFrame({**columns, "df": np.minimum.reduceat(estimates.df, starts)})
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
@@ -250,5 +250,5 @@ def time_to_target_s(data: Dataset) -> Estimates:
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
     # Variation within one machine says nothing about another.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
-    found = statistics.estimate_on_log_scale(_arrays(times), machines)
-    return Estimates.from_points(times.drop(columns="values"), found, log=True)
+    estimates = statistics.estimate_on_log_scale(_arrays(times), machines)
+    return Estimates.from_points(times.drop(columns="values"), estimates, log=True)

@@ -116,9 +116,9 @@ def bert_inputs(data: Dataset) -> dict[str, Input]:
 
 def _instructions(cpu: Mapping[str, Any]) -> str:
     """Name the widest multiply instructions in a node's record."""
-    known = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
+    flags = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
     names = {"amx_bf16": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
-    return next((name for flag, name in names.items() if flag in known), "its own instructions")
+    return next((name for flag, name in names.items() if flag in flags), "its own instructions")
 
 
 def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
@@ -134,7 +134,7 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     rates = best_rates(data).filter(family="transformer", device="cpu")
     rates = correct_estimates(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}
-    kept = assumed_input(
+    kept_share = assumed_input(
         1.0, "1", "as if cores and servers did not slow each other: the most favourable to CPUs", 0.25, 1.0
     )
     for row, (node, device, threads, detail) in enumerate(rates.rows("node", "device", "threads", "detail")):
@@ -142,7 +142,7 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
         inputs = {
             "R": measured_input(rates, row, "FLOP/s", detail),
             "t": Input(float(threads), "1", "measured", "of this measurement", single_case=True),
-            "s": kept,
+            "s": kept_share,
         }
         if not priced:
             why = "the server that the third article speaks of (W15)"

@@ -37,8 +37,8 @@ def outcomes(data: Dataset) -> pd.DataFrame:
         agrees=(rows["status"] == "ok") & (rows["value"] == 1),
     )
     keys = [*_GROUP, "model", "round"]
-    found = rows.sort_values("agrees", kind="stable").drop_duplicates(keys)
-    return found[[*keys, "status", "reason", "agrees"]].sort_values(keys, ignore_index=True)
+    per_model = rows.sort_values("agrees", kind="stable").drop_duplicates(keys)
+    return per_model[[*keys, "status", "reason", "agrees"]].sort_values(keys, ignore_index=True)
 
 
 def _agreement_shares(data: Dataset, kind: str) -> Estimates:
@@ -48,21 +48,21 @@ def _agreement_shares(data: Dataset, kind: str) -> Estimates:
     """
     own: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
     rows, shares = [], []
-    for key, tried in outcomes(data).groupby(_GROUP):
+    for key, results in outcomes(data).groupby(_GROUP):
         labels = dict(zip(_GROUP, key, strict=True))
-        if device_kind(str(labels["device"])) == kind and (tried["status"] != "unsupported").any():
-            by_round = tried.groupby("round")["agrees"].mean()
-            counts = {"n_rounds": len(by_round), "n_samples": len(tried), "detail": _describe(tried)}
+        if device_kind(str(labels["device"])) == kind and (results["status"] != "unsupported").any():
+            by_round = results.groupby("round")["agrees"].mean()
+            counts = {"n_rounds": len(by_round), "n_samples": len(results), "detail": _describe(results)}
             rows.append({**labels, **counts, "source_rows": tuple(sorted(own[key]))})
             shares.append(by_round.to_numpy(float))
     return Estimates.from_points(rows, statistics.estimate_on_linear_scale(shares, counted=True, share=True))
 
 
-def _describe(tried: pd.DataFrame) -> str:
+def _describe(results: pd.DataFrame) -> str:
     """Count the models, and list those that disagree or fail to run in any round."""
-    text = [format_count(tried["model"].nunique(), "model")]
-    ran = tried["status"].isin(("ok", "wrong"))
-    for verb, rows in (("differing", tried[ran & ~tried["agrees"]]), ("not running", tried[~ran])):
+    text = [format_count(results["model"].nunique(), "model")]
+    ran = results["status"].isin(("ok", "wrong"))
+    for verb, rows in (("differing", results[ran & ~results["agrees"]]), ("not running", results[~ran])):
         if len(rows):
             text.append(f"{verb}: {join_words(sorted(rows['model'].unique()))}")
     return ", ".join(text)

@@ -29,8 +29,8 @@ def with_best(rates: Estimates) -> Estimates:
     """
     rates = with_shape(rates)
     per_library = rates.best_per_group([*_POINT, "backend"], detail=["backend", "shape"]).label(shape="best")
-    of_all = rates.best_per_group(_POINT, detail=["backend", "shape"]).label(backend="best", shape="best")
-    return concat_estimates([rates, per_library, of_all])
+    overall = rates.best_per_group(_POINT, detail=["backend", "shape"]).label(backend="best", shape="best")
+    return concat_estimates([rates, per_library, overall])
 
 
 def point_rates(data: Dataset, experiment: str) -> Estimates:
@@ -38,11 +38,11 @@ def point_rates(data: Dataset, experiment: str) -> Estimates:
     return _join_metrics([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
 
 
-def _join_metrics(found: Sequence[Estimates]) -> Estimates:
+def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
     """Join rates in METRICS order, and name the libraries accordingly."""
-    named = zip(found, METRICS.values(), strict=True)
+    pairs = zip(per_metric, METRICS.values(), strict=True)
     return concat_estimates(
-        [rates.label(backend=[name.format(one) for one in rates["backend"]]) for rates, name in named]
+        [rates.label(backend=[name.format(library) for library in rates["backend"]]) for rates, name in pairs]
     )
 
 

@@ -27,10 +27,10 @@ _REQUEST = ["node", "device", "model", "parameters", "batch"]
 _GENERATION = ("model", "parameters", "phase", "context", "batch", "dtype", "backend", "threads")
 
 
-def with_parameters(data: Dataset, found: Estimates) -> Estimates:
+def with_parameters(data: Dataset, estimates: Estimates) -> Estimates:
     """Add each model's weight count, which the experiment `models` counts on any node."""
-    known = dict(data.summary("models", "parameters").rows("model", "estimate"))
-    return found.label(parameters=found["model"].map(known))
+    counts = dict(data.summary("models", "parameters").rows("model", "estimate"))
+    return estimates.label(parameters=estimates["model"].map(counts))
 
 
 def request_times(data: Dataset) -> Estimates:
@@ -127,25 +127,25 @@ def runtime_ladder(data: Dataset) -> Estimates:
     """
     times = request_times(data)
     added, by = _rungs_with_points(times), ["backend", "dtype"]
-    found = []
-    for place, (rung, wanted) in enumerate(RUNGS, start=1):
-        best = times.filter(**wanted).inverse().best_per_group([*_REQUEST, "threads"], detail=by, keep=by).inverse()
-        kept = [_has_rung(rung, added[request]) for request in best.rows(*_BASE)]
-        found.append(best.take(np.array(kept, bool)).label(rung=rung, place=place))
-    rungs = concat_estimates(found)
+    selected = []
+    for place, (rung, limits) in enumerate(RUNGS, start=1):
+        best = times.filter(**limits).inverse().best_per_group([*_REQUEST, "threads"], detail=by, keep=by).inverse()
+        present = [_has_rung(rung, added[request]) for request in best.rows(*_BASE)]
+        selected.append(best.take(np.array(present, bool)).label(rung=rung, place=place))
+    rungs = concat_estimates(selected)
     return rungs.label(runtime=rungs["backend"]).drop_labels("backend")
 
 
 def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
     """Return, per request, the rungs that add points: each point belongs to the lowest rung that matches."""
     lowest = pd.Series(BEST, times.frame.index)
-    for rung, wanted in reversed(RUNGS):
-        taken = times.label(row=range(len(times))).filter(**wanted)["row"]
+    for rung, limits in reversed(RUNGS):
+        taken = times.label(row=range(len(times))).filter(**limits)["row"]
         lowest.iloc[taken.to_numpy(int)] = rung
-    found: dict[tuple[Any, ...], set[str]] = {}
+    rungs: dict[tuple[Any, ...], set[str]] = {}
     for request, rung in zip(times.rows(*_BASE), lowest, strict=True):
-        found.setdefault(request, set()).add(rung)
-    return found
+        rungs.setdefault(request, set()).add(rung)
+    return rungs
 
 
 def _has_rung(rung: str, added: set[str]) -> bool:
@@ -190,9 +190,9 @@ def format_gain(data: Dataset) -> Estimates:
     Limited to requests tried in formats other than float32.
     """
     rungs, formats = runtime_ladder(data), request_times(data)
-    others = set(formats.take(formats["dtype"] != "float32").rows(*_BASE))
+    requests = set(formats.take(formats["dtype"] != "float32").rows(*_BASE))
     best = rungs.filter(rung=BEST)
-    best = best.take(np.array([request in others for request in best.rows(*_BASE)], bool))
+    best = best.take(np.array([request in requests for request in best.rows(*_BASE)], bool))
     return _rung_ratio(_highest_float32_rungs(rungs), best).drop_labels("rung", "place")
 
 

@@ -35,14 +35,14 @@ _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 class Kernels:
     """Kernels on one node, device and thread count, in one round.
 
-    what: kernel keys; work: kinds; held: True for kernels to judge, False for kernels to fit; launches; cached: share
+    keys: kernel keys; work: kinds; judged: True for kernels to judge, False for kernels to fit; launches; cached: share
     of bytes that the last-level cache holds; peak: FLOP/s in the kernel's format; seconds: all with shape (kernels,).
     flop, bytes: shape (kernels, operator kinds). bandwidth: memory bytes/s.
     """
 
-    what: NDArray[np.str_]
+    keys: NDArray[np.str_]
     work: NDArray[np.str_]
-    held: Bools
+    judged: Bools
     flop: Floats
     bytes: Floats
     launches: Floats
@@ -51,7 +51,7 @@ class Kernels:
     seconds: Floats
     bandwidth: float
 
-    def predicted(self, numbers: Mapping[str, float]) -> Floats:
+    def predict_seconds(self, numbers: Mapping[str, float]) -> Floats:
         """Predict the seconds per kernel.
 
         numbers: attained shares for peak and bandwidth; with more numbers, seconds per launch, and cache speed relative
@@ -64,28 +64,28 @@ class Kernels:
         spent: Floats = np.maximum(arithmetic_s, memory_s).sum(axis=1) + self.launches * numbers.get("launch", 0.0)
         return spent
 
-    def half(self, held: bool) -> Kernels:
+    def select(self, judged: bool) -> Kernels:
         """Select the kernels to judge, or those to fit."""
-        at = self.held == held
-        arrays = {name: value[at] for name, value in vars(self).items() if name != "bandwidth"}
+        selected = self.judged == judged
+        arrays = {name: value[selected] for name, value in vars(self).items() if name != "bandwidth"}
         return Kernels(**arrays, bandwidth=self.bandwidth)
 
 
 def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
     """Return kernels by node (or one node), device and thread count, per round; only those measured in every round."""
-    return {place: found for place, found in _rounds_by_place(data).items() if node in (None, place[0])}
+    return {place: rounds for place, rounds in _rounds_by_place(data).items() if node in (None, place[0])}
 
 
 @cached_per_dataset
 def _rounds_by_place(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
-    found: dict[tuple[str, str, int], list[Kernels]] = {}
-    for place, at in pd.DataFrame({name: points[name] for name in PLACE}).groupby(PLACE).indices.items():
+    rounds: dict[tuple[str, str, int], list[Kernels]] = {}
+    for place, rows in pd.DataFrame({name: points[name] for name in PLACE}).groupby(PLACE).indices.items():
         node, device, threads = cast(tuple[str, str, int], place)
-        kernels = _place_kernels(points.at(np.asarray(at)), memory.last_level_cache(data, node, device))
+        kernels = _place_kernels(points.take(np.asarray(rows)), memory.last_level_cache(data, node, device))
         if kernels:
-            found[node, device, int(threads)] = kernels
-    return found
+            rounds[node, device, int(threads)] = kernels
+    return rounds
 
 
 @cached_per_dataset
@@ -117,7 +117,7 @@ class _Points:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.columns[name]
 
-    def at(self, rows: NDArray[np.intp]) -> _Points:
+    def take(self, rows: NDArray[np.intp]) -> _Points:
         """Select rows."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return _Points(columns, self.seconds[rows], self.flop[rows], self.bytes[rows])
@@ -127,12 +127,12 @@ def _points(data: Dataset) -> _Points:
     """Read all measured kernels and ceilings."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes", "status"]
     samples = data.samples("peak", *_KERNELS, columns=columns)
-    kept = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
-    ok = samples.loc[kept, columns[:-1]]
+    usable = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
+    ok = samples.loc[usable, columns[:-1]]
     # On a GPU a request's compute part is timed separately; its FLOP and bytes are known for the whole request.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
-    of_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
-    timed = ok.loc[of_time, [*POINT, "round", "value"]]
+    is_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
+    timed = ok.loc[is_time, [*POINT, "round", "value"]]
     seconds = timed.groupby([*POINT, "round"])["value"].median().unstack("round")
     table = ok.groupby(POINT)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
     table = _with_keys(table.astype({name: object for name in POINT if name != "threads"}))
@@ -143,8 +143,8 @@ def _points(data: Dataset) -> _Points:
         launches=steps.get("kernels", pd.Series(1.0, table.index)).fillna(1.0),
         cached=steps.get("cached_bytes_share", np.nan),
     )
-    of_all = {str(name): column.to_numpy() for name, column in table.drop(columns=seconds.columns).items()}
-    return _Points(of_all, table[seconds.columns].to_numpy(float), flop, moved)
+    arrays = {str(name): column.to_numpy() for name, column in table.drop(columns=seconds.columns).items()}
+    return _Points(arrays, table[seconds.columns].to_numpy(float), flop, moved)
 
 
 def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
@@ -154,25 +154,25 @@ def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
     points = table[by].drop_duplicates(ignore_index=True)
     params = [json.loads(text) for text in points["params"]]
     places = zip(points["experiment"], points["backend"], points["dtype"], params, strict=True)
-    what = ["|".join([*place, json.dumps(given, sort_keys=True)]) for *place, given in places]
+    keys = ["|".join([*place, json.dumps(chosen, sort_keys=True)]) for *place, chosen in places]
     points = points.assign(
-        what=what,
-        work=[given.get("phase") or name for given, name in zip(params, points["experiment"], strict=True)],
-        held=pd.Series(map(is_judged, what), dtype=bool),
-        footprint=pd.Series([given.get("footprint", 0) for given in params], dtype=float),
-        fma=pd.Series([given.get("kernel") == "fma" for given in params], dtype=bool),
+        key=keys,
+        work=[chosen.get("phase") or name for chosen, name in zip(params, points["experiment"], strict=True)],
+        judged=pd.Series(map(is_judged, keys), dtype=bool),
+        footprint=pd.Series([chosen.get("footprint", 0) for chosen in params], dtype=float),
+        fma=pd.Series([chosen.get("kernel") == "fma" for chosen in params], dtype=bool),
         # Only requests that use all their data once, without resident weights.
         whole=(points["experiment"] != "offload")
         | pd.Series(
-            [given.get("uses") == 1 and given.get("op") in ("elementwise", "gemm") for given in params], dtype=bool
+            [chosen.get("uses") == 1 and chosen.get("op") in ("elementwise", "gemm") for chosen in params], dtype=bool
         ),
     )
     return table.merge(points, on=by, how="left")
 
 
-def is_judged(what: str) -> bool:
+def is_judged(key: str) -> bool:
     """Tell if a kernel is judged (even hash) or fitted (odd)."""
-    return hashlib.sha256(what.encode()).digest()[0] % 2 == 0
+    return hashlib.sha256(key.encode()).digest()[0] % 2 == 0
 
 
 def _step_metrics(data: Dataset) -> pd.DataFrame:
@@ -185,15 +185,15 @@ def _step_metrics(data: Dataset) -> pd.DataFrame:
 def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
     """Split FLOP and bytes by operator intensity, as recorded by model steps; other kernels count as one operator."""
     texts = {name.split(".", 1)[1].removesuffix("_share") for name in steps.columns if "_below." in name}
-    found = []
+    by_measure = []
     for measure in ("flop", "bytes"):
         names = [f"{measure}_below.{text}_share" for text in sorted(texts, key=float)]
         below = steps.reindex(columns=names).to_numpy(float).T
         # Limits without a value repeat the one below.
         up_to = np.fmax.accumulate([np.zeros(len(table)), *below, np.ones(len(table))], axis=0)
-        found.append(np.nan_to_num(table[measure].to_numpy(float))[:, None] * np.diff(up_to, axis=0).T)
-    used = np.any([parts.any(axis=0) for parts in found], axis=0)
-    return [parts[:, used] for parts in found]
+        by_measure.append(np.nan_to_num(table[measure].to_numpy(float))[:, None] * np.diff(up_to, axis=0).T)
+    used = np.any([parts.any(axis=0) for parts in by_measure], axis=0)
+    return [parts[:, used] for parts in by_measure]
 
 
 def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
@@ -201,31 +201,32 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
 
     Some experiments have more rounds than others: only the rounds with the most experiments count.
     """
-    experiment, moved, held = points["experiment"], points["bytes"], points["held"]
-    had = [len(set(experiment[measured])) for measured in ~np.isnan(points.seconds.T)]
-    counting = [seconds for seconds, n in zip(points.seconds.T, had, strict=True) if n == max(1, *had)]
-    found = [ceilings for seconds in counting if (ceilings := _ceilings(points, seconds, cache))]
-    if not found:
+    experiment, moved, judged = points["experiment"], points["bytes"], points["judged"]
+    experiments = [len(set(experiment[measured])) for measured in ~np.isnan(points.seconds.T)]
+    counting = [seconds for seconds, n in zip(points.seconds.T, experiments, strict=True) if n == max(1, *experiments)]
+    per_round = [ceilings for seconds in counting if (ceilings := _ceilings(points, seconds, cache))]
+    if not per_round:
         return []
-    mine = np.flatnonzero(np.logical_and.reduce([one.judged for one in found]))
-    if min(held[mine].sum(), (~held[mine]).sum()) < LEAST:
+    usable = np.flatnonzero(np.logical_and.reduce([roof.usable for roof in per_round]))
+    if min(judged[usable].sum(), (~judged[usable]).sum()) < LEAST:
         return []
-    mine = mine[np.argsort(points["what"][mine], kind="stable")]
+    usable = usable[np.argsort(points["key"][usable], kind="stable")]
     # Products and CPU requests cycle through copies larger than the caches; a GPU request's data stay in place, as do
     # those for memory passes.
     fits = (experiment == "bandwidth") & (points["footprint"] <= cache)
     fits |= (experiment == "offload") & (points["device"] != "cpu") & (moved <= cache)
-    of_kernels = {
-        "what": points["what"][mine].astype(str),
-        "work": points["work"][mine].astype(str),
-        "held": held[mine],
-        "flop": points.flop[mine],
-        "bytes": points.bytes[mine],
-        "launches": points["launches"][mine],
-        "cached": np.where(np.isnan(points["cached"]), fits, points["cached"])[mine],
+    columns = {
+        "keys": points["key"][usable].astype(str),
+        "work": points["work"][usable].astype(str),
+        "judged": judged[usable],
+        "flop": points.flop[usable],
+        "bytes": points.bytes[usable],
+        "launches": points["launches"][usable],
+        "cached": np.where(np.isnan(points["cached"]), fits, points["cached"])[usable],
     }
     return [
-        Kernels(**of_kernels, peak=one.peak[mine], seconds=one.seconds[mine], bandwidth=one.bandwidth) for one in found
+        Kernels(**columns, peak=roof.peak[usable], seconds=roof.seconds[usable], bandwidth=roof.bandwidth)
+        for roof in per_round
     ]
 
 
@@ -233,12 +234,12 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
 class _Ceilings:
     """Ceilings at a place in one round.
 
-    seconds: per point. judged: True for usable kernels. peak: FLOP/s in the point's format, or the highest if the
+    seconds: per point. usable: True for usable kernels. peak: FLOP/s in the point's format, or the highest if the
     format has none. bandwidth: memory bytes/s.
     """
 
     seconds: Floats
-    judged: Bools
+    usable: Bools
     peak: Floats
     bandwidth: float
 
@@ -254,10 +255,10 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     fastest = {name: _argmax(rates, products & (dtype == name)) for name in set(dtype[products])}
     widest = _argmax(speeds, passes)
     peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
-    judged = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
-    judged[[*fastest.values(), widest]] = False
+    usable = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
+    usable[[*fastest.values(), widest]] = False
     # Memory passes in formats without products compute almost nothing.
-    return _Ceilings(seconds, judged, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
+    return _Ceilings(seconds, usable, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
 
 
 def _argmax(values: Floats, among: Bools) -> int:

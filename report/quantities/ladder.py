@@ -55,15 +55,15 @@ def ladder_rate(data: Dataset) -> Estimates:
 def _best_by_rung(rates: Estimates) -> Estimates:
     """Select the best rate on each rung, by node and device."""
     libraries = rates.take(~rates["backend"].isin(LOOPS))
-    found = []
+    selected = []
     for place, (rung, wanted) in enumerate(RUNGS, start=1):
-        given = {name: value for name, value in wanted.items() if value is not None}
-        tried = (rates if "backend" in given else libraries).filter(**given)
+        limits = {name: value for name, value in wanted.items() if value is not None}
+        candidates = (rates if "backend" in limits else libraries).filter(**limits)
         if wanted.get("threads", 1) is None:
-            threads = tried.numbers("threads")
-            most = threads.groupby(tried["node"]).transform("max")
-            tried = tried.take((threads == most) & (threads > 1))
-        found.append(
-            tried.best_per_group(["node", "device"], detail=["backend", "dtype"]).label(rung=rung, place=place)
+            threads = candidates.numbers("threads")
+            most = threads.groupby(candidates["node"]).transform("max")
+            candidates = candidates.take((threads == most) & (threads > 1))
+        selected.append(
+            candidates.best_per_group(["node", "device"], detail=["backend", "dtype"]).label(rung=rung, place=place)
         )
-    return concat_estimates(found)
+    return concat_estimates(selected)

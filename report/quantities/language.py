@@ -39,8 +39,8 @@ def fastest_tokens_per_s(data: Dataset) -> Estimates:
     by, of = ["node", "device", "model", "phase", "tokens"], ["threads"]
     each = rates.best_per_group([*by, "format"], of, ["backend", "threads"])
     best = rates.best_per_group(by, ["format", *of], ["backend", "threads"]).label(format="best")
-    found = concat_estimates([each, best])
-    return found.label(runtime=found["backend"]).drop_labels("backend")
+    rates_by_format = concat_estimates([each, best])
+    return rates_by_format.label(runtime=rates_by_format["backend"]).drop_labels("backend")
 
 
 @_point_quantity("language.bandwidth_share", "1", experiments=[EXPERIMENT, "bandwidth"])

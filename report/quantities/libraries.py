@@ -76,8 +76,8 @@ def kernel_rates(data: Dataset) -> Estimates:
 @_interface_quantity("without_cuda.rate_share", "1", _KERNEL)
 def rate_share(data: Dataset) -> Estimates:
     """Rate through another interface, relative to CUDA: same chip, kernel and size."""
-    found = kernel_rates(data)
-    return found.take(found["backend"] != CUDA) / found.filter(backend=CUDA).drop_labels("backend")
+    rates = kernel_rates(data)
+    return rates.take(rates["backend"] != CUDA) / rates.filter(backend=CUDA).drop_labels("backend")
 
 
 def library_rates(data: Dataset) -> Estimates:

@@ -30,7 +30,7 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
     """Return bytes in a device's largest cache level, summed over all instances."""
     record = data.record(node)
     if device != "cpu":
-        return float(gpu_cache_bytes(next((one for one in record["devices"] if one["id"] == device), {})))
+        return float(gpu_cache_bytes(next((entry for entry in record["devices"] if entry["id"] == device), {})))
     cpu = record["hardware"]["cpu"]
     caches = cpu.get("caches", {}) if isinstance(cpu, dict) else {}
     return float(max((level["bytes"] for level in caches.values()), default=CPU_CACHE_BYTES))
@@ -83,8 +83,8 @@ def gpu_over_desktop(data: Dataset) -> Estimates:
     rates = bandwidth_rate(data)
     rates = rates.take(rates["backend"] != "best")
     desktops = most_threads(rates.filter(device="cpu", node=nodes_of_kind(data, "desktop")))
-    named = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
-    cpu = named.drop_labels("node", "device")
+    labelled = desktops.label(baseline="desktop", named=[data.label(node) for node in desktops["node"]])
+    cpu = labelled.drop_labels("node", "device")
     return concat_estimates(best_ratios(rates.filter(device="gpu"), cpu, ["op", "baseline"], ["named"]))
 
 

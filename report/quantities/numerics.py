@@ -20,8 +20,8 @@ WITHIN = ("summation", "split_k", "threads", "libraries")
 
 def _method_estimates(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
     """Return a metric for some methods, with `low` clipped to its least possible value."""
-    found = with_shape(data.summary("numerics", metric).filter(method=methods))
-    return found.label(low=found["low"].clip(lower=least))
+    estimates = with_shape(data.summary("numerics", metric).filter(method=methods))
+    return estimates.label(low=estimates["low"].clip(lower=least))
 
 
 @quantity("numerics.spread_across_cells_ulp", "ulp", _LABELS)
@@ -61,11 +61,11 @@ def determinism(data: Dataset) -> Estimates:
 
 def _distinct_over_rounds(data: Dataset) -> Estimates:
     """Count the distinct fingerprints over rounds, for products with at least two rounds."""
-    found = data.summary("numerics", "fingerprint")
+    estimates = data.summary("numerics", "fingerprint")
     samples = data.samples("numerics")
     prints = samples[(samples["metric"] == "fingerprint") & (samples["status"] == "ok")].astype({"params": str})
     different = prints.groupby(POINT, observed=True)["value"].nunique().rename("different").reset_index()
-    points = data.table.loc[[number for (number,) in found["source_rows"]], POINT]
+    points = data.table.loc[[number for (number,) in estimates["source_rows"]], POINT]
     counts = points.astype(object).merge(different.astype(object), how="left", on=POINT)["different"].astype(float)
-    found = found.label(estimate=counts, low=counts, high=counts, se=np.nan, df=np.inf)
-    return with_shape(found.take(found["n_rounds"] > 1).drop_labels("method"))
+    estimates = estimates.label(estimate=counts, low=counts, high=counts, se=np.nan, df=np.inf)
+    return with_shape(estimates.take(estimates["n_rounds"] > 1).drop_labels("method"))

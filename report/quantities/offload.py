@@ -180,9 +180,9 @@ def crossover(data: Dataset) -> Estimates:
     gains = speedup(data).drop_labels("m", "n", "k")
     even = gains.label(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf)
     sides = concat_estimates([gains.label(side="the GPU"), even.label(side="the CPU")])
-    found = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
-    series = [name for name in found.labels if name != "side"]
+    points = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
+    series = [name for name in points.labels if name != "side"]
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
     # Drop crossings after which the CPU is first.
-    behind = [by_size.get(place, np.nan) < 1 for place in found.rows(*series, "high")]
-    return found.drop_labels("side").set_unknown(behind, "estimate", "low", "high")
+    behind = [by_size.get(place, np.nan) < 1 for place in points.rows(*series, "high")]
+    return points.drop_labels("side").set_unknown(behind, "estimate", "low", "high")

@@ -71,39 +71,41 @@ def fit_numbers(
     """
     middle = replace(
         rounds[0],
-        seconds=np.median([one.seconds for one in rounds], axis=0),
-        peak=np.median([one.peak for one in rounds], axis=0),
-        bandwidth=float(np.median([one.bandwidth for one in rounds])),
+        seconds=np.median([kernels.seconds for kernels in rounds], axis=0),
+        peak=np.median([kernels.peak for kernels in rounds], axis=0),
+        bandwidth=float(np.median([kernels.bandwidth for kernels in rounds])),
     )
     at = [NUMBERS.index(name) for name in free]
-    found = [_minimise(middle, at, np.log([start[name] for name in free]), *_SEARCH) for start in starts]
-    best = min(found, key=lambda x: float(np.median(np.abs(_log_errors(middle, _all_logarithms(x, at), math.inf)[0]))))
-    fitted = [np.exp(_minimise(one, at, best, *_END)).tolist() for one in rounds]
+    results = [_minimise(middle, at, np.log([start[name] for name in free]), *_SEARCH) for start in starts]
+    best = min(
+        results, key=lambda x: float(np.median(np.abs(_log_errors(middle, _all_logarithms(x, at), math.inf)[0])))
+    )
+    fitted = [np.exp(_minimise(kernels, at, best, *_END)).tolist() for kernels in rounds]
     return [{"peak": 1.0, "bandwidth": 1.0, **dict(zip(free, numbers, strict=True))} for numbers in fitted]
 
 
-def _minimise(kernels: Kernels, at: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
+def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
     """Minimise the loss from x, over the logarithms at the indices `at` in NUMBERS."""
 
     # The optimiser asks for derivatives at the point just evaluated.
     @lru_cache(maxsize=1)
     def misses(x: tuple[float, ...]) -> tuple[Floats, Floats]:
-        values, slopes = _log_errors(kernels, _all_logarithms(x, at), sharpness)
-        return values, slopes[:, at]
+        values, slopes = _log_errors(kernels, _all_logarithms(x, indices), sharpness)
+        return values, slopes[:, indices]
 
     # Copies, because the optimiser modifies its input in place.
-    found: Floats = least_squares(
+    result: Floats = least_squares(
         lambda x: misses(tuple(x))[0].copy(), x, lambda x: misses(tuple(x))[1].copy(),
-        bounds=_BOUNDS[:, at], loss="cauchy", f_scale=TOLERATED, xtol=stop, ftol=stop, gtol=stop,
+        bounds=_BOUNDS[:, indices], loss="cauchy", f_scale=TOLERATED, xtol=stop, ftol=stop, gtol=stop,
     ).x  # fmt: skip
-    return found
+    return result
 
 
-def _all_logarithms(x: Sequence[float] | Floats, at: list[int]) -> Floats:
+def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
     """Return logarithms for all NUMBERS, with x at some indices."""
     # Unfitted launches cost nothing: log 0.
     every = np.array([0.0, 0.0, -np.inf, 0.0])
-    every[at] = x
+    every[indices] = x
     return every
 
 
@@ -133,13 +135,13 @@ class Predictions:
     """Judged kernels on one node, device and thread count, as one model predicts them.
 
     labels: node, device, threads, numbers, ceilings. fits: fitted numbers per round. measured, predicted: seconds with
-    shape (rounds, kernels). work, what: per kernel.
+    shape (rounds, kernels). work, keys: per kernel.
     """
 
     labels: dict[str, Any]
     fits: Sequence[Mapping[str, float]]
     work: NDArray[np.str_]
-    what: NDArray[np.str_]
+    keys: NDArray[np.str_]
     measured: Floats
     predicted: Floats
 
@@ -158,21 +160,21 @@ def predict_places(data: Dataset, node: str | None = None) -> list[Predictions]:
     places = {
         place: per_round
         for place, per_round in kernel_rounds(data, node).items()
-        if any(what.startswith("roofline") for what in per_round[0].what)
+        if any(key.startswith("roofline") for key in per_round[0].keys)
     }
-    fitted = [[one.half(False) for one in per_round] for per_round in places.values()]
+    fitted = [[kernels.select(False) for kernels in per_round] for per_round in places.values()]
     processes = child_processes.available_cpus() if len(places) >= MANY else 1
-    found = []
+    predictions = []
     for (place, per_round), by_model in zip(
         places.items(), child_processes.map_parallel(_fit_models, fitted, processes=processes), strict=True
     ):
-        judged = [one.half(True) for one in per_round]
-        measured = np.array([one.seconds for one in judged])
-        for (numbers, ceilings), known in zip(MODELS, by_model, strict=True):
-            predicted = np.array([one.predicted(by) for one, by in zip(judged, known, strict=True)])
+        judged = [kernels.select(True) for kernels in per_round]
+        measured = np.array([kernels.seconds for kernels in judged])
+        for (numbers, ceilings), fits in zip(MODELS, by_model, strict=True):
+            predicted = np.array([kernels.predict_seconds(by) for kernels, by in zip(judged, fits, strict=True)])
             labels = {**dict(zip(PLACE, place, strict=True)), "numbers": numbers, "ceilings": ceilings}
-            found.append(Predictions(labels, known, judged[0].work, judged[0].what, measured, predicted))
-    return found
+            predictions.append(Predictions(labels, fits, judged[0].work, judged[0].keys, measured, predicted))
+    return predictions
 
 
 def _fit_models(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
@@ -187,25 +189,25 @@ def prediction_error(data: Dataset) -> Estimates:
     ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (shares of both that best
     predict the other half). One value per round; interval by Student's t.
     """
-    found = predict_places(data)
+    predictions = predict_places(data)
     rows = [
         {
-            **one.labels,
-            "n_rounds": len(one.fits),
-            "n_samples": one.measured.size,
-            "detail": f"{len(one.what)} kernels; {format_fits(one.fits)}",
-            "source_rows": source_rows(data, *(one.labels[name] for name in PLACE)),
+            **prediction.labels,
+            "n_rounds": len(prediction.fits),
+            "n_samples": prediction.measured.size,
+            "detail": f"{len(prediction.keys)} kernels; {format_fits(prediction.fits)}",
+            "source_rows": source_rows(data, *(prediction.labels[name] for name in PLACE)),
         }
-        for one in found
+        for prediction in predictions
     ]
-    errors = [np.median(one.errors, axis=1) for one in found]
-    made = Estimates.from_points(rows, statistics.estimate_on_linear_scale(errors, counted=False, share=False))
-    return made.label(low=made["low"].clip(lower=0.0))
+    errors = [np.median(prediction.errors, axis=1) for prediction in predictions]
+    estimates = Estimates.from_points(rows, statistics.estimate_on_linear_scale(errors, counted=False, share=False))
+    return estimates.label(low=estimates["low"].clip(lower=0.0))
 
 
 def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
     """Format the numbers in words, each as the median over rounds."""
-    middle = {name: float(np.median([one[name] for one in fits])) for name in fits[0]}
+    middle = {name: float(np.median([fit[name] for fit in fits])) for name in fits[0]}
     words = [f"×{middle[name]:.2f} the measured {name}" for name in ("peak", "bandwidth")]
     words += [f"{with_unit(middle['launch'], 's')} a launch"] if "launch" in middle else []
     words += [f"×{middle['cache']:.2f} the measured bandwidth from the cache"] if "cache" in middle else []
@@ -228,12 +230,12 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     rows, values = [], []
     for place, per_round in kernel_rounds(data).items():
         ratios = [
-            _single_number_error(one, one.bytes.sum(axis=1))
-            / _single_number_error(one, one.flop.sum(axis=1) / one.peak)
-            for one in per_round
+            _single_number_error(kernels, kernels.bytes.sum(axis=1))
+            / _single_number_error(kernels, kernels.flop.sum(axis=1) / kernels.peak)
+            for kernels in per_round
         ]
         if np.isfinite(ratios).all() and min(ratios) > 0:
-            n = int((per_round[0].held & _computing_mask(per_round[0])).sum())
+            n = int((per_round[0].judged & _computing_mask(per_round[0])).sum())
             counts = {"n_rounds": len(ratios), "n_samples": n * len(ratios), "detail": f"{n} kernels"}
             labels = dict(zip(PLACE, place, strict=True))
             rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
@@ -243,12 +245,12 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
 
 
 def _computing_mask(kernels: Kernels) -> NDArray[np.bool_]:
-    both: NDArray[np.bool_] = (kernels.flop.sum(axis=1) > 0) & (kernels.work != "bandwidth")
-    return both
+    mask: NDArray[np.bool_] = (kernels.flop.sum(axis=1) > 0) & (kernels.work != "bandwidth")
+    return mask
 
 
 def _single_number_error(kernels: Kernels, amount: Floats) -> float:
     """Return the median error on the judged kernels if time is proportional to `amount`."""
     scale = kernels.seconds / np.where(_computing_mask(kernels), amount, np.nan)
-    factor = np.nanmedian(scale[~kernels.held])
-    return float(np.nanmedian(np.abs(factor / scale[kernels.held] - 1)))
+    factor = np.nanmedian(scale[~kernels.judged])
+    return float(np.nanmedian(np.abs(factor / scale[kernels.judged] - 1)))

@@ -85,7 +85,7 @@ def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
     vendor = str(cpu.get("vendor"))
     if vendor not in PRICED:
         return None
-    large, *others = (f"{one.partition('.')[0]}.large" for one in (PRICED[vendor][0], *PRICED[vendor][1]))
+    large, *others = (f"{machine.partition('.')[0]}.large" for machine in (PRICED[vendor][0], *PRICED[vendor][1]))
     price = hourly_price(data, f"aws-{large}", tuple(f"aws-{other}" for other in others))
     return {"p": price, **machine_size(data, large, vendor)}, large
 
@@ -121,21 +121,21 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     rates, cores, *ends = (servers.numbers(name).to_numpy() for name in ("requests_per_s", "cores", "high", "estimate"))
     estimate = ends[1]
     rows = servers.rows("backend", "dtype", "n_rounds", "n_samples", "source_rows")
-    for (node, service), at in servers.positions("node", "service"):
+    for (node, service), group in servers.positions("node", "service"):
         gpu, name = _cheapest_gpu_machine(data)
         cpu = data.record(node)["hardware"]["cpu"]
         priced = core_price(data, cpu)
         if priced is None:
             continue
         # Zero cores stands for all usable cores.
-        known = np.where(cores[at] == 0, cpu["usable_cores"], cores[at])
-        order = np.lexsort((estimate[at], rates[at], known))
-        known, at = known[order], at[order]
-        for load, first, sure in _smallest_servers(rates[at], *(end[at] for end in ends)):
-            n_cores, row = float(known[first]), at[first]
+        core_counts = np.where(cores[group] == 0, cpu["usable_cores"], cores[group])
+        order = np.lexsort((estimate[group], rates[group], core_counts))
+        core_counts, group = core_counts[order], group[order]
+        for load, first, sure in _smallest_servers(rates[group], *(end[group] for end in ends)):
+            n_cores, row = float(core_counts[first]), group[first]
             backend, dtype, n_rounds, n_samples, source_rows = rows[row]
-            held = "held" if sure else "too close to tell whether held"
-            what = f"{dtype}, {held} at {format_exact(float(rates[row]))} requests/s"
+            outcome = "held" if sure else "too close to tell whether held"
+            what = f"{dtype}, {outcome} at {format_exact(float(rates[row]))} requests/s"
             error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
             counts = {"n_rounds": n_rounds, "n_samples": n_samples, "source_rows": source_rows}
             used = {"what": what, "each": True, **error, **counts}
@@ -154,9 +154,9 @@ def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator
     """
     for load in sorted({*LOADS, *rates.tolist()}):
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))
-        kept, sure = (surely, True) if len(surely) else (perhaps, False)
-        if len(kept):
-            yield load, int(kept[0]), sure
+        servers, sure = (surely, True) if len(surely) else (perhaps, False)
+        if len(servers):
+            yield load, int(servers[0]), sure
 
 
 @cached_per_dataset
@@ -188,23 +188,23 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     machine from the same vendor. Baseline node only: nobody hires one core.
     """
     speedups = speedup(data).filter(baseline="node")
-    wanted = set(speedups.rows("node", "device"))
+    places = set(speedups.rows("node", "device"))
     devices = [
         (node, device) for node in data.nodes.nodes for device in node.record["devices"] if device["kind"] == "gpu"
     ]
     priced = {
-        (node.id, one["id"]): found
-        for node, one in devices
-        if (node.id, one["id"]) in wanted
-        and (found := _machine_prices(data, one["name"], node.record["hardware"]["cpu"]))
+        (node.id, gpu["id"]): prices
+        for node, gpu in devices
+        if (node.id, gpu["id"]) in places
+        and (prices := _machine_prices(data, gpu["name"], node.record["hardware"]["cpu"]))
     }
-    if wanted and not priced:
-        names = sorted({one["name"] for _, one in devices})
+    if places and not priced:
+        names = sorted({gpu["name"] for _, gpu in devices})
         raise MissingSourceError(f"the price per hour of a machine with {join_words(names, 'or')}")
     speedups = speedups.take([row for row, place in enumerate(speedups.rows("node", "device")) if place in priced])
     machines = [priced[place] for place in speedups.rows("node", "device")]
     detail = ["; ".join(filter(None, (own, of))) for own, (_, of) in zip(speedups["detail"], machines, strict=True)]
-    values = pd.DataFrame([{name: one.value for name, one in inputs.items()} for inputs, _ in machines])
+    values = pd.DataFrame([{name: gpu.value for name, gpu in inputs.items()} for inputs, _ in machines])
     values = values.reindex(columns=list("pvxcqg"))
     factors = values["p"] / (values["v"] * values["x"]) * values["c"] / (values["q"] / values["g"])
 
@@ -255,10 +255,10 @@ def rank_per_dollar(data: Dataset) -> DerivedEstimates:
         }
         names = [name for card in per_dollar for name in (f"{card}.{figure}", CARDS[card][0])]
         for card in filter(recommended.get, per_dollar):
-            better = sorted(other for other, one in per_dollar.items() if one > per_dollar[card])
-            told = (
+            better = sorted(other for other, value in per_dollar.items() if value > per_dollar[card])
+            detail = (
                 f"{format_exact(float(f'{per_dollar[card]:.4g}'))} for a dollar; more by {join_words(better) or 'none'}"
             )
-            inputs = {"b": computed_input(data, names, float(len(better)), "1", told)}
-            works.append(Derivation({"card": CARDS[card][1], "version": card, "limit": limit}, RANK, inputs, told))
+            inputs = {"b": computed_input(data, names, float(len(better)), "1", detail)}
+            works.append(Derivation({"card": CARDS[card][1], "version": card, "limit": limit}, RANK, inputs, detail))
     return derive(works)

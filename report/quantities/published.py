@@ -34,20 +34,20 @@ LABELS = ("source", "family", "task", "model", "setting", "batch", "measure", "r
 
 def gpu_kind(name: str) -> str:
     """Shorten a GPU's name to its kind: 'NVIDIA H100-SXM-80GB' to 'H100 SXM'."""
-    text = re.sub(r"\((?:R|TM)\)|[-_/]", lambda found: "" if "(" in found[0] else " ", name)
-    found = _KINDS.search(text)
-    if found is None:
+    text = re.sub(r"\((?:R|TM)\)|[-_/]", lambda match: "" if "(" in match[0] else " ", name)
+    match = _KINDS.search(text)
+    if match is None:
         return " ".join(text.split())[:40]
     form = next((form for form in ("SXM", "PCIe", "NVL") if re.search(form, text, re.I)), "")
     mobile = "laptop" if re.search(r"laptop|mobile|max q|\d{3,4}m\b", text, re.I) else ""
-    return " ".join(filter(None, (found[0], form if found[1] else "", mobile)))
+    return " ".join(filter(None, (match[0], form if match[1] else "", mobile)))
 
 
 def cpu_kind(name: str) -> str:
     """Shorten a processor's name: 'Intel(R) Xeon(R) Platinum 8480+' to 'Xeon Platinum 8480+'."""
     short = re.sub(r"\b(intel|amd)\b", "", short_processor(name), flags=re.I)
-    named = re.sub(r"\(code named ([^)]+)\)|code named (.+)", r"\1\2", short)
-    return " ".join(word.capitalize() if word in ("XEON", "PLATINUM", "GOLD") else word for word in named.split())
+    readable = re.sub(r"\(code named ([^)]+)\)|code named (.+)", r"\1\2", short)
+    return " ".join(word.capitalize() if word in ("XEON", "PLATINUM", "GOLD") else word for word in readable.split())
 
 
 def machine_name(record: Mapping[str, Any]) -> str:
@@ -83,27 +83,27 @@ def value_or_default(value: float, other: float) -> float:
 def extreme_record(records: pd.DataFrame, by: str, least: bool = False) -> dict[str, Any]:
     """Return the record with the largest (or least) value in a column."""
     values = records[by].to_numpy(float)
-    found = records.iloc[int(values.argmin() if least else values.argmax())]
-    return {str(name): value for name, value in found.items()}
+    record = records.iloc[int(values.argmin() if least else values.argmax())]
+    return {str(name): value for name, value in record.items()}
 
 
 def estimate_bounds(record: Mapping[str, Any], times: float = 1.0) -> dict[str, float]:
     """Return a record's figure with its bounds, times a factor; bounds default to the figure."""
     ends = (("estimate", "value"), ("low", "low"), ("high", "high"))
-    return {name: times * value_or_default(record[of], record["value"]) for name, of in ends}
+    return {name: times * value_or_default(record[column], record["value"]) for name, column in ends}
 
 
 def groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[pd.DataFrame]:
     """Yield groups that agree in the columns `same` and have several values in `differ`."""
-    for at in _group_positions(records, same, differ):
-        yield records.iloc[at]
+    for positions in _group_positions(records, same, differ):
+        yield records.iloc[positions]
 
 
 def row_groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[list[dict[str, Any]]]:
     """Yield the same groups as `groups_varying`, as lists: faster than data frames for few records."""
     rows = record_rows(records)
-    for at in _group_positions(records, same, differ):
-        yield [rows[number] for number in at]
+    for positions in _group_positions(records, same, differ):
+        yield [rows[number] for number in positions]
 
 
 def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[NDArray[np.intp]]:
@@ -111,8 +111,8 @@ def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) ->
     work = records.groupby([records[name].astype(str) for name in same], sort=False, dropna=False).ngroup()
     several = (records.groupby(work)[differ].transform("nunique") > 1).to_numpy()
     where = np.flatnonzero(several)
-    for at in records[several].groupby(work[several]).indices.values():
-        yield where[at]
+    for positions in records[several].groupby(work[several]).indices.values():
+        yield where[positions]
 
 
 def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
@@ -122,14 +122,14 @@ def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
 
 def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
     """Return an estimate's labels for one record: LABELS, and more columns, or `machine`."""
-    told = {
+    columns = {
         **record,
         "batch": None if math.isnan(record["batch"]) else record["batch"],
         "family": data.published.family(str(record["source"])),
         "records": record["key"],
         "machine": machine_name(record),
     }
-    return {name: told[name] for name in (*LABELS, *more)}
+    return {name: columns[name] for name in (*LABELS, *more)}
 
 
 @published_quantity("published.compared", "1", ("comparison", "source", "family", "of", "to", "strength", "records"))

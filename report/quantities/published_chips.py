@@ -65,14 +65,14 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
     low is the previous number tried: the true threshold lies between the two.
     """
     rows = []
-    for told, threads, rates in _thread_series(data):
+    for labels, threads, rates in _thread_series(data):
         enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
         if enough == len(threads) - 1:
             # Still growing: the peak was not reached.
             continue
         before = threads[enough - 1] if enough else threads[enough]
-        found = {"estimate": threads[enough], "low": before, "high": threads[enough]}
-        rows.append({**told, **found, "detail": f"tried: {format_exact(threads[0])} to {format_exact(threads[-1])}"})
+        bounds = {"estimate": threads[enough], "low": before, "high": threads[enough]}
+        rows.append({**labels, **bounds, "detail": f"tried: {format_exact(threads[0])} to {format_exact(threads[-1])}"})
     return exact_estimates(rows)
 
 
@@ -83,17 +83,17 @@ def linearity(data: Dataset) -> Estimates:
     1 is proportional. With half those threads the chip is certainly not full.
     """
     rows = []
-    for told, threads, rates in _thread_series(data):
+    for labels, threads, rates in _thread_series(data):
         enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
-        below = [at for at in range(1, enough) if threads[at] <= threads[enough] / 2]
+        below = [last for last in range(1, enough) if threads[last] <= threads[enough] / 2]
         if not below:
             continue
-        at = below[-1]
+        last = below[-1]
         rows.append(
             {
-                **told,
-                "estimate": (rates[at] / rates[0]) / (threads[at] / threads[0]),
-                "detail": f"{format_exact(threads[0])} to {format_exact(threads[at])} threads",
+                **labels,
+                "estimate": (rates[last] / rates[0]) / (threads[last] / threads[0]),
+                "detail": f"{format_exact(threads[0])} to {format_exact(threads[last])} threads",
             }
         )
     return exact_estimates(rows)
@@ -108,14 +108,14 @@ def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
         if len(best) < 4:
             continue
         first = extreme_record(best, "threads", least=True)
-        told = {
+        labels = {
             "source": first["source"],
             "family": data.published.family(str(first["source"])),
             "machine": machine_name(first),
             "model": first["model"],
             "records": " ".join(best["key"]),
         }
-        yield told, best["threads"].to_numpy(float), best["speed"].to_numpy(float)
+        yield labels, best["threads"].to_numpy(float), best["speed"].to_numpy(float)
 
 
 @published_quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0)
@@ -136,19 +136,19 @@ def memory_bound_share(data: Dataset) -> Estimates:
         bounds = _memory_time_bounds(row, rated, peaks) if row["device"] == "gpu" else None
         if bounds is not None:
             phase, low, high = bounds
-            told = record_labels(data, row, "machine")
-            known = low if phase == "decode" else high
-            rows.append({**told, "phase": phase, "estimate": known, "low": low, "high": high, "detail": row["note"]})
+            labels = record_labels(data, row, "machine")
+            bound = low if phase == "decode" else high
+            rows.append({**labels, "phase": phase, "estimate": bound, "low": low, "high": high, "detail": row["note"]})
     return exact_estimates(rows)
 
 
 def _rated_bandwidths(data: Dataset) -> dict[str, float]:
     """Return rated memory bandwidth by GPU kind, except for kinds with more than one rating."""
-    found: dict[str, set[float]] = {}
+    ratings_by_kind: dict[str, set[float]] = {}
     for name, entry in data.reference.items():
         if name.endswith(".memory_bytes_per_s") and entry["status"] == "verified":
-            found.setdefault(gpu_kind(str(entry["subject"])), set()).add(float(entry["value"]))
-    return {kind: ratings.pop() for kind, ratings in found.items() if len(ratings) == 1}
+            ratings_by_kind.setdefault(gpu_kind(str(entry["subject"])), set()).add(float(entry["value"]))
+    return {kind: ratings.pop() for kind, ratings in ratings_by_kind.items() if len(ratings) == 1}
 
 
 def _memory_time_bounds(
@@ -182,10 +182,10 @@ def memory_over_copy(data: Dataset) -> Estimates:
         for task, direction in (("copy-in", "host_to_device"), ("copy-out", "device_to_host")):
             copies = same[same["task"] == task]
             pinned = copies["copies"] == "pinned"
-            for kept, host in ((copies[pinned], "pinned"), (copies[~pinned], "not told")):
-                if not len(memory) or not len(kept):
+            for group, host in ((copies[pinned], "pinned"), (copies[~pinned], "not told")):
+                if not len(memory) or not len(group):
                     continue
-                above, below = extreme_record(memory, "value"), extreme_record(kept, "value")
+                above, below = extreme_record(memory, "value"), extreme_record(group, "value")
                 rows.append(
                     {
                         "source": source,
@@ -219,16 +219,16 @@ def product_lead(data: Dataset) -> Estimates:
     for _, same in products[products["dtype"] == "float32"].groupby(["source", "cpu"], sort=False):
         cpu = extreme_record(same, "value")
         n = int(str(cpu["model"]).partition("x")[0])
-        each = 4 * n * n
-        copied = 2 * each / fastest[0]["value"] + each / fastest[1]["value"]
-        families = {data.published.family(str(one["source"])) for one in (cpu, *fastest)}
+        matrix_bytes = 4 * n * n
+        copied = 2 * matrix_bytes / fastest[0]["value"] + matrix_bytes / fastest[1]["value"]
+        families = {data.published.family(str(record["source"])) for record in (cpu, *fastest)}
         rows.append(
             {
-                "source": " and ".join(dict.fromkeys(str(one["source"]) for one in (cpu, *fastest))),
+                "source": " and ".join(dict.fromkeys(str(record["source"]) for record in (cpu, *fastest))),
                 "family": " and ".join(sorted(families)),
                 "cpu": f"{machine_name(cpu)}, {format_exact(cpu['cores'])} cores",
                 "copied": f"{gpu_kind(str(fastest[0]['gpu']))}",
-                "records": " ".join(one["key"] for one in (cpu, *fastest)),
+                "records": " ".join(record["key"] for record in (cpu, *fastest)),
                 "estimate": 2 * n**3 / cpu["value"] / copied,
                 "low": 0.0,
             }
@@ -248,24 +248,24 @@ def roofline_error(data: Dataset) -> Estimates:
     for (source, kind), kernels in _kernel_records(data):
         fitted, judged = kernels.iloc[::2], kernels.iloc[1::2]
         flop, moved, seconds = (fitted[name].to_numpy(float) for name in ("flop", "bytes", "value"))
-        alone = [float(np.nanmedian(seconds / of)) for of in (np.where(flop > 0, flop, np.nan), moved)]
+        alone = [float(np.nanmedian(seconds / targets)) for targets in (np.where(flop > 0, flop, np.nan), moved)]
         for ceilings, costs in (
             ("fitted", _fit_costs(flop, moved, seconds, alone)),
             ("arithmetic alone", (alone[0], 0.0)),
             ("bandwidth alone", (0.0, alone[1])),
         ):
             # Arithmetic alone cannot predict kernels without arithmetic.
-            of = judged if ceilings == "fitted" else judged[judged["flop"] > 0]
-            told = np.maximum(of["flop"] * costs[0], of["bytes"] * costs[1])
+            targets = judged if ceilings == "fitted" else judged[judged["flop"] > 0]
+            predicted = np.maximum(targets["flop"] * costs[0], targets["bytes"] * costs[1])
             rows.append(
                 {
                     "source": source,
                     "family": data.published.family(str(source)),
                     "machine": kind,
                     "ceilings": ceilings,
-                    "records": " ".join(of["key"]),
-                    "estimate": float(np.median(np.abs(told / of["value"] - 1))),
-                    "detail": f"{len(of)} kernels judged",
+                    "records": " ".join(targets["key"]),
+                    "estimate": float(np.median(np.abs(predicted / targets["value"] - 1))),
+                    "detail": f"{len(targets)} kernels judged",
                 }
             )
     return exact_estimates(rows)
@@ -291,13 +291,13 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
     """Fit seconds per operation and per byte to kernels: least squares on logarithms, Cauchy's loss."""
     from scipy.optimize import least_squares
 
-    def missed(logs: Any) -> Any:
+    def errors(logs: Any) -> Any:
         return np.log(np.maximum(flop * math.exp(logs[0]), moved * math.exp(logs[1])) / seconds)
 
     # Several starts, because the loss has local minima; keep the one with the best median, which judges.
-    starts = [np.log(start) - [math.log(one), math.log(other)] for one in _STARTS for other in _STARTS]
-    found = [least_squares(missed, at, loss="cauchy", f_scale=TOLERATED).x for at in starts]
-    best = min(found, key=lambda logs: float(np.median(np.abs(missed(logs)))))
+    starts = [np.log(start) - [math.log(a), math.log(b)] for a in _STARTS for b in _STARTS]
+    fits = [least_squares(errors, at, loss="cauchy", f_scale=TOLERATED).x for at in starts]
+    best = min(fits, key=lambda logs: float(np.median(np.abs(errors(logs)))))
     return math.exp(best[0]), math.exp(best[1])
 
 
@@ -307,8 +307,8 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     errors = roofline_error(data)
     if not len(errors):
         return errors
-    of = errors.filter(ceilings="bandwidth alone").drop_labels("ceilings")
-    return of / errors.filter(ceilings="arithmetic alone").drop_labels("ceilings")
+    bandwidth_errors = errors.filter(ceilings="bandwidth alone").drop_labels("ceilings")
+    return bandwidth_errors / errors.filter(ceilings="arithmetic alone").drop_labels("ceilings")
 
 
 @published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
@@ -321,9 +321,9 @@ def gpu_busy_share(data: Dataset) -> Estimates:
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)
     rows = []
     for row in record_rows(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
-        told = record_labels(data, row, "machine", "dtype")
+        labels = record_labels(data, row, "machine", "dtype")
         for load in (1.0, 5.0, 10.0):
             rows.append(
-                {**told, "batch": None, "requests_per_s": load, **estimate_bounds(row, load), "detail": row["note"]}
+                {**labels, "batch": None, "requests_per_s": load, **estimate_bounds(row, load), "detail": row["note"]}
             )
     return exact_estimates(rows)

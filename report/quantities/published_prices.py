@@ -27,12 +27,12 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
     GPU: its share of AWS's machine with eight such GPUs. CPU: AWS's largest machine of that generation (96 cores), as a
     stand-in for the server's 112. Prices from data/reference/prices.yaml. Raises MissingSourceError.
     """
-    known = speedup(data).filter(baseline="server", task=["train-to-target"])
+    speedups = speedup(data).filter(baseline="server", task=["train-to-target"])
     parts = []
     for kind, machine in HIRED.items():
         hour = data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")
         ratio = hour / data.figure(f"{HIRED_CPU}.usd_per_hour")
-        rows = known.filter(gpu=kind)
+        rows = speedups.filter(gpu=kind)
         parts += record_rows((rows * (1 / ratio)).frame)
     return exact_estimates(parts)
 
@@ -50,29 +50,29 @@ def break_even_hours(data: Dataset) -> Estimates:
     # Price lists seldom report a card's form factor.
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
     hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]
-    hours = {str(kind): list(each / many) for kind, each, many in _prices_by_kind(hired)}
+    hours = {str(kind): list(hire / many) for kind, hire, many in _prices_by_kind(hired)}
     own = {
         kind.split()[0]: [data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")]
         for kind, machine in HIRED.items()
     }
     rows = []
-    for source, asked in (("lambda-prices", hours), ("epoch-ml-hardware", own)):
+    for source, hourly in (("lambda-prices", hours), ("epoch-ml-hardware", own)):
         bought = records[(records["source"] == source) & (records["measure"] == "price")]
         for kind, prices in bought.groupby("kind"):
-            each = asked.get(str(kind))
-            if each:
+            hire = hourly.get(str(kind))
+            if hire:
                 rows.append(
                     {
                         "gpu": kind,
                         "source": source,
                         "family": data.published.family(source),
                         "records": " ".join(
-                            [*prices["key"], *(hired.loc[hired["kind"] == kind, "key"] if asked is hours else ())]
+                            [*prices["key"], *(hired.loc[hired["kind"] == kind, "key"] if hourly is hours else ())]
                         ),
-                        "estimate": float(prices["value"].median() / np.median(each)),
-                        "low": float(prices["value"].min() / max(each)),
-                        "high": float(prices["value"].max() / min(each)),
-                        "detail": f"{format_count(len(prices), 'price')} and {format_count(len(each), 'hourly price')}",
+                        "estimate": float(prices["value"].median() / np.median(hire)),
+                        "low": float(prices["value"].min() / max(hire)),
+                        "high": float(prices["value"].max() / min(hire)),
+                        "detail": f"{format_count(len(prices), 'price')} and {format_count(len(hire), 'hourly price')}",
                     }
                 )
     return exact_estimates(rows)

@@ -66,7 +66,7 @@ def _group_rows(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, 
     def key(row: dict[str, Any]) -> tuple[str, ...]:
         return tuple(row[name] for name in names)
 
-    return {of: list(group) for of, group in groupby(sorted(rows, key=key), key)}
+    return {values: list(group) for values, group in groupby(sorted(rows, key=key), key)}
 
 
 def _with_fewest(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -147,15 +147,15 @@ def growth_with_batch(data: Dataset) -> Estimates:
     """
     rows = []
     same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
-    told = speedup(data)
-    sizes = told.take(told["batch"].notna().to_numpy(bool)) if len(told) else told
-    for labels, at in sizes.positions(*same):
-        if len(at) < 2:
+    speedups = speedup(data)
+    sizes = speedups.take(speedups["batch"].notna().to_numpy(bool)) if len(speedups) else speedups
+    for labels, rows_of_group in sizes.positions(*same):
+        if len(rows_of_group) < 2:
             continue
-        known = sizes.take(at).frame.sort_values("batch")
-        if known["batch"].iloc[-1] < 8 * known["batch"].iloc[0]:
+        by_batch = sizes.take(rows_of_group).frame.sort_values("batch")
+        if by_batch["batch"].iloc[-1] < 8 * by_batch["batch"].iloc[0]:
             continue
-        first, last = known.iloc[0], known.iloc[-1]
+        first, last = by_batch.iloc[0], by_batch.iloc[-1]
         wide = math.log(last["batch"] / first["batch"])
         rows.append(
             {
@@ -235,14 +235,14 @@ def variant_gain(data: Dataset) -> Estimates:
     records = with_speeds(data.published.records)
     same = ["source", "task", "model", "setting", "batch", "measure", "device", "gpu", "cpu", "gpus", "cores"]
     rows = []
-    for named, more in ((records["dtype"], []), (records["back_end"], ["dtype"])):
-        known = records.assign(of=named)[named != ""]
-        for work in row_groups_varying(known, [*same, *more], "of"):
-            best = {str(work[at]["of"]): work[at] for at in np.argsort([row["speed"] for row in work])}
-            for of in best:
-                to = _AGAINST.get(of, "float32")
-                if of != to and to in best:
-                    rows.append(_gain_row(data, best[of], best[to]))
+    for column, more in ((records["dtype"], []), (records["back_end"], ["dtype"])):
+        variants = records.assign(of=column)[column != ""]
+        for work in row_groups_varying(variants, [*same, *more], "of"):
+            best = {str(work[index]["of"]): work[index] for index in np.argsort([row["speed"] for row in work])}
+            for variant in best:
+                reference = _AGAINST.get(variant, "float32")
+                if variant != reference and reference in best:
+                    rows.append(_gain_row(data, best[variant], best[reference]))
     return exact_estimates(rows)
 
 
@@ -262,11 +262,13 @@ def _gain_row(data: Dataset, above: Mapping[str, Any], below: Mapping[str, Any])
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """Speed-up for MLPerf's recurrent network, relative to that for its transformer, on the same GPU and CPU."""
     rows, place = [], ("source", "family", "scenario", "gpu")
-    known = speedup(data).filter(baseline="server", model=[RECURRENT, TRANSFORMER])
-    if not len(known):
-        return known
-    known = known.label(scenario=[data.published.by_key[keys.split()[0]]["scenario"] for keys in known["records"]])
-    for labels, group in known.groups(*place):
+    speedups = speedup(data).filter(baseline="server", model=[RECURRENT, TRANSFORMER])
+    if not len(speedups):
+        return speedups
+    speedups = speedups.label(
+        scenario=[data.published.by_key[keys.split()[0]]["scenario"] for keys in speedups["records"]]
+    )
+    for labels, group in speedups.groups(*place):
         recurrent, other = (group.filter(model=name) for name in (RECURRENT, TRANSFORMER))
         for above in range(len(recurrent)):
             for below in range(len(other)):
@@ -290,9 +292,11 @@ def crossover_parameters(data: Dataset) -> Estimates:
     on which the GPU is sooner.
     """
     rows = []
-    known = speedup(data).filter(task="infer", batch=1.0)
-    known = known.take(known["measure"].isin(("time", "latency")).to_numpy(bool)) if len(known) else known
-    for labels, group in known.groups("source", "family", "gpu", "cpu", "precision"):
+    speedups = speedup(data).filter(task="infer", batch=1.0)
+    speedups = (
+        speedups.take(speedups["measure"].isin(("time", "latency")).to_numpy(bool)) if len(speedups) else speedups
+    )
+    for labels, group in speedups.groups("source", "family", "gpu", "cpu", "precision"):
         sizes = [data.published.by_key[records.split()[-1]]["parameters"] for records in group["records"]]
         order = group.frame.assign(size=sizes).dropna(subset=["size"]).sort_values("size")
         sooner = order[order["estimate"] < 1]

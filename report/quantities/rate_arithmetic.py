@@ -45,16 +45,16 @@ def best_ratios(
     there is one comparison, and no label `precision`. runtime, cpu_runtime: backends on the GPU and the CPU.
     """
     precisions = (("equal", ["dtype"]), ("best", [])) if "dtype" in gpu.labels else (("", []),)
-    found = []
+    result = []
     for precision, agree in precisions:
-        named = [*of, *(["dtype"] if precision == "best" else [])]
+        details = [*of, *(["dtype"] if precision == "best" else [])]
         above, below = (
-            _best_rates(side, ["node", "device", *by, *agree], named, runtime)
+            _best_rates(side, ["node", "device", *by, *agree], details, runtime)
             for side, runtime in zip((gpu, cpu), RUNTIMES, strict=True)
         )
         ratios = ratio_with_detail(above, below, divide)
-        found.append(ratios.label(precision=precision) if precision else ratios)
-    return found
+        result.append(ratios.label(precision=precision) if precision else ratios)
+    return result
 
 
 def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
@@ -66,8 +66,8 @@ def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) 
 
 def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
     """Select the best rate per group, by the labels present; its backend becomes the label `runtime`."""
-    keys, named = ([name for name in names if name in rates.labels] for names in (by, of))
-    best = rates.best_per_group(keys, named, ["backend"])
+    keys, details = ([name for name in names if name in rates.labels] for names in (by, of))
+    best = rates.best_per_group(keys, details, ["backend"])
     return best.label(**{runtime: best["backend"]}).drop_labels("backend")
 
 

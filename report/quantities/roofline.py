@@ -69,9 +69,9 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [
-        data.summary("roofline", metric).label(limit=float(seen["limit"]))
+        data.summary("roofline", metric).label(limit=float(match["limit"]))
         for metric in metrics
-        if (seen := _BELOW.fullmatch(metric)) and seen["measure"] == measure
+        if (match := _BELOW.fullmatch(metric)) and match["measure"] == measure
     ]
     labels = [name for name in concat_estimates(parts).labels if name != "limit"]
     shares = concat_estimates(parts).sort_by(*labels, "limit")
@@ -94,32 +94,32 @@ def memory_bound_share(data: Dataset) -> Estimates:
     rows = []
     for key, part in intensity_distribution(data, "time").items():
         labels = dict(key)
-        at = balances.get(tuple(labels[name] for name in _PLACE))
-        if at is not None:
+        balance = balances.get(tuple(labels[name] for name in _PLACE))
+        if balance is not None:
             values = {
-                **share_below(part, at),
+                **share_below(part, balance),
                 "df": np.nan,
                 "n_rounds": part["n_rounds"].min(),
                 "n_samples": part["n_samples"].sum(),
-                "detail": f"balance {at['estimate']:.3g} FLOP/B",
-                "source_rows": merge_source_rows([*part["source_rows"], at["source_rows"]]),
+                "detail": f"balance {balance['estimate']:.3g} FLOP/B",
+                "source_rows": merge_source_rows([*part["source_rows"], balance["source_rows"]]),
             }
             rows.append({**labels, **values})
     return exact_estimates(rows)
 
 
-def share_below(part: Mapping[str, NDArray[Any]], at: Mapping[Any, Any]) -> dict[str, float]:
+def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) -> dict[str, float]:
     """Interpolate a distribution at an intensity with its own interval: estimate, low and high."""
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
     # A share of exactly 0 or 1 is a count, so it needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(counted, shares, np.asarray(part[end], float)) for end in ("low", "high"))
     low = high = np.nan
-    if not np.isnan([at["low"], at["high"]]).any():
-        floor, ceiling = np.flatnonzero(limits <= at["low"]), np.flatnonzero(limits >= at["high"])
+    if not np.isnan([balance["low"], balance["high"]]).any():
+        floor, ceiling = np.flatnonzero(limits <= balance["low"]), np.flatnonzero(limits >= balance["high"])
         low = float(lows[floor[-1]]) if len(floor) else 0.0
         high = float(highs[ceiling[0]]) if len(ceiling) else 1.0
-    return {"estimate": float(np.interp(np.log(at["estimate"]), np.log(limits), shares)), "low": low, "high": high}
+    return {"estimate": float(np.interp(np.log(balance["estimate"]), np.log(limits), shares)), "low": low, "high": high}
 
 
 @quantity("inference.matmul_time_share", "1", _LABELS, experiments=["roofline"])

@@ -54,7 +54,7 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
     rate.
     """
     too_large = _too_large_batches(data)
-    found = []
+    gains = []
     for series, rates in training.samples_per_second(data).filter(device="gpu").groups(*_SERIES):
         batches = rates["batch"].astype(int)
         largest = batches.max()
@@ -62,17 +62,17 @@ def throughput_over_eighth(data: Dataset) -> Estimates:
         above, below = (rates.take(batches == batch).keep_labels(*_SERIES) for batch in (largest, largest / 8))
         if refused:
             enough = batches[rates["estimate"] >= SATURATED * rates["estimate"].max()].min()
-            said = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
-            found.append((above / below).label(batch=largest, detail=said))
-    return concat_estimates(found)
+            detail = f"{min(refused):,} does not fit; from {enough:,} on within a tenth of the highest rate"
+            gains.append((above / below).label(batch=largest, detail=detail))
+    return concat_estimates(gains)
 
 
 def _too_large_batches(data: Dataset) -> dict[tuple[str, ...], list[int]]:
     """Return the batches that did not fit, by node, device, model, format and library."""
     rows = data.statuses("training", "gpu")
     outcomes = rows["status"].astype(str) + ": " + rows["reason"].astype(str)
-    found: dict[tuple[str, ...], list[int]] = {}
+    batches: dict[tuple[str, ...], list[int]] = {}
     for row in rows[outcomes.str.startswith(_TOO_LARGE)].to_dict("records"):
         labels = {**row, **json.loads(row["params"])}
-        found.setdefault(tuple(labels[name] for name in _SERIES), []).append(int(labels["batch"]))
-    return found
+        batches.setdefault(tuple(labels[name] for name in _SERIES), []).append(int(labels["batch"]))
+    return batches

@@ -91,7 +91,7 @@ def mispredict_cycles(data: Dataset) -> Estimates:
     above, below = pairs["estimate"], pairs["estimate_below"]
     se, df = statistics.combine(above * pairs["se"], pairs["df"], below * pairs["se_below"], pairs["df_below"])
     half = statistics.half_width(se, df)
-    found = pairs.assign(
+    cycles = pairs.assign(
         estimate=2 * (above - below) * pairs["estimate_clock"],
         low=2 * (above - below - half) * pairs["low_clock"],
         high=2 * (above - below + half) * pairs["high_clock"],
@@ -101,7 +101,7 @@ def mispredict_cycles(data: Dataset) -> Estimates:
         n_samples=pairs["n_samples"] + pairs["n_samples_below"],
         source_rows=pairs["source_rows"] + pairs["source_rows_below"] + pairs["source_rows_clock"],
     )
-    return Estimates(found[[*place, *VALUES]], log=False)
+    return Estimates(cycles[[*place, *VALUES]], log=False)
 
 
 @_cpu_quantity("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])

@@ -43,14 +43,14 @@ def capacity(data: Dataset) -> Estimates:
             latencies.numbers(name).to_numpy() for name in ("requests_per_s", "estimate", "low", "high")
         )
         broken = np.flatnonzero(middle >= LIMIT_S)
-        borne = int(broken[0]) if len(broken) else len(rates)
-        surely_borne, surely_not = rates[:borne][high[:borne] < LIMIT_S], rates[borne:][low[borne:] > LIMIT_S]
+        n_within = int(broken[0]) if len(broken) else len(rates)
+        within, above = rates[:n_within][high[:n_within] < LIMIT_S], rates[n_within:][low[n_within:] > LIMIT_S]
         rows.append(
             {
                 **dict(zip(SERVER, server, strict=True)),
-                "estimate": rates[borne - 1] if borne else 0.0,
-                "low": max(surely_borne, default=np.nan if borne else 0.0),
-                "high": min(surely_not, default=np.nan),
+                "estimate": rates[n_within - 1] if n_within else 0.0,
+                "low": max(within, default=np.nan if n_within else 0.0),
+                "high": min(above, default=np.nan),
                 "detail": f"offered: {rates[0]:,.0f} to {rates[-1]:,.0f}",
                 **latencies.counts(),
             }

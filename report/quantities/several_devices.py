@@ -70,10 +70,10 @@ def memory_model_error(data: Dataset) -> Estimates:
 
 def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
     """Compute `memory_model_error` for some measured peaks."""
-    parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
-    peaks = peaks.take(peaks["model"].isin(set(parameters) & set(kept)))
+    parameters, activations = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
+    peaks = peaks.take(peaks["model"].isin(set(parameters) & set(activations)))
     needed = np.array(
-        [needed_bytes(parameters[name], kept[name], batch) for name, batch in peaks.rows("model", "batch")]
+        [needed_bytes(parameters[name], activations[name], batch) for name, batch in peaks.rows("model", "batch")]
     )
     ends = {"estimate": "estimate", "low": "high", "high": "low"}
     ratios = {name: needed / peaks.numbers(end) for name, end in ends.items()}
@@ -83,17 +83,17 @@ def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
 
 def counts_by_model(data: Dataset, metric: str) -> dict[str, float]:
     """Return a counted property by model, for models with all weights trained: equal on every node."""
-    found = dict(counted_metric(data, metric).rows("model", "estimate"))
-    return {model: value for model, value in found.items() if model not in ADAPTED}
+    counts = dict(counted_metric(data, metric).rows("model", "estimate"))
+    return {model: value for model, value in counts.items() if model not in ADAPTED}
 
 
 def parameters_input(model: str, number: float) -> Input:
     return Input(number, "1", "measured", _COUNTED, what=f"Parameters of {model}")
 
 
-def needed_bytes(parameters: float, kept: float = 0.0, batch: float = 0.0) -> float:
+def needed_bytes(parameters: float, activations: float = 0.0, batch: float = 0.0) -> float:
     """Return bytes to train a model with Adam: its state, and the activations that a batch keeps for backward."""
-    return STATE_BYTES * parameters + kept * batch
+    return STATE_BYTES * parameters + activations * batch
 
 
 STATE = (
@@ -176,9 +176,9 @@ def gpus_needed(data: Dataset) -> DerivedEstimates:
     """
     works, memories = [], gpu_memories(data)
     for name, size, inputs, what in training_jobs(data):
-        wanted = needed_bytes(*(inputs[symbol].value for symbol in "Nab"))
+        needed = needed_bytes(*(inputs[symbol].value for symbol in "Nab"))
         for part, memory in memories.items():
-            share = wanted / memory.value
+            share = needed / memory.value
             detail = f"{what} take {100 * share:.3g}% of one" if share <= 1 else f"{what} take {share:.3g} times one"
             labels = {"model": name, "size": size, "accelerator": part}
             works.append(Derivation(labels, NEEDED, {"s": state_bytes(), **inputs, "M": memory}, detail))

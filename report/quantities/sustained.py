@@ -46,11 +46,11 @@ def rate_drift(run: pd.DataFrame) -> dict[str, float]:
     trends; df from its variance, (3n - 4) / (n - 1)^2 relative to its square.
     """
     tenths = np.array([np.log(part).mean() for part in np.array_split(run["value"].to_numpy(float), TENTHS)])
-    kept, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1
+    ratio, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1
     se, df = float(np.sqrt(np.mean(np.diff(tenths[1:]) ** 2))), 2 * (n - 1) ** 2 / (3 * n - 4)
     half = float(statistics.half_width(se, df))
-    ends = {"estimate": 1 - kept, "low": 1 - kept * np.exp(half), "high": 1 - kept * np.exp(-half)}
-    return {**ends, "se": kept * se, "df": df, "n_samples": len(run)}
+    ends = {"estimate": 1 - ratio, "low": 1 - ratio * np.exp(half), "high": 1 - ratio * np.exp(-half)}
+    return {**ends, "se": ratio * se, "df": df, "n_samples": len(run)}
 
 
 @quantity("sustained.throughput_drift", "1", (*_LABELS, "round"))
@@ -97,17 +97,17 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best_per_group(["node", "device", "dtype"])
     low_shares = shares.take(shares["estimate"] < LOW_SHARE)
     place = ["node", "device", *_LABELS]
-    known = dict(zip(low_shares.rows(*place), low_shares.rows("estimate", "source_rows"), strict=True))
-    used = used.take([row for row, point in enumerate(used.rows(*place)) if point in known])
-    beside = [known[point] for point in used.rows(*place)]
+    shares_by_point = dict(zip(low_shares.rows(*place), low_shares.rows("estimate", "source_rows"), strict=True))
+    used = used.take([row for row, point in enumerate(used.rows(*place)) if point in shares_by_point])
+    beside = [shares_by_point[point] for point in used.rows(*place)]
     estimate, low, high = (used.numbers(name) for name in ("estimate", "low", "high"))
-    found = used.label(
+    utilisation = used.label(
         low=np.fmin(low, estimate - HALF_A_PER_CENT).clip(0, 1),
         high=np.fmax(high, estimate + HALF_A_PER_CENT).clip(0, 1),
         detail=[f"at {100 * share:.2g}% of the fastest product's rate" for share, _ in beside],
         source_rows=[rows + more for rows, (_, more) in zip(used["source_rows"], beside, strict=True)],
     )
-    return Estimates(found.set_unknown(found["n_rounds"] < 2, "low", "high").frame, log=False)
+    return Estimates(utilisation.set_unknown(utilisation["n_rounds"] < 2, "low", "high").frame, log=False)
 
 
 @quantity("sustained.telemetry_share", "1", _LABELS, device="gpu")
@@ -117,7 +117,7 @@ def telemetry_share(data: Dataset) -> Estimates:
     samples = samples[(samples["metric"] == "time") & (samples["status"] == "ok") & (samples["device"] != "cpu")]
     if not len(samples):
         return Estimates.empty()
-    told = samples["utilisation"].notna() & (samples["temperature_c"] > 0)
+    readable = samples["utilisation"].notna() & (samples["temperature_c"] > 0)
     keys = [samples[name] for name in [*POINT, "round"]]
-    share = told.astype(float).groupby(keys, observed=True).transform("mean")
+    share = readable.astype(float).groupby(keys, observed=True).transform("mean")
     return data.estimates_from_samples(samples.assign(metric="reached_share", value=share, unit="1"))

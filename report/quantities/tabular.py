@@ -25,9 +25,9 @@ def table_rate(data: Dataset) -> Estimates:
 
     `backend: best` is the fastest library and thread count per point.
     """
-    found = row_rates(data)
+    rates = row_rates(data)
     return concat_estimates(
-        [found.drop_labels("library"), found.best_per_group(_POINT, detail=["library"]).label(backend="best")]
+        [rates.drop_labels("library"), rates.best_per_group(_POINT, detail=["library"]).label(backend="best")]
     )
 
 
@@ -55,9 +55,9 @@ def boosting_rates(data: Dataset) -> Estimates:
 
 def _seconds(data: Dataset, phase: str) -> Estimates:
     """Return seconds per call, also under `backend: best`: the fastest library and thread count."""
-    found = boosting_rates(data).filter(phase=phase).drop_labels("phase")
-    best = found.best_per_group(["node", "device", *_FIT], detail=["library"]).label(backend="best")
-    return concat_estimates([found.drop_labels("library").inverse(), best.inverse()])
+    rates = boosting_rates(data).filter(phase=phase).drop_labels("phase")
+    best = rates.best_per_group(["node", "device", *_FIT], detail=["library"]).label(backend="best")
+    return concat_estimates([rates.drop_labels("library").inverse(), best.inverse()])
 
 
 @quantity("boosting.fit_s", "s", (*_FIT, "backend", "threads"))

@@ -32,7 +32,7 @@ def job_time(data: Dataset) -> Estimates:
     times, reached = round_estimates(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
     gave_up = set(reached.take(reached["estimate"] < 1).rows(*times.labels))
     missed = [job in gave_up for job in times.rows(*times.labels)]
-    detail = ["at least: it gave up in some round" if one else "" for one in missed]
+    detail = ["at least: it gave up in some round" if gave_up_here else "" for gave_up_here in missed]
     return times.set_unknown(missed, "low", "high", "se").label(detail=detail)
 
 
@@ -87,9 +87,11 @@ def laptop_over_gpu(data: Dataset) -> Estimates:
     """
     rates = family_rates(data).filter(family="transformer")
     laptops = rates.filter(device="cpu", node=nodes_of_kind(data, "laptop"))
-    named = laptops.label(baseline="laptop", named=[data.label(node) for node in laptops["node"]])
-    cpu = named.drop_labels("node", "device")
-    of = ["named", "model", "batch"]
+    labelled = laptops.label(baseline="laptop", named=[data.label(node) for node in laptops["node"]])
+    cpu = labelled.drop_labels("node", "device")
+    details = ["named", "model", "batch"]
     return concat_derived(
-        best_ratios(rates.filter(device="gpu").drop_labels("baseline"), cpu, ["baseline"], of, partial(quotient, RATIO))
+        best_ratios(
+            rates.filter(device="gpu").drop_labels("baseline"), cpu, ["baseline"], details, partial(quotient, RATIO)
+        )
     )

@@ -108,13 +108,13 @@ def hours_to_train(data: Dataset) -> Estimates:
     three digits. scale: small for small sets of images or text. baseline: node, on a CPU.
     """
     rates = best_rates(data)
-    found = [
+    per_run = [
         (_run_seconds(run, rates, data) / _HOUR).label(
             run=run.name, flop=float(f"{total_flop(run, data):.3g}"), scale=run.scale
         )
         for run in RUNS
     ]
-    return concat_estimates(found)
+    return concat_estimates(per_run)
 
 
 @_ladder_quantity("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
@@ -126,9 +126,9 @@ def nodes_for_90_days(data: Dataset) -> Estimates:
     if every machine kept its full speed.
     """
     rates = best_rates(data)
-    found = [
+    per_run = [
         _run_seconds(run, rates, data).label(run=run.name, parameters=data.figure(f"{run.id}.parameters"))
         for run in RUNS
         if run.id in LARGE
     ]
-    return concat_estimates(found) / (DAYS * 24 * _HOUR)
+    return concat_estimates(per_run) / (DAYS * 24 * _HOUR)

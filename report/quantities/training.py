@@ -46,8 +46,8 @@ def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
     whole = rates.filter(baseline="node")
     if whole["node"].map(kind_of_node).nunique() < 2:
         return Estimates.empty()
-    named = whole.label(baseline="fleet", of=[data.label(node) for node in whole["node"]])
-    return named.drop_labels("node", "device")
+    labelled = whole.label(baseline="fleet", of=[data.label(node) for node in whole["node"]])
+    return labelled.drop_labels("node", "device")
 
 
 # The study's models that represent each family.
@@ -176,10 +176,10 @@ def ladder(data: Dataset) -> Estimates:
     on_all = most_threads(rates.take(rates["threads"] > 1))
     steps = [
         (on_all if whole else rates)
-        .filter(**wanted)
+        .filter(**limits)
         .best_per_group(["node", "device", "model", "batch"], detail=["backend", "dtype"])
         .label(rung=rung, place=place)
-        for place, (rung, wanted, whole) in enumerate(RUNGS, start=1)
+        for place, (rung, limits, whole) in enumerate(RUNGS, start=1)
     ]
     return concat_estimates(steps)
 

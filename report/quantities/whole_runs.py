@@ -62,10 +62,10 @@ def job_rounds(data: Dataset) -> pd.DataFrame:
 
 def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
     """Convert one value per round to estimates, with rounds as the unit for intervals."""
-    known = table.assign(value=values)[values.notna()]
+    valid = table.assign(value=values)[values.notna()]
     samples = data.samples(EXPERIMENT)
     first = samples[samples["metric"] == "job_time"].drop(columns="value")
-    return data.estimates_from_samples(first.merge(known[[*_ROUND, "value"]], on=_ROUND).assign(unit=unit))
+    return data.estimates_from_samples(first.merge(valid[[*_ROUND, "value"]], on=_ROUND).assign(unit=unit))
 
 
 def predicted_over_measured(data: Dataset) -> Estimates:
@@ -95,21 +95,21 @@ class Line:
     ratio: Floats
     rows: tuple[tuple[int, ...], ...] = ()
 
-    def without(self, job: int) -> Line:
+    def without_job(self, job: int) -> Line:
         """Return the line through the other jobs."""
-        kept = [at for at in range(len(self.jobs)) if at != job]
-        return Line(tuple(self.jobs[at] for at in kept), self.flop[kept], self.ratio[kept])
+        others = [index for index in range(len(self.jobs)) if index != job]
+        return Line(tuple(self.jobs[index] for index in others), self.flop[others], self.ratio[others])
 
-    def at(self, flop: float) -> tuple[float, float, float]:
+    def correction(self, flop: float) -> tuple[float, float, float]:
         """Return the factor for a run with `flop` operations, the standard error of its logarithm, and df."""
         x, y = np.log(self.flop), np.log(self.ratio)
-        here = math.log(min(max(flop, float(self.flop.min())), float(self.flop.max())))
+        x_run = math.log(min(max(flop, float(self.flop.min())), float(self.flop.max())))
         middle, spread = x.mean(), float(((x - x.mean()) ** 2).sum())
         slope = float(((x - middle) * y).sum() / spread)
         df = len(x) - 2
-        left = y - y.mean() - slope * (x - middle)
-        variance = float((left**2).sum()) / df * (1 + 1 / len(x) + (here - middle) ** 2 / spread)
-        return math.exp(y.mean() + slope * (here - middle)), math.sqrt(variance), float(df)
+        residuals = y - y.mean() - slope * (x - middle)
+        variance = float((residuals**2).sum()) / df * (1 + 1 / len(x) + (x_run - middle) ** 2 / spread)
+        return math.exp(y.mean() + slope * (x_run - middle)), math.sqrt(variance), float(df)
 
 
 @cached_per_dataset
@@ -127,15 +127,15 @@ def correction_lines(data: Dataset) -> dict[str, Line]:
     frame["flop"] = [operations.get(tuple(key), math.nan) for key in frame[point].itertuples(index=False)]
     frame = frame[np.isfinite(frame["ratio"]) & np.isfinite(frame["flop"])]
     best = frame.loc[frame.groupby(["kind", "node", "device", "job"])["ratio"].idxmin()]
-    found = {}
+    lines = {}
     for kind, own in best.groupby("kind"):
         jobs = own.groupby("job", sort=True)
         ratio, flop = (np.exp(jobs[name].agg(lambda values: np.log(values).mean()).to_numpy()) for name in
                        ("ratio", "flop"))  # fmt: skip
         if len(ratio) >= LEAST_JOBS:
             rows = tuple(merge_source_rows(own["rows"]) for _, own in jobs)
-            found[str(kind)] = Line(tuple(jobs.groups), flop, ratio, rows)
-    return found
+            lines[str(kind)] = Line(tuple(jobs.groups), flop, ratio, rows)
+    return lines
 
 
 def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: bool = False) -> Estimates:
@@ -145,13 +145,13 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
     """
     if not len(derived):
         return derived
-    known = correction_lines(data)
-    made = [known[kind].at(flop) if kind in known else (1.0, math.nan, 0.0)
+    lines = correction_lines(data)
+    corrections = [lines[kind].correction(flop) if kind in lines else (1.0, math.nan, 0.0)
             for kind in map(device_kind, derived["device"])]  # fmt: skip
-    factor, se, df = (np.array(values) for values in zip(*made, strict=True))
+    factor, se, df = (np.array(values) for values in zip(*corrections, strict=True))
     both, freedom = statistics.combine(derived["se"], derived["df"], se, df)
     estimate = derived.numbers("estimate") * (1 / factor if inverse else factor)
-    behind = {kind: merge_source_rows(line.rows) for kind, line in known.items()}
+    behind = {kind: merge_source_rows(line.rows) for kind, line in lines.items()}
     rows = [own + behind.get(device_kind(device), ()) for own, device in derived.rows("source_rows", "device")]
     return Estimates.from_estimates(derived.label(estimate=estimate, se=both, df=freedom, source_rows=rows).frame)
 
@@ -165,13 +165,13 @@ def held_out_ratio(data: Dataset) -> Estimates:
     """
     rows = []
     for kind, line in correction_lines(data).items():
-        for at, job in enumerate(line.jobs):
-            factor, se, df = line.without(at).at(float(line.flop[at]))
+        for index, job in enumerate(line.jobs):
+            factor, se, df = line.without_job(index).correction(float(line.flop[index]))
             rows.append(
                 {
-                    "device": kind, "job": job, "flop": float(f"{line.flop[at]:.3g}"),
-                    "estimate": float(line.ratio[at]) / factor, "se": se, "df": df, "n_rounds": 1, "n_samples": 1,
-                    "detail": f"{line.ratio[at]:.2g} times without correction", "source_rows": line.rows[at],
+                    "device": kind, "job": job, "flop": float(f"{line.flop[index]:.3g}"),
+                    "estimate": float(line.ratio[index]) / factor, "se": se, "df": df, "n_rounds": 1, "n_samples": 1,
+                    "detail": f"{line.ratio[index]:.2g} times without correction", "source_rows": line.rows[index],
                 }
             )  # fmt: skip
     return Estimates.from_rows(rows, log=True)
@@ -197,7 +197,7 @@ def coverage(data: Dataset, kind: str = "cpu") -> Coverage | None:
     line = correction_lines(data).get(kind)
     if line is None:
         return None
-    made = held_out_ratio(data).filter(device=kind)
-    inside = [low <= 1 <= high for low, high in made.rows("low", "high")]
-    width = float(np.median([math.sqrt(high / low) for low, high in made.rows("low", "high")]))
+    ratios = held_out_ratio(data).filter(device=kind)
+    inside = [low <= 1 <= high for low, high in ratios.rows("low", "high")]
+    width = float(np.median([math.sqrt(high / low) for low, high in ratios.rows("low", "high")]))
     return Coverage(len(inside), sum(inside), float(line.ratio.min()), float(line.ratio.max()), width)

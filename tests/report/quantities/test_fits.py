@@ -18,11 +18,11 @@ def kernels(seed: int, n: int = 80, operators: int = 3, noise: float = 0.05) -> 
     moved = 10 ** random.uniform(4, 9, (n, operators))
     names = np.array([f"gemm|{number}" for number in range(n)])
     made = Kernels(
-        what=names, work=names, held=np.zeros(n, dtype=bool), flop=moved * 10 ** random.uniform(-1, 3, moved.shape),
+        keys=names, work=names, judged=np.zeros(n, dtype=bool), flop=moved * 10 ** random.uniform(-1, 3, moved.shape),
         bytes=moved, launches=random.integers(1, 20, n).astype(float), cached=random.choice([0.0, 0.3, 1.0], n),
         peak=np.full(n, 1e12), seconds=np.ones(n), bandwidth=1e11,
     )  # fmt: skip
-    made.seconds = made.predicted(TRUTH) * np.exp(random.normal(0, noise, n))
+    made.seconds = made.predict_seconds(TRUTH) * np.exp(random.normal(0, noise, n))
     return made
 
 

@@ -203,9 +203,9 @@ def line(ratio: Sequence[float], flop: Sequence[float]) -> Line:
 
 def test_the_more_a_run_computes_the_less_it_is_corrected_and_nothing_is_extrapolated() -> None:
     falling = line([8.0, 4.0, 2.0, 1.0], [1e10, 1e11, 1e12, 1e13])
-    factors = [falling.at(flop)[0] for flop in (1e5, 1e10, 1e11, 3e12, 1e13, 1e20)]
+    factors = [falling.correction(flop)[0] for flop in (1e5, 1e10, 1e11, 3e12, 1e13, 1e20)]
     assert factors == pytest.approx([8, 8, 4, 8 * 2 ** -math.log10(300), 1, 1])
-    assert falling.at(1e11)[1] == pytest.approx(0, abs=1e-6) and falling.at(1e11)[2] == 2
+    assert falling.correction(1e11)[1] == pytest.approx(0, abs=1e-6) and falling.correction(1e11)[2] == 2
 
 
 def test_a_further_job_is_predicted_as_often_as_the_level_says() -> None:
@@ -214,7 +214,7 @@ def test_a_further_job_is_predicted_as_often_as_the_level_says() -> None:
     flop, held = np.logspace(10, 14, 9), []
     for _ in range(400):
         ratio = np.exp(1.5 - 0.2 * np.log(flop / 1e10) + draw.normal(0, 0.3, 9))
-        factor, se, df = line(ratio.tolist(), flop.tolist()).without(4).at(flop[4])
+        factor, se, df = line(ratio.tolist(), flop.tolist()).without_job(4).correction(flop[4])
         held.append(abs(math.log(ratio[4] / factor)) <= half_width(se, df))
     assert 0.975 <= np.mean(held) <= 1
 
