@@ -218,20 +218,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         failures = render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous, given.drawn)
         return 1 if failures.found else 0
     elif given.command == "figures":
-        from report.pages.render import figures
+        from report.pages.render import draw_figures
 
-        made, failures = figures(given.verdicts, given.data, given.out, given.families)
+        made, failures = draw_figures(given.verdicts, given.data, given.out, given.families)
         print(f"{len(made)} figures: {given.out}", file=sys.stderr)
         return 1 if failures.found else 0
     elif given.command == "site":
-        from report.pages.downloads import build
+        from report.pages.downloads import write_downloads
 
-        made = build(given.report, given.verdicts, given.data, given.previous)
+        made = write_downloads(given.report, given.verdicts, given.data, given.previous)
         print(f"{len(made)} files beside the pages: {given.report}", file=sys.stderr)
     elif given.command == "preliminary":
-        from report.pages.preliminary_page import preliminary
+        from report.pages.preliminary_page import write_preliminary_page
 
-        print(f"a preliminary page: {preliminary(given.nodes, given.out, given.rounds)}", file=sys.stderr)
+        print(f"a preliminary page: {write_preliminary_page(given.nodes, given.out, given.rounds)}", file=sys.stderr)
     elif given.command == "add":
         from report.commands.add import add
         from report.judging.judge import CLAIMS
@@ -242,20 +242,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.pages.editions import edition_release
 
         if given.readme:
-            folder = edition_release.EDITIONS / str(edition_release.newest())
+            folder = edition_release.EDITIONS / str(edition_release.newest_edition())
         else:
-            folder = edition_release.release(given.verdicts, given.data, given.report, given.number)
-        edition_release.write_readme(edition_release.said_now(folder))
+            folder = edition_release.release_edition(given.verdicts, given.data, given.report, given.number)
+        edition_release.write_readme(edition_release.record_in_current_words(folder))
         print(f"edition {folder.name}: {folder}, {edition_release.README.name}", file=sys.stderr)
     elif given.command == "compare":
         from contract.files import write_json
         from report.pages.editions import edition_comparison
         from report.pages.editions.edition_record import read_editions
 
-        found = edition_comparison.compare(read_editions(given.old)[-1], read_editions(given.new)[-1])
+        found = edition_comparison.compare_editions(read_editions(given.old)[-1], read_editions(given.new)[-1])
         if given.json:
             write_json(given.json, found)
-        print("\n".join(edition_comparison.lines(found)))
+        print("\n".join(edition_comparison.format_comparison(found)))
     elif given.command == "what-if":
         from report.commands import what_if
 

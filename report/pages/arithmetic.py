@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from report import formatting
-from report.pages.machine_selection import on_shown
-from report.pages.verdict_words import between
+from report.pages.machine_selection import filter_cases
+from report.pages.verdict_words import format_interval
 
 _KINDS = {"measured": "measured here", "documented": "documented", "assumed": "assumed"}
 
 
-def worked_parts(
+def derivation_entries(
     parts: Sequence[Mapping[str, Any]],
     machines: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
@@ -26,18 +26,18 @@ def worked_parts(
     for part in parts:
         record = part.get("arithmetic") or {}
         for one in [record, *record.get("also", [])] if record.get("formula") else []:
-            worked.append({"part": str(part.get("name") or ""), **_worked(one), "beside": [], "more": 0})
+            worked.append({"part": str(part.get("name") or ""), **_derivation_entry(one), "beside": [], "more": 0})
         if worked and record.get("beside"):
-            beside = on_shown(record["beside"], shown, lambda one: one["labels"].get("node"))
-            worked[-1]["beside"] = _beside(beside, machines or {})
+            beside = filter_cases(record["beside"], shown, lambda one: one["labels"].get("node"))
+            worked[-1]["beside"] = _further_results(beside, machines or {})
             worked[-1]["more"] = len(record["beside"]) - len(beside)
     return worked
 
 
-def awaited(parts: Sequence[Mapping[str, Any]]) -> list[str]:
+def pending_formulas(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """List the formulas for parts without a result yet."""
     texts = [
-        spelt(formula["text"])
+        format_formula(formula["text"])
         for part in parts
         if (record := part.get("arithmetic")) and not record.get("formula")
         for formula in record["formulas"]
@@ -45,23 +45,23 @@ def awaited(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def spelt(text: str) -> str:
+def format_formula(text: str) -> str:
     """Format a formula with `²` and `×`."""
     return text.replace("**2", "²").replace(" * ", " × ")
 
 
-def _worked(record: Mapping[str, Any]) -> dict[str, Any]:
+def _derivation_entry(record: Mapping[str, Any]) -> dict[str, Any]:
     result = record["result"]
     unit = str(result["unit"])
     return {
-        "formula": spelt(record["formula"]),
-        "result": f"{result['symbol']} = {_value(result, unit)}",
+        "formula": format_formula(record["formula"]),
+        "result": f"{result['symbol']} = {_format_result(result, unit)}",
         "case": str(record["case"]),
-        "inputs": [_input(one) for one in record["inputs"]],
+        "inputs": [_input_row(one) for one in record["inputs"]],
         "turns": [
             {
-                "what": f"{one['symbol']} = {_given(one['input'], one['unit'])}",
-                "result": _value(one, unit),
+                "what": f"{one['symbol']} = {_format_input(one['input'], one['unit'])}",
+                "result": _format_result(one, unit),
                 "verdict": str(one["verdict"]),
             }
             for one in record["sensitivity"]
@@ -69,46 +69,46 @@ def _worked(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _input(one: Mapping[str, Any]) -> dict[str, str]:
+def _input_row(one: Mapping[str, Any]) -> dict[str, str]:
     about = "; ".join(dict.fromkeys(filter(None, (str(one["means"]), str(one["what"])))))
     ends = [one["low"], one["high"]]
-    known = [_given(end, one["unit"]) for end in ends if end is not None]
+    known = [_format_input(end, one["unit"]) for end in ends if end is not None]
     where = ", ".join(one["entries"]) or str(one["source"])
     return {
         "symbol": str(one["symbol"]),
         "about": about,
-        "value": _given(one["value"], one["unit"]),
+        "value": _format_input(one["value"], one["unit"]),
         "range": " to ".join(known),
         "where": f"{_KINDS[one['kind']]}: {where}" if one["kind"] != "measured" or one["entries"] else where,
     }
 
 
-def _value(one: Mapping[str, Any], unit: str) -> str:
+def _format_result(one: Mapping[str, Any], unit: str) -> str:
     """Format a result, with its interval in brackets."""
-    around = between(one["low"], one["high"], unit)
+    around = format_interval(one["low"], one["high"], unit)
     return formatting.with_unit(one["value"], unit) + (f" ({around})" if around else "")
 
 
-def _given(value: float, unit: str) -> str:
+def _format_input(value: float, unit: str) -> str:
     """Format a value with its unit, rounded to four digits."""
     scale, name = formatting.si_prefix(float(value), unit)
     return f"{formatting.format_exact(float(f'{value / scale:.4g}'))} {name}".strip()
 
 
-def _beside(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
+def _further_results(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
     """Return table rows for further results."""
     several = len({record["labels"]["node"] for record in records if "node" in record["labels"]}) > 1
     return [
         {
             "what": formatting.capitalize(str(record["name"])),
-            "case": _case(record, machines if several else {}),
-            "result": _value(record, record["unit"]),
+            "case": _case_label(record, machines if several else {}),
+            "result": _format_result(record, record["unit"]),
         }
         for record in records
     ]
 
 
-def _case(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
+def _case_label(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
     """Name a result by its server, else by its labels, and add the machine."""
     labels = record["labels"]
     of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])

@@ -31,7 +31,7 @@ def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
     raw: list[dict[str, Any]] = read_yaml(path, SCHEMA)
     seen: dict[str, Steps] = {}
     for number, article in enumerate(raw):
-        _once(path, seen, f"article {article['key']}", (number, "key"))
+        _check_unique(path, seen, f"article {article['key']}", (number, "key"))
         for at, section in enumerate(article["sections"]):
             steps = (number, "sections", at, "text")
             stray = _STRAY.search(_CLAUSE.sub("", section["text"]))
@@ -41,18 +41,18 @@ def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
                     ": write [the clause]{W15}"
                 )
             for _, claim in _CLAUSE.findall(section["text"]):
-                _once(path, seen, f"claim {claim}", steps)
+                _check_unique(path, seen, f"claim {claim}", steps)
     return raw
 
 
-def _once(path: Path, seen: dict[str, Steps], what: str, steps: Steps) -> None:
+def _check_unique(path: Path, seen: dict[str, Steps], what: str, steps: Steps) -> None:
     if what in seen:
         first = yaml_place(path, *seen[what]).rpartition(", ")[2]
         raise StudyError(f"{yaml_place(path, *steps)}: {what} stands twice, first in {first}: keep one of them")
     seen[what] = steps
 
 
-def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Build the context for an article page. raw: an item from `read_articles`.
 
     A clause without a verdict becomes plain text; claims without a clause are listed under the text. Raises StudyError
@@ -64,42 +64,42 @@ def article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, An
     strange = sorted((placed & known) - set(own))
     if strange:
         raise StudyError(f"articles: claim {strange[0]} is not one of {raw['key']!r}: take it out there")
-    fares = verdict_words.fares(list(own.values()))
+    fares = verdict_words.format_tally(list(own.values()))
     return {
         "source": link(capitalize(str(raw["source"])), str(raw.get("address") or "")),
         "thesis": str(raw["thesis"]),
         "fares": f"Of its {format_count(len(own), 'claim')}, {fares}." if fares else "",
         "sections": [
-            {"heading": capitalize(str(section["heading"])), "text": _text(str(section["text"]), own)}
+            {"heading": capitalize(str(section["heading"])), "text": _section_markdown(str(section["text"]), own)}
             for section in raw["sections"]
         ],
-        "unplaced": [verdict_words.claim(one, "finding") for name, one in own.items() if name not in placed],
+        "unplaced": [verdict_words.claim_entry(one, "finding") for name, one in own.items() if name not in placed],
     }
 
 
-def _text(text: str, own: Mapping[str, Mapping[str, Any]]) -> Markdown:
+def _section_markdown(text: str, own: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """Render a section as markdown: underline clauses and add claim numbers and signs."""
     # Two groups, so `split` yields: joint, clause, claim, joint, clause, claim, …, joint.
     cut = _CLAUSE.split(text)
     pieces = []
     for at in range(0, len(cut), 3):
-        pieces.append(_joint(cut[at]))
+        pieces.append(_escape_joint(cut[at]))
         if at + 1 < len(cut):
-            pieces.append(_clause(cut[at + 1], cut[at + 2], own.get(cut[at + 2])))
+            pieces.append(_format_clause(cut[at + 1], cut[at + 2], own.get(cut[at + 2])))
     return Markdown("".join(pieces))
 
 
-def _joint(text: str) -> str:
+def _escape_joint(text: str) -> str:
     if not text.strip():
         return " " if text else ""
     before, after = (" " if edge.isspace() else "" for edge in (text[0], text[-1]))
     return f"{before}{escape(text)}{after}"
 
 
-def _clause(text: str, claim: str, verdict: Mapping[str, Any] | None) -> str:
+def _format_clause(text: str, claim: str, verdict: Mapping[str, Any] | None) -> str:
     if verdict is None:
         return escape(text)
-    word = verdict_words.verdict(str(verdict["verdict"]))
+    word = verdict_words.verdict_word(str(verdict["verdict"]))
     return (
         f"[{escape(text)}]{{.clause .v-{word.css} #{claim}}} "
         f'[[{claim} {word.sign}](../claims/{claim}.qmd){{title="{word.name}"}}]{{.sign .v-{word.css}}}'

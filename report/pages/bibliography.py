@@ -17,46 +17,46 @@ _CLAIM = re.compile(r"[A-Z]\d\d")
 _UNSAFE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
-def key_of(url: str) -> Markdown:
+def document_key(url: str) -> Markdown:
     """Return a stable bibliography key for a document."""
     return identifier(f"d-{hashlib.sha256(url.encode()).hexdigest()[:8]}")
 
 
-def key_of_published(source: str) -> Markdown:
+def published_key(source: str) -> Markdown:
     """Return the bibliography key for a source with measurements. Raises StudyError if it is no identifier."""
     return identifier(f"p-{source.replace('.', '-')}")
 
 
-def bibliography(document: Mapping[str, Any]) -> str:
+def format_bibtex(document: Mapping[str, Any]) -> str:
     """Format every source in verdicts.json as BibTeX."""
-    return "\n".join(_entries(document))
+    return "\n".join(_bibtex_entries(document))
 
 
-def _entries(document: Mapping[str, Any]) -> Iterator[str]:
+def _bibtex_entries(document: Mapping[str, Any]) -> Iterator[str]:
     seen = set()
     for one in document["references"]:
         source = one["source"]
         if source["url"] not in seen:
             seen.add(source["url"])
-            yield _entry(key_of(str(source["url"])), source)
+            yield _bibtex_entry(document_key(str(source["url"])), source)
     for one in document["published"] or []:
-        yield _entry(key_of_published(str(one["id"])), one)
+        yield _bibtex_entry(published_key(str(one["id"])), one)
 
 
-def _entry(key: str, source: Mapping[str, Any]) -> str:
+def _bibtex_entry(key: str, source: Mapping[str, Any]) -> str:
     year = re.match(r"\d{4}", str(source.get("date") or ""))
     fields = {
-        "title": f"{{{_tex(str(source['title']))}}}",
-        "author": f"{{{_tex(str(source['publisher']))}}}",
+        "title": f"{{{_escape_tex(str(source['title']))}}}",
+        "author": f"{{{_escape_tex(str(source['publisher']))}}}",
         "year": year[0] if year else "",
         "url": re.sub(r"[{}\\\s]", "", str(source["url"])),
-        "note": _tex(str(source.get("where") or "")),
+        "note": _escape_tex(str(source.get("where") or "")),
     }
     body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
     return f"@misc{{{key},\n{body}\n}}\n"
 
 
-def _tex(text: str) -> str:
+def _escape_tex(text: str) -> str:
     return re.sub(r"[{}%$#_&\\~^]", lambda sign: _UNSAFE.get(sign[0], "\\" + sign[0]), clean(text))
 
 
@@ -66,7 +66,7 @@ def sources_page(document: Mapping[str, Any]) -> Page:
     for one in document["references"]:
         source = one["source"]
         row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
-        row["title"], row["plain"] = Markdown(f"[@{key_of(str(source['url']))}]"), str(source["title"])
+        row["title"], row["plain"] = Markdown(f"[@{document_key(str(source['url']))}]"), str(source["title"])
         value = "could not be verified" if one["value"] is None else str(one["value"])
         if isinstance(one["value"], int | float):
             value = formatting.threshold_text(one["value"], str(one["unit"]))
@@ -78,7 +78,7 @@ def sources_page(document: Mapping[str, Any]) -> Page:
     ]
     runs = [
         {
-            "title": Markdown(f"[@{key_of_published(str(one['id']))}]"),
+            "title": Markdown(f"[@{published_key(str(one['id']))}]"),
             "about": f"{one['title']}. {one['note']}",
             "records": f"{one['records']:,}",
             "claims": [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))],

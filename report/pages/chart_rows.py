@@ -23,34 +23,40 @@ _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuP
           "transformers-graph": "Transformers, one graph"}  # fmt: skip
 
 
-def scaled(case: Mapping[str, Any], by: float) -> dict[str, float | None]:
+def scale_case(case: Mapping[str, Any], by: float) -> dict[str, float | None]:
     """Divide the estimate and interval by `by`; None for an unknown bound, such as after a single round."""
     return {name: None if pd.isna(case[name]) else float(case[name]) / by for name in _ENDS}
 
 
-def percent(case: Mapping[str, Any]) -> dict[str, Any]:
+def percent_case(case: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a share to a case in percent."""
-    return {**case, **scaled(case, 0.01)}
+    return {**case, **scale_case(case, 0.01)}
 
 
-def one_round(case: Mapping[str, Any]) -> bool:
+def is_single_round(case: Mapping[str, Any]) -> bool:
     """True for a single round, which gives no interval."""
     return case.get("n_rounds") == 1 and bool(pd.isna(case["low"]))
 
 
-def row(label: str, case: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any) -> dict[str, Any]:
-    """Return a row for `charts.estimates`: position in units of `by`, with `text` at its end."""
-    text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if one_round(case) else "")
-    return {"label": label, **scaled(case, by), "text": text, "one_round": one_round(case), **more}
+def estimate_row(
+    label: str, case: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any
+) -> dict[str, Any]:
+    """Return a row for `charts.estimate_chart`: position in units of `by`, with `text` at its end."""
+    text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if is_single_round(case) else "")
+    return {"label": label, **scale_case(case, by), "text": text, "one_round": is_single_round(case), **more}
 
 
-def points(cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0) -> list[dict[str, Any]]:
-    """Return points for `charts.lines`, sorted by x: x, y, interval bounds and one_round."""
-    found = [{"x": float(case[along]) / x_by, "one_round": one_round(case), **scaled(case, by)} for case in cases]
+def line_points(
+    cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0
+) -> list[dict[str, Any]]:
+    """Return points for `charts.line_chart`, sorted by x: x, y, interval bounds and one_round."""
+    found = [
+        {"x": float(case[along]) / x_by, "one_round": is_single_round(case), **scale_case(case, by)} for case in cases
+    ]
     return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
 
 
-def dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
+def row_dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Convert table rows to dicts."""
     return [{str(name): value for name, value in one.items()} for one in table.to_dict("records")]
 
@@ -60,12 +66,12 @@ def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(f"{' '.join(str(one['label']).split())}: {one['text']}" for one in rows)
 
 
-def name_of(place: int, device: str) -> str:
+def figure_suffix(place: int, device: str) -> str:
     """Return a figure suffix per device: '1' for the first node's processor, '1-cuda0' for its GPU."""
     return f"{place}" if device == "cpu" else f"{place}-{device.replace(':', '')}"
 
 
-def job(case: Mapping[str, Any]) -> str:
+def model_and_batch(case: Mapping[str, Any]) -> str:
     """Format model and batch: 'resnet18, batch 1,024'."""
     return f"{case['model']}, batch {int(case['batch']):,}"
 
@@ -75,18 +81,18 @@ def as_percent(share: float) -> str:
     return f"{two_digits(100 * share)}%"
 
 
-def rough(value: float) -> str:
+def format_rough(value: float) -> str:
     """Round to two digits: '24,000', '4.1', '3 million'."""
     return two_digits(float(f"{value:.1e}")).replace(".0 ", " ")
 
 
-def library(name: str) -> str:
+def library_name(name: str) -> str:
     """Spell a library as its makers do: 'PyTorch', 'oneDNN graph'."""
     first, _, rest = name.partition(" ")
     return f"{_SPELT.get(first, first)} {rest}".strip()
 
 
-def of_device(view: View, device: str) -> str:
+def device_suffix(view: View, device: str) -> str:
     """Return a label suffix for a GPU: ', GPU', or its name if there are several; '' for the processor."""
     if device_kind(device) == "cpu":
         return ""

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from report.formatting import format_exact, format_number
-from report.pages.control_characters import visible
-from report.pages.estimate_drawing import Estimated, heads_of
+from report.pages.control_characters import remove_invisible
+from report.pages.estimate_drawing import EstimateDrawing, group_heads
 
 INK, MUTED, GREY, GRID, PAPER = "#1f2328", "#59636e", "#a8b0b9", "#d5dae0", "#ffffff"
 BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#00795a", "#a3558c", "#2273a3"
@@ -96,7 +96,7 @@ def theme() -> Any:
     return matplotlib.rc_context(style)
 
 
-def marker(tier: str) -> dict[str, Any]:
+def marker_style(tier: str) -> dict[str, Any]:
     """Return marker style for a tier: measured, one round, derived, published or documented."""
     return {
         ONE_ROUND: {"marker": "D", "fillstyle": "none"},
@@ -106,13 +106,13 @@ def marker(tier: str) -> dict[str, Any]:
     }.get(tier, {"marker": "s", "fillstyle": "none"})
 
 
-def estimates(
+def estimate_chart(
     rows: Sequence[Mapping[str, Any]],
     axis: str,
     lines: Sequence[float] = (),
     line: str = "",
     log: bool | None = None,
-) -> Estimated:
+) -> EstimateDrawing:
     """Return a drawing with a row per case: label, mark, interval and number.
 
     rows: label, estimate, low and high (None if unknown), text, side (relative to the threshold), tier; optional: other
@@ -123,18 +123,19 @@ def estimates(
     def draw(width: float) -> Figure:
         room = 17 if is_narrow(width) else 30
         table = pd.DataFrame([{name: row.get(name) for name in ("estimate", "low", "high")} for row in rows])
-        labels = [wrapped(visible(str(row["label"])), room) or " " for row in rows]
-        heads = heads_of(rows)
+        labels = [wrap_text(remove_invisible(str(row["label"])), room) or " " for row in rows]
+        heads = group_heads(rows)
         sizes = [ROW + 0.16 * label.count("\n") + ROW * (at in heads) for at, label in enumerate(labels)]
         height = sum(sizes)
         figure = Figure(figsize=(width, height + 0.85))
         axes = figure.add_subplot()
-        ends = _ends(table, lines)
-        logarithmic = _spans(ends) if log is None else log
+        ends = _axis_values(table, lines)
+        logarithmic = _needs_log_axis(ends) if log is None else log
         places = np.cumsum(sizes) - [(size - ROW * (at in heads)) / 2 for at, size in enumerate(sizes)]
         for at, head in heads.items():
             above = float(np.cumsum(sizes)[at] - sizes[at] + ROW / 2)
-            axes.text(0.0, above, first_line(visible(head), width), transform=axes.get_yaxis_transform(), va="center",
+            axes.text(0.0, above, fit_line(remove_invisible(head), width), transform=axes.get_yaxis_transform(),
+                      va="center",
                       weight="bold", color=INK)  # fmt: skip
         for place, row in zip(places, rows, strict=True):
             colour = SIDES.get(str(row.get("side", "")), BLUE)
@@ -144,27 +145,32 @@ def estimates(
             marks = [row[name] for name in ("estimate", "other") if row.get(name) is not None]
             tier = ONE_ROUND if row.get("one_round") else str(row.get("tier", "measured"))
             axes.plot(
-                marks, [place] * len(marks), **marker(tier), markersize=7.5, color=colour,
+                marks, [place] * len(marks), **marker_style(tier), markersize=7.5, color=colour,
                 markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3,
                 clip_on=False,
             )  # fmt: skip
             axes.text(
-                1.02, place, visible(str(row["text"])), transform=axes.get_yaxis_transform(), va="center", color=INK
+                1.02,
+                place,
+                remove_invisible(str(row["text"])),
+                transform=axes.get_yaxis_transform(),
+                va="center",
+                color=INK,
             )
         axes.set_ylim(height, 0)
         axes.set_yticks(places, labels)
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         add_threshold(axes, lines, line, width)
-        scale(axes, "x", ends, logarithmic, width)
-        axes.set_xlabel(axis_name(axis, logarithmic, width))
+        set_scale(axes, "x", ends, logarithmic, width)
+        axes.set_xlabel(axis_label(axis, logarithmic, width))
         axes.spines["left"].set_visible(False)
         return figure
 
-    return Estimated(draw, rows, axis, lines, line, log)
+    return EstimateDrawing(draw, rows, axis, lines, line, log)
 
 
-def first_line(text: str, width: float) -> str:
+def fit_line(text: str, width: float) -> str:
     """Shorten text to fit a line within the axes."""
     return textwrap.shorten(text, 30 if is_narrow(width) else 56, placeholder=" …")
 
@@ -174,7 +180,7 @@ def is_narrow(width: float) -> bool:
     return width <= NARROW + 1
 
 
-def wrapped(text: str, room: int) -> str:
+def wrap_text(text: str, room: int) -> str:
     """Wrap text at `room` characters."""
     return "\n".join(textwrap.wrap(text, room))
 
@@ -187,21 +193,21 @@ def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
 
 
-def _ends(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
+def _axis_values(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
     """Collect all numbers that the axis must span."""
     known = [float(one) for name in table for one in table[name].dropna()]
     return [*known, *map(float, lines)]
 
 
-def _spans(values: Sequence[float]) -> bool:
+def _needs_log_axis(values: Sequence[float]) -> bool:
     """Tell if a logarithmic axis suits the values."""
     return min(values) > 0 and max(values) / min(values) > 8
 
 
-def axis_name(axis: str, logarithmic: bool, width: float) -> str:
+def axis_label(axis: str, logarithmic: bool, width: float) -> str:
     """Label an axis, and mark it if logarithmic."""
     named = f"{axis} (logarithmic)" if logarithmic and not is_narrow(width) else axis
-    return wrapped(named, 34 if is_narrow(width) else 62)
+    return wrap_text(named, 34 if is_narrow(width) else 62)
 
 
 def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
@@ -212,10 +218,10 @@ def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float)
         axes.axvspan(*lines, color=GRID, alpha=0.55, linewidth=0, zorder=0)
     for line in lines:
         axes.axvline(line, color=INK, linewidth=1.3, zorder=1)
-    axes.set_title(wrapped(called, 32 if is_narrow(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
+    axes.set_title(wrap_text(called, 32 if is_narrow(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
 
 
-def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
+def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
     """Set limits and ticks for one axis, with plain numbers."""
     low, high = min(ends), max(ends)
     limits = axes.set_xlim if which == "x" else axes.set_ylim
@@ -236,15 +242,15 @@ def scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, widt
         pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         limits(0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad)
         line.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5))
-    line.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
+    line.set_major_formatter(FuncFormatter(lambda value, _at: format_tick(value)))
 
 
-def tick(value: float) -> str:
+def format_tick(value: float) -> str:
     """Format an axis number: 0.01, 5, 20,000, 2 million."""
     return format_exact(float(f"{value:.6g}"))
 
 
-def lines(
+def line_chart(
     table: pd.DataFrame,
     x: str,
     y: str,
@@ -307,10 +313,10 @@ def lines(
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         first = figure.axes[0]
-        scale(first, "x", list(table[x].dropna()), log[0], width)
+        set_scale(first, "x", list(table[x].dropna()), log[0], width)
         high = [*table[y].dropna(), *(levels or {}).values()]
-        scale(first, "y", high, log[1] and min(high) > 0, width)
-        figure.supxlabel(wrapped(axis[0], 34 if is_narrow(width) else 70), fontsize=9.5, color=MUTED)
+        set_scale(first, "y", high, log[1] and min(high) > 0, width)
+        figure.supxlabel(wrap_text(axis[0], 34 if is_narrow(width) else 70), fontsize=9.5, color=MUTED)
         figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
         handles = [
             matplotlib.lines.Line2D(
@@ -331,7 +337,7 @@ def lines(
     return draw
 
 
-def bars(
+def bar_chart(
     table: pd.DataFrame, x: str, y: str, axis: str, hue: str | None = None, stacked: bool = False
 ) -> Callable[[float], Figure]:
     """Return a drawing with bars from zero: a row per `y`, hues in parallel or stacked."""
@@ -339,7 +345,7 @@ def bars(
     def draw(width: float) -> Figure:
         room = 17 if is_narrow(width) else 30
         names = list(dict.fromkeys(map(str, table[y])))
-        labels = {name: wrapped(name, room) or " " for name in names}
+        labels = {name: wrap_text(name, room) or " " for name in names}
         hues = list(dict.fromkeys(table[hue])) if hue else []
         each = ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
         height = sum(max(each, 0.19 * (1 + label.count("\n"))) + 0.06 for label in labels.values())
@@ -364,8 +370,8 @@ def bars(
         total = shown.groupby(y)[x].sum() if stacked else shown[x]
         axes.set_xlim(0, float(total.max()) * 1.05 or 1)
         axes.xaxis.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: tick(value)))
-        axes.set_xlabel(axis_name(axis, False, width))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: format_tick(value)))
+        axes.set_xlabel(axis_label(axis, False, width))
         axes.spines["left"].set_visible(False)
         if hue:
             handles = [matplotlib.patches.Patch(color=palette[hue], label=str(hue)) for hue in hues]
@@ -375,7 +381,7 @@ def bars(
     return draw
 
 
-def heat(
+def heat_map(
     table: pd.DataFrame, x: str, y: str, value: str, axis: tuple[str, str], called: str, text: str | None = None
 ) -> Callable[[float], Figure]:
     """Return a heat map with a number in each cell, darker for more."""

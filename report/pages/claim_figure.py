@@ -15,7 +15,7 @@ from report.findings import sentence_number as plain
 from report.formatting import YES_NO
 from report.outcomes import Threshold
 from report.pages import charts, verdict_words
-from report.pages.chart_rows import alt_text, one_round, scaled
+from report.pages.chart_rows import alt_text, is_single_round, scale_case
 
 MOST_ROWS = 8
 # Labels that tell cases apart, in the order a reader would ask for them.
@@ -35,14 +35,14 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
 
     machines: short node names by id.
     """
-    parts = one_axis(verdict)
+    parts = parts_to_draw(verdict)
     if not parts:
         return None
     unit = str(parts[0]["unit"] or "1")
     names = {str(part.get("name") or "") for part in parts}
     cases = [case for case in verdict["cases"] if str(case.get("part") or "") in names and _has_number(case)]
     declared = Threshold.from_json(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
-    shown = _spread(cases, declared)
+    shown = _select_cases(cases, declared)
     scale, unit_name = formatting.si_prefix(max(abs(float(case["estimate"])) for case in shown), unit)
     alike = len(cases) > 2 and len({f"{float(case['estimate']):.4g}" for case in cases}) == 1
     shown = shown[:1] if alike else shown
@@ -54,25 +54,25 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     rows = [
         {
             "label": label,
-            **scaled(case, scale),
+            **scale_case(case, scale),
             "text": plain(float(case["estimate"]), unit)
-            + (f", {charts.ONE_ROUND}" if one_round(case) else "")
-            + verdict_words.disturbed(case.get("disturbed")),
-            "one_round": one_round(case),
+            + (f", {charts.ONE_ROUND}" if is_single_round(case) else "")
+            + verdict_words.disturbed_suffix(case.get("disturbed")),
+            "one_round": is_single_round(case),
             "side": str(case.get("outcome") or ""),
-            "tier": _tier(verdict, case),
+            "tier": _case_tier(verdict, case),
         }
         for label, case in zip(labels, shown, strict=True)
     ]
-    axis = _axis(parts[0], unit_name)
+    axis = _axis_title(parts[0], unit_name)
     limit = formatting.threshold_text(parts[0]["threshold"], unit) if declared else ""
     line = f"threshold: {limit}" if declared else ""
     told = alt_text(rows)
     return charts.Chart(
         str(verdict["id"]),
-        title_of(cases, declared, limit),
-        charts.estimates(rows, axis, [one / scale for one in declared], line),
-        _note(rows, 1 if alike else len(cases)),
+        chart_title(cases, declared, limit),
+        charts.estimate_chart(rows, axis, [one / scale for one in declared], line),
+        _chart_note(rows, 1 if alike else len(cases)),
         f"{axis}. {told}. {formatting.capitalize(line)}.",
     )
 
@@ -82,7 +82,7 @@ def _has_number(case: Mapping[str, Any]) -> bool:
     return value is not None and bool(np.isfinite(value))
 
 
-def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the parts to draw: the deciding part, and those that share its axis and threshold."""
     parts = verdict["parts"] or []
 
@@ -110,7 +110,7 @@ def one_axis(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return same if few else [first]
 
 
-def _spread(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
+def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
     """Pick at most eight cases, greatest first: both ends, the nearest to the threshold, and others spread evenly."""
     order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:
@@ -152,7 +152,7 @@ def short_labels(
         ):
             continue
         kept.append(name)
-        labels = [", ".join(_said(one, case) for one in kept if _said(one, case)) for case in cases]
+        labels = [", ".join(_label_text(one, case) for one in kept if _label_text(one, case)) for case in cases]
     if len({case.get("node") for case in cases if case.get("node")}) > 1 and len(set(labels)) < len(cases):
         labels = [f"{label}, {formatting.case_machine(case, machines)}".strip(", ")
                   for label, case in zip(labels, cases, strict=True)]  # fmt: skip
@@ -160,18 +160,18 @@ def short_labels(
     for label in alike:
         places = [at for at, one in enumerate(labels) if one == label]
         full = [formatting.verdict_case_name(cases[at]) for at in places]
-        for at, whole, other in zip(places, full, _apart(full), strict=True):
-            labels[at] = _joined(label, other) or _first_words(whole) or "the whole"
-    return _numbered(labels)
+        for at, whole, other in zip(places, full, _distinctive_pieces(full), strict=True):
+            labels[at] = _join_labels(label, other) or _truncate(whole) or "the whole"
+    return _number_duplicates(labels)
 
 
-def _joined(label: str, other: str) -> str:
+def _join_labels(label: str, other: str) -> str:
     """Join both labels; put the distinctive one first if there is no room for both."""
     text = ", ".join(filter(None, [label, other]))
-    return text if len(text) <= _ROOM or not other else _first_words(", ".join(filter(None, [other, label])))
+    return text if len(text) <= _ROOM or not other else _truncate(", ".join(filter(None, [other, label])))
 
 
-def _numbered(labels: Sequence[str]) -> list[str]:
+def _number_duplicates(labels: Sequence[str]) -> list[str]:
     """Number duplicate labels."""
     seen: Counter[str] = Counter()
     told = []
@@ -181,7 +181,7 @@ def _numbered(labels: Sequence[str]) -> list[str]:
     return told
 
 
-def _apart(labels: Sequence[str]) -> list[str]:
+def _distinctive_pieces(labels: Sequence[str]) -> list[str]:
     """Reduce labels to the pieces not common to all, rarest first."""
     pieces = [label.split(", ") for label in labels]
     shared = Counter(piece for one in pieces for piece in set(one))
@@ -189,18 +189,18 @@ def _apart(labels: Sequence[str]) -> list[str]:
     return [", ".join(sorted(one, key=lambda piece: shared[piece])[:2]) for one in kept]
 
 
-def _said(name: str, case: Mapping[str, Any]) -> str:
+def _label_text(name: str, case: Mapping[str, Any]) -> str:
     value = case_label(case, name)
     if value is None:
         return ""
-    text = formatting.label_value(name, _as_number(value))
+    text = formatting.label_value(name, _parse_number(value))
     for spoken in (f"{name.replace('_', ' ')} ", "against "):
         if name not in ("batch", "k", "level") and text.startswith(spoken):
             text = text.removeprefix(spoken)
-    return _first_words(text)
+    return _truncate(text)
 
 
-def _as_number(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     """Convert a label to a number if possible: the file keeps labels as text."""
     try:
         return float(value)
@@ -208,19 +208,19 @@ def _as_number(value: Any) -> Any:
         return value
 
 
-def _first_words(text: str, room: int = _ROOM) -> str:
+def _truncate(text: str, room: int = _ROOM) -> str:
     if len(text) <= room:
         return text
     return text[:room].rsplit(" ", 1)[0].rstrip(",;:(") + " …"
 
 
-def _tier(verdict: Mapping[str, Any], case: Mapping[str, Any]) -> str:
+def _case_tier(verdict: Mapping[str, Any], case: Mapping[str, Any]) -> str:
     tiers = {str(part.get("name") or ""): part.get("tier") for part in verdict["parts"]}
     tier = tiers.get(str(case.get("part") or "")) or verdict.get("evidence_tier")
     return _TIERS.get(str(tier), "measured")
 
 
-def _axis(part: Mapping[str, Any], unit: str) -> str:
+def _axis_title(part: Mapping[str, Any], unit: str) -> str:
     """Name the compared quantity and its unit."""
     name = quantity_name(str(part.get("quantity") or ""))
     form = {"ratio": "{}, times", "trend": "growth exponent of {}", "crossover": "crossover of {}"}
@@ -248,7 +248,7 @@ def quantity_name(quantity: str) -> str:
     return " ".join(spelt.get(word, word) for word in name.split("_"))
 
 
-def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
+def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
     """Count the cases on each side for the title."""
     count, n = len(cases), formatting.format_count
     line = f"the threshold of {line}" if len(declared) == 1 else line
@@ -274,7 +274,7 @@ def title_of(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line
     return f"{inside} of {count} cases lie within {line}"
 
 
-def _note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
+def _chart_note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     """Explain marks and bars, and count the cases not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
     told = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]

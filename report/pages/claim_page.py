@@ -10,12 +10,12 @@ from report import formatting, verdict_sentences
 from report.findings import sentence_number as plain
 from report.formatting import capitalize, case_machine, case_nodes, format_count, join_words, shorten_names
 from report.pages import verdict_words
-from report.pages.arithmetic import awaited, worked_parts
-from report.pages.bibliography import key_of, key_of_published
-from report.pages.claim_figure import claim_chart, one_axis, quantity_name
-from report.pages.machine_selection import on_shown
+from report.pages.arithmetic import derivation_entries, pending_formulas
+from report.pages.bibliography import document_key, published_key
+from report.pages.claim_figure import claim_chart, parts_to_draw, quantity_name
+from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
-from report.pages.threshold_slider import as_json
+from report.pages.threshold_slider import sliders_json
 
 # Limit on listed cases; the data has all.
 _MOST_CASES = 120
@@ -42,7 +42,7 @@ def claim_context(
     place = order.index(str(verdict["id"]))
     name = str(verdict["verdict"])
     parts = verdict["parts"] or []
-    word = verdict_words.verdict(name)
+    word = verdict_words.verdict_word(name)
     return {
         "id": identifier(str(verdict["id"])),
         "article": str(verdict["article"]),
@@ -50,26 +50,26 @@ def claim_context(
         "section": str(verdict["section"] or ""),
         "says": str(verdict["says"]),
         "word": word,
-        "basis": verdict_words.basis(verdict),
+        "basis": verdict_words.basis_phrase(verdict),
         "tier": verdict_words.tier(str(verdict["evidence_tier"])),
         "finding": str(verdict["finding"]),
         "figure": claim_chart(verdict, machines),
-        "sure": list(_sure(verdict, machines)),
-        "turns": list(_turns(verdict)),
-        "slider": as_json(verdict),
-        "conflicts": list(_conflicts(verdict, document)),
+        "sure": list(_confidence_sentences(verdict, machines)),
+        "turns": list(_turning_sentences(verdict)),
+        "slider": sliders_json(verdict),
+        "conflicts": list(_conflict_entries(verdict, document)),
         "see": [
-            verdict_words.claim(known[claim_id], "says")
+            verdict_words.claim_entry(known[claim_id], "says")
             for claim_id in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
             if claim_id in known and claim_id != verdict["id"]
         ],
-        "parts": [_part(part, several_parts=len(parts) > 1) for part in parts],
+        "parts": [_part_context(part, several_parts=len(parts) > 1) for part in parts],
         "note": str(verdict["note"] or ""),
-        "others": [row for part in parts for row in _others(part)],
-        "arithmetic": worked_parts(parts, machines, shown),
-        "formulas": awaited(parts),
+        "others": [row for part in parts for row in _published_rows(part)],
+        "arithmetic": derivation_entries(parts, machines, shown),
+        "formulas": pending_formulas(parts),
         "tables": list(_case_tables(verdict, machines, shown)),
-        "sources": _sources(verdict, document),
+        "sources": _cited_sources(verdict, document),
         "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
         "version": int(verdict["version"]),
         "changes": [
@@ -81,7 +81,7 @@ def claim_context(
     }
 
 
-def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
+def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     """Yield sentences on how far to trust the verdict."""
     cases = [case for case in verdict["cases"] if case.get("estimate") is not None]
     kinds: dict[str, Mapping[str, Any]] = {}
@@ -91,7 +91,7 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     rounds = [int(case["n_rounds"]) for case in cases if case.get("n_rounds")]
     if kinds:
         where = shorten_names([case_machine(case, machines) for case in kinds.values()], "machine")
-        spread = "" if not rounds else f", each in {_rounds(rounds)}"
+        spread = "" if not rounds else f", each in {_format_rounds(rounds)}"
         yield f"{format_count(len(cases), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
         yield verdict_sentences.hanging_sentence(machines.get(node, node))
@@ -103,14 +103,14 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
     if sources:
         named = {one for source in sources for one in source.split(" and ")}
         yield f"{format_count(len(cases), 'case')} from {format_count(len(named), 'published source')}."
-    ways = one_axis(verdict)
+    ways = parts_to_draw(verdict)
     if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
         numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in ways]
         yield f"{format_count(len(numbers), 'independent way')} of working it out agree: {join_words(numbers)}."
     if verdict.get("robust") in verdict_words.ROBUST:
         yield verdict_words.ROBUST[verdict["robust"]]
     for part in verdict["parts"] or []:
-        for text in (_checked(part), _beside(part)):
+        for text in (_model_check_sentence(part), _comparison_sentence(part)):
             if text:
                 yield text
     if verdict["verdict"] == "outdated":
@@ -118,12 +118,12 @@ def _sure(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
             yield f"When it was written: {verdict_sentences.when_written_text(one)}."
 
 
-def _rounds(values: Sequence[int]) -> str:
+def _format_rounds(values: Sequence[int]) -> str:
     least, most = min(values), max(values)
     return format_count(most, "round") if least == most else f"{least} to {most} rounds"
 
 
-def _checked(part: Mapping[str, Any]) -> str:
+def _model_check_sentence(part: Mapping[str, Any]) -> str:
     """Report the accuracy measured for a derived part's model; '' if it needs none."""
     known = part.get("check")
     if part.get("checked") == "":
@@ -141,7 +141,7 @@ def _checked(part: Mapping[str, Any]) -> str:
     )
 
 
-def _beside(part: Mapping[str, Any]) -> str:
+def _comparison_sentence(part: Mapping[str, Any]) -> str:
     """Compare our result with published ones that do not decide."""
     for other in part.get("others") or []:
         if other.get("beside"):
@@ -149,7 +149,7 @@ def _beside(part: Mapping[str, Any]) -> str:
     return ""
 
 
-def _turns(verdict: Mapping[str, Any]) -> Any:
+def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
     """Yield sentences on changes that would turn the verdict."""
     if text := verdict_sentences.turn_text(verdict):
         yield capitalize(text)
@@ -175,7 +175,7 @@ def _turns(verdict: Mapping[str, Any]) -> Any:
         yield "A GPU that is measured here takes the place of others' runs."
 
 
-def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
+def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
     """Yield an entry per question with a contrary claim in this or another article."""
     known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for one in document["contradictions"]:
@@ -184,7 +184,7 @@ def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
         if len(own) != 1 or one["conflict"] != "real":
             continue
         against = [
-            verdict_words.claim(known[claim["id"]])
+            verdict_words.claim_entry(known[claim["id"]])
             for side in sides
             if side is not own[0]
             for claim in side["claims"]
@@ -196,27 +196,29 @@ def _conflicts(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
         yield {"question": str(one["question"]), "says": says, "claims": against, "answer": answer}
 
 
-def _part(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
+def _part_context(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
     unit = str(part["unit"] or "1")
-    scope = formatting.join_words([f"{name.replace('_', ' ')} {_said(value)}" for name, value in part["scope"].items()])
+    scope = formatting.join_words(
+        [f"{name.replace('_', ' ')} {_format_scope_value(value)}" for name, value in part["scope"].items()]
+    )
     return {
         "name": capitalize(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
-        "word": verdict_words.verdict(str(part["outcome"])),
+        "word": verdict_words.verdict_word(str(part["outcome"])),
         "rule": verdict_sentences.rule_text(part),
         "why": str(part["threshold_why"] or ""),
         "what": " ".join(str(part["how"] or "").split()),
         "quantity": str(part["quantity"]),
         "scope": scope,
         "result": formatting.with_unit(part["estimate"], unit) if part.get("estimate") is not None else "",
-        "around": verdict_words.between(part.get("low"), part.get("high"), unit),
+        "around": verdict_words.format_interval(part.get("low"), part.get("high"), unit),
     }
 
 
-def _said(value: Any) -> str:
+def _format_scope_value(value: Any) -> str:
     return formatting.join_words([str(one) for one in value], "or") if isinstance(value, list) else str(value)
 
 
-def _others(part: Mapping[str, Any]) -> Any:
+def _published_rows(part: Mapping[str, Any]) -> Any:
     """Yield a row per published evidence source for a part."""
     for other in part.get("others") or []:
         unit = str(other["unit"] or "1")
@@ -227,7 +229,7 @@ def _others(part: Mapping[str, Any]) -> Any:
             "part": capitalize(str(part["name"] or "")),
             "why": str(other["why"]),
             "range": " to ".join(dict.fromkeys(ends)),
-            "word": verdict_words.verdict(str(other["outcome"])),
+            "word": verdict_words.verdict_word(str(other["outcome"])),
             "weight": "decides"
             if other["decides"]
             else "stands beside"
@@ -247,17 +249,19 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
         cases = [case for case in cases if case.get("estimate") is not None]
         if not cases:
             continue
-        told = sorted(on_shown(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
+        told = sorted(filter_cases(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
         rows = [
             {
                 "what": formatting.verdict_case_name(case) or "the whole",
-                "where": _where(case, machines, unit) if several_nodes else "",
-                "number": formatting.with_unit(case["estimate"], unit) + verdict_words.disturbed(case.get("disturbed")),
-                "around": verdict_words.between(case.get("low"), case.get("high"), unit) or verdict_words.NOTHING,
+                "where": _machine_text(case, machines, unit) if several_nodes else "",
+                "number": formatting.with_unit(case["estimate"], unit)
+                + verdict_words.disturbed_suffix(case.get("disturbed")),
+                "around": verdict_words.format_interval(case.get("low"), case.get("high"), unit)
+                or verdict_words.NOTHING,
                 "rounds": f"{case['n_rounds']:,} ({case['n_samples']:,})"
                 if case.get("n_rounds")
                 else verdict_words.NOTHING,
-                "behind": _behind(str(case.get("behind") or verdict_words.NOTHING)),
+                "behind": _format_source_rows(str(case.get("behind") or verdict_words.NOTHING)),
                 "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "cannot tell"),
             }
             for case in told
@@ -273,25 +277,25 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
         }
 
 
-def _where(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
+def _machine_text(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """Name a case's machine; for several, their count and range."""
-    spread = verdict_words.between(case.get("instance_low"), case.get("instance_high"), unit)
+    spread = verdict_words.format_interval(case.get("instance_low"), case.get("instance_high"), unit)
     apart = "machine" if count_machines(case_nodes(case)) > 1 else "run"
     return case_machine(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
 
 
-def _behind(rows: str) -> str:
+def _format_source_rows(rows: str) -> str:
     """List source rows, shortened for results from many machines."""
     numbers = rows.split()
     return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 
 
-def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _cited_sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List published sources and documents used by the verdict, with title and bibliography key."""
     used = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
     named = {one for source in used for one in source.split(" and ")}
     rows = [
-        {"key": key_of_published(str(one["id"])), "title": str(one["title"])}
+        {"key": published_key(str(one["id"])), "title": str(one["title"])}
         for one in document["published"] or []
         if one["id"] in named
     ]
@@ -299,4 +303,4 @@ def _sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[di
     for one in document["references"]:
         if verdict["id"] in one["used_by"]:
             titles.setdefault(str(one["source"]["url"]), str(one["source"]["title"]))
-    return rows + [{"key": key_of(url), "title": title} for url, title in titles.items()]
+    return rows + [{"key": document_key(url), "title": title} for url, title in titles.items()]

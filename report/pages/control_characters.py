@@ -22,13 +22,13 @@ _RIGHT_TO_LEFT = re.compile(rf"[{_R}]+(?:[^\w\n]+[{_R}]+)*")
 _ISOLATED = "\u2068\\g<0>\u2069"
 
 
-def visible(text: str) -> str:
+def remove_invisible(text: str) -> str:
     """Remove invisible characters; replace those invalid in documents by U+FFFD."""
     if text.isascii() and text.isprintable():
         return text
     return _PILE.sub(r"\1", _UNSEEN.sub("", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)))
 
 
-def harmless(text: str) -> str:
+def sanitize(text: str) -> str:
     """Make text safe to embed: visible, with right-to-left words isolated."""
-    return _RIGHT_TO_LEFT.sub(_ISOLATED, visible(text))
+    return _RIGHT_TO_LEFT.sub(_ISOLATED, remove_invisible(text))

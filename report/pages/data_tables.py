@@ -45,8 +45,8 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     if not (data / "samples.parquet").is_file():
         raise StudyError(f"{data / 'samples.parquet'}: no such file: write it with `python -m report gather`")
     listed = []
-    for (node, experiment, device), samples in _parts(evidence):
-        name = site_paths.samples(node, experiment, device)
+    for (node, experiment, device), samples in _sample_tables(evidence):
+        name = site_paths.samples_path(node, experiment, device)
         write_table(samples, out / name)
         size = (out / name).stat().st_size
         listed.append((name, node, experiment, device, len(samples), size))
@@ -58,20 +58,20 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     write_table(read_summary(data) if nodes else evidence.table, out / site_paths.SUMMARY)
     whole = [site_paths.DICTIONARY, site_paths.NODES, *([site_paths.SAMPLES] if nodes else [])]
     for name in whole:
-        _copy(data / Path(name).name, out / name)
+        _copy_atomically(data / Path(name).name, out / name)
     return [*names, site_paths.FILES, site_paths.SUMMARY, *whole]
 
 
-def _parts(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
+def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
     """Yield samples per node, experiment and device, with only one experiment in memory."""
     for experiment in evidence.table["experiment"].unique():
         rows = evidence.table[evidence.table["experiment"] == experiment]
-        samples = _numbered(evidence.samples(str(experiment)), rows)
+        samples = _with_row_numbers(evidence.samples(str(experiment)), rows)
         for (node, device), part in samples.groupby(["node", "device"], observed=True, sort=True):
-            yield (str(node), str(experiment), str(device)), _wide(part)
+            yield (str(node), str(experiment), str(device)), _wide_table(part)
 
 
-def _numbered(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+def _with_row_numbers(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Add the summary row number, and sort by it. Raises StudyError."""
     numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
     if numbered["row"].isna().any():
@@ -79,41 +79,43 @@ def _numbered(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return numbered.astype({"row": int}).sort_values(["row", "round", "sample"], kind="stable")
 
 
-def _wide(part: pd.DataFrame) -> pd.DataFrame:
+def _wide_table(part: pd.DataFrame) -> pd.DataFrame:
     """Expand parameters into columns, and drop columns that are empty or in the summary."""
     codes, texts = pd.factorize(part["params"])
-    parameters = _parameters([str(text) for text in texts], list(part.columns)).take(codes)
-    told = part.drop(columns=_ELSEWHERE).assign(**{name: _short(part[name]) for name in _COUNTERS})
+    parameters = _parameter_columns([str(text) for text in texts], list(part.columns)).take(codes)
+    told = part.drop(columns=_ELSEWHERE).assign(**{name: _round_digits(part[name]) for name in _COUNTERS})
     rest = told.drop(columns=_FIRST)
     parts = [told[_FIRST], parameters, rest]
     whole = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
-    return whole[[name for name in whole if name in _FIRST or _says(whole[name])]]
+    return whole[[name for name in whole if name in _FIRST or _has_values(whole[name])]]
 
 
-def _parameters(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
+def _parameter_columns(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
     """Expand JSON parameter texts: a row per text, a column per name.
 
     taken: existing sample columns; a parameter with such a name gets a prefix.
     """
     read = [json.loads(text) for text in texts]
     names = list(dict.fromkeys(name for one in read for name in one))
-    columns = {f"param_{name}" if name in taken else name: _values([one.get(name) for one in read]) for name in names}
+    columns = {
+        f"param_{name}" if name in taken else name: _parameter_column([one.get(name) for one in read]) for name in names
+    }
     return pd.DataFrame(columns, index=range(len(texts)))
 
 
-def _values(values: Sequence[Any]) -> Any:
+def _parameter_column(values: Sequence[Any]) -> Any:
     """Convert parameter values to a column, with integers as Int64."""
     if all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in values):
         return pd.array(list(values), dtype="Int64")
     return ["" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
-def _says(column: pd.Series) -> bool:
+def _has_values(column: pd.Series) -> bool:
     """Tell if a column has any value."""
     return bool((column.notna() & (column.astype(str) != "")).any())
 
 
-def _short(column: pd.Series) -> pd.Series:
+def _round_digits(column: pd.Series) -> pd.Series:
     """Round to `_DIGITS` significant digits."""
     codes, numbers = pd.factorize(column)
     short = [float(f"{number:.{_DIGITS}g}") for number in numbers]
@@ -123,12 +125,12 @@ def _short(column: pd.Series) -> pd.Series:
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write CSV safe against spreadsheet formulas. Raises OSError."""
-    safe = {name: _safe(column) for name, column in table.items()}
+    safe = {name: _escape_formulas(column) for name, column in table.items()}
     with atomic_path(path) as temporary:
         pd.DataFrame(safe).to_csv(temporary, index=False, lineterminator="\n")
 
 
-def _safe(column: pd.Series) -> pd.Series:
+def _escape_formulas(column: pd.Series) -> pd.Series:
     """Keep numbers; put an apostrophe before text that a spreadsheet would run as a formula."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
@@ -139,7 +141,7 @@ def _safe(column: pd.Series) -> pd.Series:
     return pd.Series(np.array([*safe, ""], dtype=object)[codes], column.index)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_atomically(source: Path, target: Path) -> None:
     """Copy a file atomically. Raises StudyError if it is missing, OSError."""
     if not source.is_file():
         raise StudyError(f"{source}: no such file: write it with `python -m report gather`")

@@ -14,17 +14,17 @@ from report.pages.figure_data import Evidence
 _NAMED = 4
 
 
-def exhibits(family: Family, evidence: Evidence) -> list[Exhibit]:
+def exhibits_with_disturbances(family: Family, evidence: Evidence) -> list[Exhibit]:
     """Return a family's exhibits, with a note on disturbed results in the first."""
     if evidence.data is None:
         return []
     with evidence.data.track_use() as used:
         shown = list(family.show(evidence))
-    said = sentence(evidence.data, used)
+    said = disturbance_sentence(evidence.data, used)
     return [replace(shown[0], says=[*shown[0].says, said]), *shown[1:]] if shown and said else shown
 
 
-def sentence(data: Dataset, used: DataUse) -> str:
+def disturbance_sentence(data: Dataset, used: DataUse) -> str:
     """Count disturbed results by experiment, threads and machine; '' if none."""
     rows = sorted({row for numbers in data.row_numbers_by_node(used).values() for row in numbers})
     bad = data.table.loc[[row for row in rows if row in data.disturbed]]

@@ -11,7 +11,7 @@ from contract.errors import StudyError
 from contract.files import atomic_path, read_json, write_json, write_text
 from report.pages import site_paths
 from report.pages.data_tables import write_data
-from report.pages.editions.edition_record import before, edition, read_editions, write_editions
+from report.pages.editions.edition_record import earlier_editions, extract_edition, read_editions, write_editions
 from report.pages.figure_data import Evidence
 from report.verdicts import read_verdicts
 
@@ -20,7 +20,7 @@ _NO_TEMPLATES = ".nojekyll"
 RECORD = "site.json"
 
 
-def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
+def write_downloads(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
     """Add the download files to the folder `report`, filled by `report render`; return their names.
 
     verdicts: the rendered verdicts.json, with its CSV beside it. data: folder written by `report gather`. previous: an
@@ -28,9 +28,9 @@ def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None
     Raises StudyError, OSError.
     """
     document = read_verdicts(verdicts)
-    rendered(report, document)
-    current = edition(document, verdicts)
-    editions = [*(before(read_editions(previous), current) if previous else []), current]
+    check_rendered(report, document)
+    current = extract_edition(document, verdicts)
+    editions = [*(earlier_editions(read_editions(previous), current) if previous else []), current]
     evidence = Evidence(document, data)
     made = write_data(data, report, evidence.shown if evidence.choice else ())
     for source, name in ((verdicts, site_paths.VERDICTS), (verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE)):
@@ -43,7 +43,7 @@ def build(report: Path, verdicts: Path, data: Path, previous: Path | None = None
     return sorted(made)
 
 
-def rendered(report: Path, document: Mapping[str, Any]) -> None:
+def check_rendered(report: Path, document: Mapping[str, Any]) -> None:
     """Raise StudyError unless the folder holds the report rendered from these verdicts."""
     lacking = [name for name in (site_paths.PAGE, site_paths.PDF) if not (report / name).is_file()]
     if lacking:

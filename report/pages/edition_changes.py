@@ -9,12 +9,18 @@ from typing import Any
 
 from report.formatting import capitalize
 from report.pages import verdict_words
-from report.pages.editions.edition_comparison import compare, day, headline, machines, reasons
-from report.pages.editions.edition_record import before, edition, read_editions
+from report.pages.editions.edition_comparison import (
+    compare_editions,
+    edition_day,
+    format_causes,
+    headline,
+    machine_sentences,
+)
+from report.pages.editions.edition_record import earlier_editions, extract_edition, read_editions
 from report.pages.markdown import identifier
 
 
-def since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:
+def changes_since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:
     """Compare with the previous edition; None if there is none.
 
     document: content from the file `verdicts`. previous: an earlier verdicts.json, or a site's editions.json. Raises
@@ -22,27 +28,27 @@ def since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | Non
     """
     if previous is None:
         return None
-    current = edition(document, verdicts)
-    earlier = before(read_editions(previous), current)
+    current = extract_edition(document, verdicts)
+    earlier = earlier_editions(read_editions(previous), current)
     if not earlier:
         print(f"note: {previous}: holds no other edition before this one: no changes are told", file=sys.stderr)
         return None
-    found = compare(earlier[-1], current)
+    found = compare_editions(earlier[-1], current)
     return {
-        "since": day(found["old"]),
+        "since": edition_day(found["old"]),
         "headline": headline(found),
-        "machines": " ".join(machines(found)),
-        "rows": [_row(one) for one in (*found["changed"], *found["revised"])],
-        "earlier": [f"{day(one)}: version {one['study_version']}" for one in earlier],
+        "machines": " ".join(machine_sentences(found)),
+        "rows": [_change_row(one) for one in (*found["changed"], *found["revised"])],
+        "earlier": [f"{edition_day(one)}: version {one['study_version']}" for one in earlier],
     }
 
 
-def _row(one: Mapping[str, Any]) -> dict[str, Any]:
-    before, now = (verdict_words.verdict(str(one[name])) for name in ("was", "is"))
+def _change_row(one: Mapping[str, Any]) -> dict[str, Any]:
+    before, now = (verdict_words.verdict_word(str(one[name])) for name in ("was", "is"))
     return {
         "id": identifier(str(one["id"])),
         "says": str(one["says"]),
         "before": before,
         "now": now,
-        "why": " ".join(capitalize(text).rstrip(".") + "." for text in reasons(one["why"])),
+        "why": " ".join(capitalize(text).rstrip(".") + "." for text in format_causes(one["why"])),
     }

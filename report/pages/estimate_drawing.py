@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Estimated:
-    """Drawing from `charts.estimates`, with its arguments."""
+class EstimateDrawing:
+    """Drawing from `charts.estimate_chart`, with its arguments."""
 
     draw: Callable[[float], Figure]
     rows: Sequence[Mapping[str, Any]]
@@ -24,7 +24,7 @@ class Estimated:
         return self.draw(width)
 
 
-def heads_of(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+def group_heads(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """Map the first row index in each group to the group name."""
     groups = [str(row.get("group") or "") for row in rows]
     return {at: name for at, name in enumerate(groups) if name and (not at or name != groups[at - 1])}

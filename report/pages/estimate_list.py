@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report.estimates import device_kind
-from report.pages.chart_rows import alt_text, row
-from report.pages.charts import Chart, estimates
-from report.pages.exhibit_types import Exhibit, Table, stated
+from report.pages.chart_rows import alt_text, estimate_row
+from report.pages.charts import Chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Table, format_estimate
 from report.pages.heading_numbers import Sentence
 from report.pages.verdict_words import BARS
 
 # Row label, case, and further table columns.
-Listed = tuple[str, Mapping[str, Any], Sequence[str]]
+ListEntry = tuple[str, Mapping[str, Any], Sequence[str]]
 
 
-def listed(
+def estimate_list(
     name: str,
     heading: Sentence | str,
-    entries: Sequence[Listed],
+    entries: Sequence[ListEntry],
     unit: str,
     axis: str,
     note: str,
@@ -40,24 +40,24 @@ def listed(
     title = str(heading)
     shown = groups if len(set(groups)) > 1 else [""] * len(entries)
     rows = [
-        row(label, case, unit, by, tier=tier, group=group)
+        estimate_row(label, case, unit, by, tier=tier, group=group)
         for (label, case, _), group in zip(entries, shown, strict=True)
     ]
     bars = f" {BARS}." if tier == "measured" else ""
-    table = [[label, *more, stated(case, unit)] for label, case, more in entries]
+    table = [[label, *more, format_estimate(case, unit)] for label, case, more in entries]
     return Exhibit(
-        Chart(name, title, estimates(rows, axis, lines, line, log), note + bars, alt_text(rows)),
+        Chart(name, title, estimate_chart(rows, axis, lines, line, log), note + bars, alt_text(rows)),
         says, Table(head, table, "l" * (len(head) - 1) + "r", axis), claims,
         heading if isinstance(heading, Sentence) else None,
     )  # fmt: skip
 
 
-def span(values: Sequence[float], words: Any) -> str:
+def format_range(values: Sequence[float], words: Any) -> str:
     """Format the range: '1.1 to 8.9', or a single number if both ends read the same."""
     return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
 
 
-def most_threads(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def cases_with_most_threads(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Keep each device's cases with the highest thread count."""
     most: dict[str, int] = {}
     for case in cases:
@@ -70,7 +70,7 @@ def has_gpu(cases: Sequence[Mapping[str, Any]]) -> bool:
     return any(device_kind(str(case["device"])) == "gpu" for case in cases)
 
 
-def on_gpu(device: str) -> str:
+def gpu_suffix(device: str) -> str:
     """Return a label suffix: '' for the processor, ', GPU', or ', GPU 1' for a second GPU."""
     if device_kind(device) == "cpu":
         return ""

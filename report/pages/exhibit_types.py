@@ -9,11 +9,11 @@ from typing import Any
 
 from report import formatting
 from report.estimates import Estimates
-from report.pages.chart_rows import dicts, one_round
+from report.pages.chart_rows import is_single_round, row_dicts
 from report.pages.charts import HOLLOW, ONE_ROUND, Chart
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import Sentence, excess
-from report.pages.verdict_words import NOTHING, between
+from report.pages.heading_numbers import Sentence, impossible_results
+from report.pages.verdict_words import NOTHING, format_interval
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Family:
     show: Callable[[Evidence], Iterable[Exhibit]]
 
 
-def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
+def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
     """Yield exhibits from each machine, tagged with machine and subject; `show` gets the machine number, from 1."""
     alone = sum(view.own for view in evidence.views) == 1
     for place, view in enumerate(evidence.views, 1):
         called = "Your machine" if view.own and alone else view.name
         for one in show(view, place):
-            disturbed = excess(one.heading.impossible if one.heading else (), view.name)
+            disturbed = impossible_results(one.heading.impossible if one.heading else (), view.name)
             subject = re.sub(rf"-{place}(?=-|$)", "", one.chart.name, count=1)
             lost = [one.heading.left_out] if one.heading and one.heading.able and one.heading.left_out else []
             yield replace(
@@ -83,20 +83,20 @@ def on_each(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) 
             )
 
 
-def annotate(chart: Chart) -> Chart:
+def explain_hollow_marks(chart: Chart) -> Chart:
     """Explain hollow marks in the note if the chart has any."""
     return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 
 def records(cases: Estimates) -> list[dict[str, Any]]:
     """Convert estimates to dicts: labels, estimate, low, high, n_rounds, detail."""
-    return dicts(cases.frame)
+    return row_dicts(cases.frame)
 
 
-def stated(case: Mapping[str, Any], unit: str) -> str:
+def format_estimate(case: Mapping[str, Any], unit: str) -> str:
     """Format a table number with its interval: '412 GFLOP/s (405 to 420)', or '412 GFLOP/s (one round)'."""
-    if one_round(case):
+    if is_single_round(case):
         return f"{formatting.with_unit(case['estimate'], unit)} ({ONE_ROUND})"
-    around = between(case.get("low"), case.get("high"), unit)
+    around = format_interval(case.get("low"), case.get("high"), unit)
     name = formatting.si_prefix(float(case["estimate"]), unit)[1]
     return formatting.with_unit(case["estimate"], unit) + (f" ({around.removesuffix(name).strip()})" if around else "")

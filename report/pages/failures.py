@@ -85,17 +85,17 @@ class Failures:
 
 def read_failures(report: Path) -> Failures:
     """Read a report's failures. Raises StudyError if the list is missing or damaged."""
-    return Failures(_checked(report / site_paths.FAILURES, _SCHEMA, "render"))
+    return Failures(_read_checked(report / site_paths.FAILURES, _SCHEMA, "render"))
 
 
 def read_failed_figures(folder: Path) -> Failures:
     """Read failures from `report figures` in a folder. Raises StudyError for a damaged list."""
-    lists = [_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
+    lists = [_read_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
     # Skip pages: a failed claim or family fails again when its page is built.
     return Failures(one for drawn in lists for one in drawn["failed"] if one["kind"] != "page")
 
 
-def _checked(path: Path, schema: Mapping[str, Any], command: str) -> Any:
+def _read_checked(path: Path, schema: Mapping[str, Any], command: str) -> Any:
     """Read a file written by a report command. Raises StudyError unless it matches the schema."""
     document = read_json(path)
     try:

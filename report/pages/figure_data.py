@@ -51,11 +51,11 @@ class View:
 
     def cases(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
         """Return the same points as estimates, which propagate intervals; filter by label."""
-        return _only(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
+        return _filter_cases(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """Return estimates for a quantity on this node, filtered by label; empty if not measured."""
-        return _quantity(self.data, name, {"node": self.node, **wanted})
+        return _quantity_estimates(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
         """Name a device: node name for the processor, GPU name for a GPU."""
@@ -92,13 +92,13 @@ class Evidence:
         """Node ids to list on pages. Raises StudyError if the folder is not from `report gather`."""
         nodes = self.document["nodes"]
         if self.folder is None or len(nodes) <= machine_selection.MOST:
-            return machine_selection.shown(nodes, None)
-        return machine_selection.shown(nodes, read_summary(self.folder, machine_selection.COLUMNS))
+            return machine_selection.select_nodes(nodes, None)
+        return machine_selection.select_nodes(nodes, read_summary(self.folder, machine_selection.COLUMNS))
 
     @property
     def choice(self) -> str:
         """Sentence on the selection; '' if all nodes are shown."""
-        return machine_selection.told(
+        return machine_selection.selection_text(
             len(self.shown), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
         )
 
@@ -133,7 +133,7 @@ class Evidence:
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """Return estimates for a quantity on all shown nodes, filtered by label."""
-        return _quantity(self.data, name, wanted) if self.data else Estimates.empty()
+        return _quantity_estimates(self.data, name, wanted) if self.data else Estimates.empty()
 
 
 def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -142,15 +142,15 @@ def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
     return {str(node["id"]) for node in nodes} - published if published else set()
 
 
-def _quantity(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
+def _quantity_estimates(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
     """Raises KeyError for an unknown quantity or label."""
     quantity = quantities()[name]
     if undeclared := set(wanted) - {*quantity.labels, "node", "device"}:
         raise KeyError(f"{name} has no label {', '.join(sorted(undeclared))}")
-    return _only(quantity.estimates(data), wanted)
+    return _filter_cases(quantity.estimates(data), wanted)
 
 
-def _only(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
+def _filter_cases(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
     """Filter by label; empty if a label is unknown."""
     return cases.filter(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 

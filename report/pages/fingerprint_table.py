@@ -21,8 +21,8 @@ _UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
 
 
-def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
-    """Group nodes by kind: kind name, and `describe` plus `number` for each shown node.
+def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
+    """Group nodes by kind: kind name, and `describe_node` plus `number` for each shown node.
 
     `several`: machine or run count in words, '' for one. `runs`: True if a machine was measured more than once.
     """
@@ -34,13 +34,13 @@ def by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[
         ids = [str(node["id"]) for node in kind]
         runs = count_machines(ids) < len(ids)
         together = count_machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
-        told = [{**describe(node), "number": next(number)} for node in kind if node["id"] in shown]
+        told = [{**describe_node(node), "number": next(number)} for node in kind if node["id"] in shown]
         if told:
             found.append({"name": node_label(kind[0]), "nodes": told, "several": together, "runs": runs})
     return found
 
 
-def describe(node: Mapping[str, Any]) -> dict[str, Any]:
+def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a node from verdicts.json: fingerprint and point statuses."""
     statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
     duty = node.get("duty")
@@ -51,15 +51,16 @@ def describe(node: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": str(device["id"]),
                 "name": str(device.get("name") or ""),
-                "memory": _size(device.get("memory_bytes")),
+                "memory": _format_bytes(device.get("memory_bytes")),
                 "unwatched": str(device.get("unwatched") or ""),
             }
             for device in node.get("devices") or []
         ],
-        "hardware": _rows(node.get("hardware") or {}),
-        "software": _rows(node.get("software") or {}),
-        "when": _when(str(node.get("started_utc") or ""), str(node.get("ended_utc") or "")) + _hosts(node),
-        "missing": _missing(node),
+        "hardware": _fingerprint_rows(node.get("hardware") or {}),
+        "software": _fingerprint_rows(node.get("software") or {}),
+        "when": _format_period(str(node.get("started_utc") or ""), str(node.get("ended_utc") or ""))
+        + _hosts_text(node),
+        "missing": _missing_rounds(node),
         "source": str(node.get("source") or NOTHING),
         "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
         "statuses": ", ".join(f"{count:,} {name}" for name, count in statuses.items()),
@@ -68,7 +69,7 @@ def describe(node: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _when(start: str, end: str) -> str:
+def _format_period(start: str, end: str) -> str:
     """Format a period: '2026-11-22 16:08 to 17:26 UTC', with the end date if it differs."""
     first, last = (time[:16].replace("T", " ") for time in (start, end))
     if not first or not last:
@@ -76,12 +77,12 @@ def _when(start: str, end: str) -> str:
     return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
 
 
-def _hosts(node: Mapping[str, Any]) -> str:
+def _hosts_text(node: Mapping[str, Any]) -> str:
     """Report a run that continued on another machine."""
     return f", on {node['hosts']} machines of this kind one after another" if int(node.get("hosts") or 1) > 1 else ""
 
 
-def _missing(node: Mapping[str, Any]) -> str:
+def _missing_rounds(node: Mapping[str, Any]) -> str:
     """List rounds missing after an interruption; '' if none."""
     rounds: dict[str, list[str]] = {}
     for name in node.get("missing") or []:
@@ -93,7 +94,7 @@ def _missing(node: Mapping[str, Any]) -> str:
     return f"Measuring was cut off. Missing: {'; '.join(lost)}."
 
 
-def _size(count: Any) -> str:
+def _format_bytes(count: Any) -> str:
     """Format bytes with binary prefixes, as for caches and memory: 1.5 MiB."""
     if not isinstance(count, int | float) or not count:
         return NOTHING
@@ -104,56 +105,56 @@ def _size(count: Any) -> str:
     return f"{format_exact(float(f'{count:.3g}'))} TiB"
 
 
-def _rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
+def _fingerprint_rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
     """Flatten nested keys ('CPU, model'); join lists; add units to bytes and clocks."""
     rows = []
     for key, value in record.items():
         if key in _HIDDEN or value in (None, "", [], {}):
             continue
         if key == "caches":
-            value = ", ".join(_cache(level, cache) for level, cache in value.items())
+            value = ", ".join(_format_cache(level, cache) for level, cache in value.items())
         if key == "kinds":
             value = [f"{kind.get('cores', 'some')} {kind['name']}" for kind in value]
-        name = _NAMES.get(key, _plain(key))
+        name = _NAMES.get(key, _key_words(key))
         if not before:
             name = capitalize(name)
         if key == "packages":
             value = ", ".join(f"{package} {version}" for package, version in value.items())
         if isinstance(value, Mapping):
-            rows += _rows(value, f"{before}{name}, ")
+            rows += _fingerprint_rows(value, f"{before}{name}, ")
         else:
-            rows.append({"name": f"{before}{name}", "value": _value(key, value)})
+            rows.append({"name": f"{before}{name}", "value": _format_value(key, value)})
     return rows
 
 
-def _plain(key: str) -> str:
+def _key_words(key: str) -> str:
     for ending in ("_bytes", *_UNITS):
         key = key.removesuffix(ending)
     return key.replace("_", " ")
 
 
-def _cache(level: str, cache: Any) -> str:
+def _format_cache(level: str, cache: Any) -> str:
     if not isinstance(cache, Mapping):
-        return f"{level} {_size(cache)}"
+        return f"{level} {_format_bytes(cache)}"
     count = int(cache.get("instances") or 1)
-    each = f" ({count} × {_size(cache['bytes'] / count)})" if count > 1 else ""
-    return f"{level} {_size(cache.get('bytes'))}{each}"
+    each = f" ({count} × {_format_bytes(cache['bytes'] / count)})" if count > 1 else ""
+    return f"{level} {_format_bytes(cache.get('bytes'))}{each}"
 
 
-def _value(key: str, value: Any) -> str:
+def _format_value(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
         if key.endswith("_bytes"):
-            return _size(value)
+            return _format_bytes(value)
         unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
         return f"{format_exact(float(value))} {unit}".rstrip()
     if isinstance(value, Mapping):
-        names = {name: _NAMES.get(str(name), _plain(str(name))) for name in value}
-        return ", ".join(f"{names[name]} {_value(str(name), one)}" for name, one in value.items())
+        names = {name: _NAMES.get(str(name), _key_words(str(name))) for name in value}
+        return ", ".join(f"{names[name]} {_format_value(str(name), one)}" for name, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return (
-            "; ".join(_value(key, one) for one in value)
+            "; ".join(_format_value(key, one) for one in value)
             if any(isinstance(one, Mapping) for one in value)
             else ", ".join(str(one) for one in value)
         )

@@ -9,9 +9,9 @@ from report import formatting
 from report.findings import sentence_number
 from report.formatting import format_count, two_digits
 from report.pages import verdict_words
-from report.pages.chart_rows import alt_text, row
-from report.pages.charts import Chart, estimates
-from report.pages.estimate_list import span
+from report.pages.chart_rows import alt_text, estimate_row
+from report.pages.charts import Chart, estimate_chart
+from report.pages.estimate_list import format_range
 from report.pages.exhibit_types import records
 from report.pages.families.checks import read as second_measurements
 from report.pages.families.published import replaced_chart
@@ -30,14 +30,14 @@ _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
 _WEIGHTS = 7e9 / 2
 
 
-def facts(evidence: Evidence) -> dict[str, Fact]:
+def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     """Return facts for sentences beyond the verdicts, by name; omit those without evidence."""
     document = evidence.document
     found: dict[str, Fact] = {}
     for training, name in ((True, "replaced training"), (False, "replaced inference")):
         best = [row["most"]["estimate"] for row in document.get("replaced") or [] if row["training"] is training]
         if best:
-            found[name] = Fact(span(best, two_digits), "published", "measurements/published")
+            found[name] = Fact(format_range(best, two_digits), "published", "measurements/published")
     gain = tuned(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
@@ -46,8 +46,8 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
         )
         found["tuned model"] = Fact(f"one network ({gain['model']})")
         found["tuned cores"] = Fact(format_count(int(cores), "core") if cores else "cores")
-    found.update(_writing(evidence))
-    found.update(_ladder(evidence))
+    found.update(_generation_facts(evidence))
+    found.update(_runtime_facts(evidence))
     sources = document.get("published") or []
     found["machines"] = Fact(formatting.machine_names(document["nodes"]) or "no machine")
     found["sources"] = Fact(f"{len(sources):,}")
@@ -64,7 +64,7 @@ def facts(evidence: Evidence) -> dict[str, Fact]:
     return found
 
 
-def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+def _generation_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     """Yield generation speed for a 7-billion-parameter model: computed for desktops, published for a gaming GPU."""
     if evidence.data is None or evidence.data.published is None:
         return
@@ -87,7 +87,7 @@ def _writing(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
         yield "writing gpu name", Fact(str(top["gpu"]).removeprefix("NVIDIA GeForce "))
 
 
-def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+def _runtime_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     """Yield gains from the fastest runtime and number format for known networks, on one machine."""
     known = known_gains(evidence)
     if known is None:
@@ -98,13 +98,13 @@ def _ladder(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
     for name, gains in (("gain", sure), ("equal", equal)):
         if all(as_number(gain).narrow for gain in gains):
-            told = span([float(gain["estimate"]) for gain in gains], two_digits)
+            told = format_range([float(gain["estimate"]) for gain in gains], two_digits)
             yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
     yield "ladder networks", Fact(format_count(len(cases), "network"))
 
 
-def charts(evidence: Evidence) -> list[Chart]:
+def front_charts(evidence: Evidence) -> list[Chart]:
     """Return charts drawn only for the front page."""
     found = []
     if evidence.document.get("replaced"):
@@ -112,10 +112,13 @@ def charts(evidence: Evidence) -> list[Chart]:
     gain = tuned(evidence)
     if gain:
         rungs = ladders(gain["view"])[gain["model"], gain["batch"]]
-        rows = [row(name, rung, "1/s", text=f"{two_digits(rung['estimate'])}/s") for name, rung in rungs.items()]
+        rows = [
+            estimate_row(name, rung, "1/s", text=f"{two_digits(rung['estimate'])}/s") for name, rung in rungs.items()
+        ]
         told = alt_text(rows)
         found.append(
-            Chart("front-tuned", f"Training steps of {gain['model']}", estimates(rows, "samples a second", log=False),
+            Chart("front-tuned", f"Training steps of {gain['model']}",
+                  estimate_chart(rows, "samples a second", log=False),
                   f"● measured on {gain['view'].name}.", told)
         )  # fmt: skip
     known = known_gains(evidence)
@@ -123,10 +126,10 @@ def charts(evidence: Evidence) -> list[Chart]:
     return [*found, ladder] if ladder else found
 
 
-def front(
+def front_context(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> dict[str, Any]:
-    """Build the template context. drawn: charts from claims and from `charts`."""
+    """Build the template context. drawn: charts from claims and from `front_charts`."""
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
     found = []
@@ -137,7 +140,7 @@ def front(
         if text and chart:
             page = Markdown(_PAGES[figure] if figure else f"claims/{one['claim']}")
             found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
-    rests = [verdict_words.rests(verdict) for verdict in verdicts]
+    rests = [verdict_words.decided_by(verdict) for verdict in verdicts]
     return {
         "answer": says.all(declared["answer"]),
         "chart": by_name.get("front-replaced"),
@@ -146,15 +149,15 @@ def front(
         "open": rests.count("open"),
         "opinions": rests.count("opinion"),
         "total": len(verdicts),
-        "articles": [_article(article, says, verdicts) for article in declared["articles"]],
+        "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
         "findings": found[:FINDINGS],
-        "jobs": jobs(declared, says),
+        "jobs": job_rows(declared, says),
         "sure": says.all(declared["sure"]),
         "limits": says.all(declared["limits"]),
     }
 
 
-def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
+def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
     """Return a row per job with advice, skipping jobs without evidence."""
     rows = []
     for job in declared["jobs"]:
@@ -170,36 +173,38 @@ def jobs(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
                 "rate": rate,
                 "price": says.first(job.get("price", [])) or verdict_words.NOTHING,
                 "sure": f"{tier.sign} {tier.name}" if tier else verdict_words.NOTHING,
-                "claims": [verdict_words.claim(says.verdicts[name]) for name in job["claims"] if name in says.verdicts],
+                "claims": [
+                    verdict_words.claim_entry(says.verdicts[name]) for name in job["claims"] if name in says.verdicts
+                ],
             }
         )
     return rows
 
 
-def _article(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _article_summary(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Summarize an article: paragraph, counts, best and worst claim."""
     own = [verdict for verdict in verdicts if verdict["article"] == one["key"]]
-    best = next((name for name in one["best"] if _is(says, name, "supported")), None)
-    worst = next((name for name in one["worst"] if _is(says, name, "challenged", "depends")), None)
+    best = next((name for name in one["best"] if _has_verdict(says, name, "supported")), None)
+    worst = next((name for name in one["worst"] if _has_verdict(says, name, "challenged", "depends")), None)
     return {
         "key": identifier(str(one["key"])),
         "title": str(own[0]["article_title"]) if own else str(one["key"]),
         "says": says.all(one["says"]),
-        "fares": f"Of {format_count(len(own), 'claim')}, {verdict_words.fares(own)}."
-        if verdict_words.fares(own)
+        "fares": f"Of {format_count(len(own), 'claim')}, {verdict_words.format_tally(own)}."
+        if verdict_words.format_tally(own)
         else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,
     }
 
 
-def _is(says: Statements, name: str, *wanted: str) -> bool:
+def _has_verdict(says: Statements, name: str, *wanted: str) -> bool:
     return name in says.verdicts and says.verdicts[name]["verdict"] in wanted
 
 
-def in_short(document: Mapping[str, Any]) -> dict[str, Any]:
+def summarize_verdicts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Summarize verdicts for reuse elsewhere: answer as plain text, tally and sources."""
-    says = Statements(document, facts(Evidence(document, None)), marks=False)
+    says = Statements(document, collect_facts(Evidence(document, None)), marks=False)
     machines = formatting.machine_names(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""
     return {

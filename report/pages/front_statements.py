@@ -1,7 +1,7 @@
 """Sentences on the front page, declared in front.yaml; each appears only if verdicts and measurements support it.
 
 Placeholders: `{W29 most}` is the value `most` from claim W29 (see `report.findings`); `{replaced training}` and other
-names in FACTS come from `front_page.facts`.
+names in FACTS come from `front_page.collect_facts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "front.yaml"
 SCHEMA = json.loads((REPORT / "schemas" / "front.schema.json").read_text(encoding="utf-8"))
 _OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
-# Names from `front_page.facts`.
+# Names from `front_page.collect_facts`.
 FACTS = (
     "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
     "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
@@ -72,7 +72,7 @@ class Statements:
     def holds(self, when: Mapping[str, Any]) -> bool:
         """True if all conditions hold."""
         return all(
-            self.gpu == (asked == "measured") if name == "gpu" else self._is_so(name, _asked(asked))
+            self.gpu == (asked == "measured") if name == "gpu" else self._is_so(name, _normalize_condition(asked))
             for name, asked in when.items()
         )
 
@@ -96,7 +96,7 @@ class Statements:
             piece = (
                 self._fill(text, findings.surrounding_text(split, at))
                 if at % 2
-                else _escaped(text)
+                else _escape_between(text)
                 if self.marks
                 else Markdown(text)
             )
@@ -125,7 +125,7 @@ class Statements:
         return Markdown(f'{text}[{tier.sign}]{{.tier title="{tier.means}"}}') if tier else text
 
 
-def _escaped(text: str) -> Markdown:
+def _escape_between(text: str) -> Markdown:
     """Escape text between placeholders, and keep the spaces at its ends."""
     inner = escape(text) if text.strip() else Markdown("")
     before = " " if text[:1].isspace() else ""
@@ -133,7 +133,7 @@ def _escaped(text: str) -> Markdown:
     return Markdown(f"{before}{inner}{after}")
 
 
-def _asked(given: Any) -> dict[str, Any]:
+def _normalize_condition(given: Any) -> dict[str, Any]:
     """Normalize a condition to `part`, `is` and `some`, the latter two as lists."""
     raw = given if isinstance(given, Mapping) else {"is": given}
     return {key: [one] if key != "part" and isinstance(one, str) else one for key, one in raw.items()}
@@ -148,12 +148,12 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
     raw: dict[str, Any] = read_yaml(path, SCHEMA)
     declared = {one.stem: read_yaml(one) for one in sorted(claims.glob("*.yaml"))}
     parts = {name: [str(part["name"]) for part in one.get("all_of", [])] for name, one in declared.items()}
-    for steps, says, when in _statements(raw):
+    for steps, says, when in _walk_statements(raw):
         for name, asked in when.items():
             if name != "gpu":
                 at = (*steps[:-1], "when", name)
-                _known(path, at, name, str(_asked(asked).get("part", "")), parts)
-                _outcomes(path, at, _asked(asked))
+                _check_claim(path, at, name, str(_normalize_condition(asked).get("part", "")), parts)
+                _check_outcomes(path, at, _normalize_condition(asked))
         for given in PLACEHOLDER.findall(says):
             found = _OF_CLAIM.fullmatch(given)
             if given in FACTS:
@@ -163,13 +163,13 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
                     f"{yaml_place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} "
                     f"or one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
                 )
-            _known(path, steps, found[1], "", parts)
+            _check_claim(path, steps, found[1], "", parts)
             if list(findings.unknown_placeholders(f"{{{found[2]}}}", parts[found[1]])):
                 raise StudyError(f"{yaml_place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
     return raw
 
 
-def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
+def _walk_statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
     """Yield every sentence with its path in the file and its conditions."""
     if isinstance(raw, Mapping):
         when = raw.get("when") or {}
@@ -177,15 +177,15 @@ def _statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tuple[t
             if isinstance(value, str) and "{" in value:
                 yield (*steps, key), value, when
             elif key != "when":
-                yield from _statements(value, (*steps, key))
+                yield from _walk_statements(value, (*steps, key))
         if when and "says" in raw and "{" not in raw["says"]:
             yield (*steps, "says"), raw["says"], when
     elif isinstance(raw, list):
         for at, value in enumerate(raw):
-            yield from _statements(value, (*steps, at))
+            yield from _walk_statements(value, (*steps, at))
 
 
-def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]) -> None:
+def _check_outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]) -> None:
     """Raise StudyError for an unknown outcome: its condition would never hold."""
     for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
         for one in asked.get(key, ()):
@@ -193,7 +193,9 @@ def _outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]
                 raise StudyError(f"{yaml_place(path, *steps)}: nothing is ever {one!r}.{did_you_mean(one, known)}")
 
 
-def _known(path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]) -> None:
+def _check_claim(
+    path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]
+) -> None:
     """Raise StudyError unless the claim exists, and the part if given."""
     if claim not in parts:
         raise StudyError(f"{yaml_place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")

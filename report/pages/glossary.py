@@ -20,15 +20,15 @@ def read_glossary() -> list[dict[str, Any]]:
     return found
 
 
-def _anchor(term: str) -> Markdown:
+def _term_anchor(term: str) -> Markdown:
     spelt = term.lower().replace("/", "-per-")
     return identifier("t-" + re.sub(r"[^a-z0-9]+", "-", spelt).strip("-"))
 
 
-def anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def term_anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Map each spelling to its anchor; lower-case unless it has capitals or digits."""
     return {
-        name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(_anchor(one["term"]))
+        name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(_term_anchor(one["term"]))
         for one in glossary
         for name in (one["term"], *one.get("also", []))
     }
@@ -37,7 +37,7 @@ def anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def glossary_page() -> Page:
     """Build the page, in alphabetical order."""
     terms = [
-        {"term": str(one["term"]), "anchor": _anchor(str(one["term"])), "means": str(one["means"])}
+        {"term": str(one["term"]), "anchor": _term_anchor(str(one["term"])), "means": str(one["means"])}
         for one in sorted(read_glossary(), key=lambda one: str(one["term"]).lower())
     ]
     return Page(

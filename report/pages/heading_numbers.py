@@ -193,12 +193,12 @@ def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
     return Sentence(text, places, otherwise)
 
 
-def texts(sentences: Iterable[Sentence]) -> list[str]:
+def filled_texts(sentences: Iterable[Sentence]) -> list[str]:
     """Format the sentences that can be filled."""
     return [text for one in sentences if (text := str(one))]
 
 
-def merge(sentences: Sequence[Sentence]) -> Sentence | None:
+def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
     """Merge sentences from several machines into one with ranges; None if they differ in more than numbers.
 
     Also None if no placeholder can be filled and the fallback texts differ.
@@ -214,10 +214,10 @@ def merge(sentences: Sequence[Sentence]) -> Sentence | None:
     return together if together.able or all(one.otherwise == first.otherwise for one in sentences) else None
 
 
-def excess(numbers: Iterable[Number], machine: str) -> list[str]:
+def impossible_results(numbers: Iterable[Number], machine: str) -> list[str]:
     """Report impossible results on a machine; empty if there are none."""
     found = [
-        f"{number.about or 'one result'} came to {_times(number.value)} {number.whole}"
+        f"{number.about or 'one result'} came to {_format_excess(number.value)} {number.whole}"
         for number in numbers
         if number.impossible
     ]
@@ -229,14 +229,14 @@ def excess(numbers: Iterable[Number], machine: str) -> list[str]:
     ]
 
 
-def _times(excess: float) -> str:
+def _format_excess(excess: float) -> str:
     return "more than" if two_digits(excess) == "1" else f"{two_digits(excess)} times"
 
 
 def as_number(case: Case, most: float = math.inf) -> Number:
     """Convert a case to a `Number`; a missing or NaN bound is unknown."""
-    low, high = (_known(case.get(end)) for end in ("low", "high"))
-    value = _known(case.get("estimate"))
+    low, high = (_float_or_none(case.get(end)) for end in ("low", "high"))
+    value = _float_or_none(case.get("estimate"))
     return Number(math.nan if value is None else value, low, high, most)
 
 
@@ -245,11 +245,11 @@ def as_share(case: Case, about: str = "", whole: str = "all that there is") -> N
     return replace(as_number(case, 1.0), about=about, whole=whole)
 
 
-def _known(value: object) -> float | None:
+def _float_or_none(value: object) -> float | None:
     return None if value is None or math.isnan(float(value)) else float(value)  # type: ignore[arg-type]
 
 
-def quotient(top: Case, base: Case) -> Number:
+def divide_cases(top: Case, base: Case) -> Number:
     """Divide two independent cases; combine their errors on the log scale."""
     one, other = as_number(top), as_number(base)
     if not (one.value > 0 and other.value > 0):
@@ -257,16 +257,16 @@ def quotient(top: Case, base: Case) -> Number:
     value = one.value / other.value
     if None in (one.low, one.high, other.low, other.high):
         return Number(value)
-    low = math.hypot(_log(one.value, one.low), _log(other.high, other.value))
-    high = math.hypot(_log(one.high, one.value), _log(other.value, other.low))
+    low = math.hypot(_log_ratio(one.value, one.low), _log_ratio(other.high, other.value))
+    high = math.hypot(_log_ratio(one.high, one.value), _log_ratio(other.value, other.low))
     return Number(value, value * math.exp(-min(low, 700.0)), value * math.exp(min(high, 700.0)))
 
 
-def _log(above: float | None, below: float | None) -> float:
+def _log_ratio(above: float | None, below: float | None) -> float:
     return math.log(above / below) if above and below and above > 0 and below > 0 else math.inf
 
 
-def percent(share: float) -> str:
+def format_share(share: float) -> str:
     """Format a share to two digits: '4.1%'; ALL from 1 upwards."""
     if share >= 1:
         return ALL
@@ -276,7 +276,7 @@ def percent(share: float) -> str:
 
 def shares(cases: Iterable[Case | Number], **how: Any) -> Place:
     """Return a placeholder for shares, from 0 to 1."""
-    return Place((tuple(case if isinstance(case, Number) else as_share(case) for case in cases),), percent, **how)
+    return Place((tuple(case if isinstance(case, Number) else as_share(case) for case in cases),), format_share, **how)
 
 
 def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits, **how: Any) -> Place:

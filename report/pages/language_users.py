@@ -9,10 +9,10 @@ import pandas as pd
 
 from report.data.network_labels import title
 from report.formatting import format_count, format_exact, join_words, two_digits, with_unit
-from report.pages.chart_rows import dicts, library, points
-from report.pages.charts import Chart, lines
-from report.pages.estimate_list import on_gpu
-from report.pages.exhibit_types import Exhibit, Table, records, stated
+from report.pages.chart_rows import library_name, line_points, row_dicts
+from report.pages.charts import Chart, line_chart
+from report.pages.estimate_list import gpu_suffix
+from report.pages.exhibit_types import Exhibit, Table, format_estimate, records
 from report.pages.figure_data import View
 from report.pages.heading_numbers import Sentence, amounts, sentence, shares
 from report.pages.verdict_words import BARS, NOTHING
@@ -33,62 +33,65 @@ COLUMNS = {
 def language_users(view: View, place: int) -> Iterable[Exhibit]:
     """Yield exhibits: time to first token by user count, and streaming rate per user."""
     found = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
-    cases = {name: {(*_server(one), one["users"]): one for one in found[name]} for name in found}
+    cases = {name: {(*_server_key(one), one["users"]): one for one in found[name]} for name in found}
     if not found["first_token_s"]:
         return
     note = f"● measured on {view.name}. {BARS}."
     first, rates = found["first_token_s"], found["user_tokens_per_s"]
-    heading = _by_users(
+    heading = _users_heading(
         "The first token of an answer comes after {alone} to one user", "after {crowd} to {users} at a time",
         "When the first token of an answer comes cannot be told from this run", first, "s",
     )  # fmt: skip
     table = [
-        [*_words(one), format_exact(one["users"]),
-         *(stated(cases[name][key], unit) if key in cases[name] else NOTHING for name, unit in COLUMNS.values())]
+        [*_model_and_server(one), format_exact(one["users"]),
+         *(format_estimate(cases[name][key], unit) if key in cases[name] else NOTHING for name,
+           unit in COLUMNS.values())]
         for key, one in cases["first_token_s"].items()
     ]  # fmt: skip
     yield Exhibit(
-        _chart(f"language-users-first-{place}", heading, first, "time to the first token, s", "s", note),
-        [_work(first), *_faults(view), *_client(view), *_missing(view)],
+        _users_chart(f"language-users-first-{place}", heading, first, "time to the first token, s", "s", note),
+        [_workload_sentence(first), *_failure_sentences(view), *_client_sentences(view), *_missing_sentences(view)],
         Table(["Model", "Server", "Users", *COLUMNS], table, "llr" + "r" * len(COLUMNS),
               f"Language models behind a server on {view.name}").filled(),
         [], heading,
     )  # fmt: skip
     if not rates:
         return
-    heading = _by_users(
+    heading = _users_heading(
         "An answer streams at {alone} to one user", "at {crowd} to each of {users}",
         "How fast answers stream cannot be told from this run", rates, "tokens/s",
     )  # fmt: skip
     together = sentence(
-        "All users together are written {all} at most.", all=amounts(_fastest(found["tokens_per_s"]), "tokens/s")
+        "All users together are written {all} at most.", all=amounts(_fastest_cases(found["tokens_per_s"]), "tokens/s")
     )
     yield Exhibit(
-        _chart(f"language-users-rate-{place}", heading, rates, "tokens a second of each user", "tokens/s", note),
+        _users_chart(f"language-users-rate-{place}", heading, rates, "tokens a second of each user", "tokens/s", note),
         [str(together)] if together.able else [], None, [], heading,
     )  # fmt: skip
 
 
-def _server(case: Case) -> tuple[Any, ...]:
+def _server_key(case: Case) -> tuple[Any, ...]:
     return tuple(case[name] for name in SERVER)
 
 
-def _words(case: Case) -> list[str]:
+def _model_and_server(case: Case) -> list[str]:
     """Name model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
-    server = library(str(case["backend"]))
-    cores = "" if not case["cores"] or on_gpu(str(case["device"])) else f", {format_count(int(case['cores']), 'core')}"
-    return [f"{title(str(case['model']))}, {case['format']}", f"{server}{cores}{on_gpu(str(case['device']))}"]
+    server = library_name(str(case["backend"]))
+    cores = (
+        "" if not case["cores"] or gpu_suffix(str(case["device"])) else f", {format_count(int(case['cores']), 'core')}"
+    )
+    return [f"{title(str(case['model']))}, {case['format']}", f"{server}{cores}{gpu_suffix(str(case['device']))}"]
 
 
-def _ends(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
+def _fewest_and_most_users(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:
     """Return cases with a single user, and cases with the highest user count."""
     most = max(int(case["users"]) for case in cases)
     return [case for case in cases if case["users"] == 1], [case for case in cases if case["users"] == most > 1]
 
 
-def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
+def _users_heading(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
     """Build a heading that compares a single user with the highest user count."""
-    alone, crowd = _ends(cases)
+    alone, crowd = _fewest_and_most_users(cases)
     users = format_count(max(int(case["users"]) for case in cases), "user")
     many = many.replace("{users}", users)
     if alone and crowd:
@@ -99,30 +102,31 @@ def _by_users(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: 
     return sentence(f"{begin} {many}", otherwise, crowd=amounts(crowd, unit))
 
 
-def _fastest(cases: Sequence[Case]) -> list[Case]:
+def _fastest_cases(cases: Sequence[Case]) -> list[Case]:
     """Return the highest rate per server."""
     best: dict[tuple[Any, ...], Case] = {}
     for case in cases:
-        if _server(case) not in best or case["estimate"] > best[_server(case)]["estimate"]:
-            best[_server(case)] = case
+        if _server_key(case) not in best or case["estimate"] > best[_server_key(case)]["estimate"]:
+            best[_server_key(case)] = case
     return list(best.values())
 
 
-def _chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
+def _users_chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
     """Draw a line per server over the user count."""
     groups: dict[str, list[Case]] = {}
     for one in cases:
-        groups.setdefault(", ".join(_words(one)), []).append(one)
+        groups.setdefault(", ".join(_model_and_server(one)), []).append(one)
     table = pd.DataFrame(
-        [{**point, "server": server} for server, some in groups.items() for point in points(some, "users")]
+        [{**point, "server": server} for server, some in groups.items() for point in line_points(some, "users")]
     )
     alt = "; ".join(
-        f"{one['server']}, {format_count(int(one['x']), 'user')}: {with_unit(one['y'], unit)}" for one in dicts(table)
+        f"{one['server']}, {format_count(int(one['x']), 'user')}: {with_unit(one['y'], unit)}"
+        for one in row_dicts(table)
     )
-    return Chart(name, str(heading), lines(table, "x", "y", "server", axis=("users at a time", axis)), note, alt)
+    return Chart(name, str(heading), line_chart(table, "x", "y", "server", axis=("users at a time", axis)), note, alt)
 
 
-def _work(cases: Sequence[Case]) -> str:
+def _workload_sentence(cases: Sequence[Case]) -> str:
     """Describe the workload."""
     asked = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
     work = join_words([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
@@ -132,18 +136,18 @@ def _work(cases: Sequence[Case]) -> str:
     )
 
 
-def _faults(view: View) -> list[str]:
+def _failure_sentences(view: View) -> list[str]:
     """Report failed answers, a sentence per load."""
     failed = [record for record in records(view.quantity("language_serving.failed_share")) if record["estimate"] > 0]
     told = [
-        sentence(f"Of the answers to {format_count(int(one['users']), 'user')} of {', '.join(_words(one))}, "
+        sentence(f"Of the answers to {format_count(int(one['users']), 'user')} of {', '.join(_model_and_server(one))}, "
                  "{share} failed.", share=shares([one]))
         for one in failed
     ]  # fmt: skip
     return [str(one) for one in told if one.able]
 
 
-def _client(view: View) -> list[str]:
+def _client_sentences(view: View) -> list[str]:
     """Report the client's CPU share if it matters."""
     share = view.of("language-serving", "client_share")["estimate"].max()
     if not share >= 0.01:
@@ -151,13 +155,13 @@ def _client(view: View) -> list[str]:
     return [f"The users' own process took up to {two_digits(100 * share)}% of the time of the server's cores."]
 
 
-def _missing(view: View) -> list[str]:
+def _missing_sentences(view: View) -> list[str]:
     """List loads not measured, with reasons."""
     table = view.data.table
     rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()
     told = [
-        f"{library(backend)}, {format_count(int(points), 'load')} {status}: {reason}"
+        f"{library_name(backend)}, {format_count(int(points), 'load')} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
     return [f"Not measured here: {'; '.join(told)}."] if told else []

@@ -27,29 +27,29 @@ _SENSORS = {
 _FEWEST_ROUNDS = 3
 
 
-def limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str]]:
+def study_limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str]]:
     """Return limits with name and text, most important first.
 
     data: folder written by `report gather`, or None. Raises StudyError if it cannot be read.
     """
     nodes, verdicts = document["nodes"], document["verdicts"]
     told = [
-        ("Hardware", _hardware(nodes, verdicts)),
-        ("Virtual machines", _virtual(nodes)),
-        ("Counters", _counters(data) if data else ""),
-        ("Rounds", _rounds(data) if data else ""),
-        ("Readings of the articles", _readings(verdicts)),
-        ("Lists of cases", _lists(verdicts)),
-        ("Sources", _sources(document)),
+        ("Hardware", _hardware_limit(nodes, verdicts)),
+        ("Virtual machines", _virtual_machine_limit(nodes)),
+        ("Counters", _sensor_limit(data) if data else ""),
+        ("Rounds", _round_limit(data) if data else ""),
+        ("Readings of the articles", _reading_limit(verdicts)),
+        ("Lists of cases", _list_limit(verdicts)),
+        ("Sources", _source_limit(document)),
     ]
     return [{"name": name, "text": text} for name, text in told if text]
 
 
-def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _hardware_limit(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> str:
     gpus = sorted(
         {str(device["name"]) for node in nodes for device in node.get("devices") or [] if device["kind"] != "cpu"}
     )
-    cpus = sorted({_processor(node) for node in nodes if node["hardware"].get("cpu")})
+    cpus = sorted({_processor_name(node) for node in nodes if node["hardware"].get("cpu")})
     waiting = sum(verdict["verdict"] == "awaiting hardware" for verdict in verdicts)
     first = f"GPUs measured: {shorten_names(gpus, 'kind')}." if gpus else "No GPU has been measured."
     if waiting:
@@ -66,14 +66,14 @@ def _hardware(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str
     )
 
 
-def _processor(node: Mapping[str, Any]) -> str:
+def _processor_name(node: Mapping[str, Any]) -> str:
     cpu = node["hardware"]["cpu"]
     cores = cpu.get("usable_cores") or cpu.get("cores")
     name = str(cpu.get("model") or node["id"])
     return f"{name} ({format_count(int(cores), 'core')})" if cores else name
 
 
-def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
+def _virtual_machine_limit(nodes: Sequence[Mapping[str, Any]]) -> str:
     virtual = [
         str(node.get("label") or node["id"]) for node in nodes if (node["hardware"].get("cpu") or {}).get("virtual")
     ]
@@ -86,7 +86,7 @@ def _virtual(nodes: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _counters(data: Path) -> str:
+def _sensor_limit(data: Path) -> str:
     path = data / "samples.parquet"
     if not path.is_file():
         return ""
@@ -102,7 +102,7 @@ def _counters(data: Path) -> str:
     return f"No machine gave a reading of its {names} beside the samples: {follows}."
 
 
-def _rounds(data: Path) -> str:
+def _round_limit(data: Path) -> str:
     table = read_summary(data, [*POINT, "status", "n_rounds"])
     ok = table[table["status"] == "ok"]
     few = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
@@ -118,7 +118,7 @@ def _rounds(data: Path) -> str:
     return " ".join(told)
 
 
-def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     decided = [verdict for verdict in verdicts if verdict.get("robust")]
     sensitive = sum(one["robust"] == SENSITIVE for one in decided)
     opinions = sum(verdict["verdict"] == "not testable" for verdict in verdicts)
@@ -137,7 +137,7 @@ def _readings(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return told
 
 
-def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Name claims that depend on the share of cases in a list."""
     counted = [
         str(verdict["id"])
@@ -152,7 +152,7 @@ def _lists(verdicts: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _sources(document: Mapping[str, Any]) -> str:
+def _source_limit(document: Mapping[str, Any]) -> str:
     entries = document.get("references") or []
     lost = sum(entry["status"] != "verified" for entry in entries)
     if not lost:

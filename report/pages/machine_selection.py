@@ -18,7 +18,7 @@ COLUMNS = (*POINT, "metric", "status", "estimate")
 _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
 
 
-def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
+def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
     """Return node ids to show, in order: all up to MOST, else a selection by `table`, or the first MOST without it.
 
     nodes: from a verdicts document. table: summary for all nodes, with COLUMNS. Per device kind, select the slowest,
@@ -33,7 +33,7 @@ def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> lis
     rows = pl.from_pandas(ok[list(COLUMNS)]).with_columns(
         pl.col("node", "experiment", "metric").cast(pl.String), kind=pl.col("device").cast(pl.String).replace(kinds)
     )
-    chosen = _ends(rows)
+    chosen = _extreme_nodes(rows)
     has: dict[str, set[tuple[str, ...]]] = {node: set() for node in every}
     for node, *what in rows.select("node", "experiment", "kind").unique().iter_rows():
         has.setdefault(node, set()).add(tuple(what))
@@ -51,7 +51,7 @@ def shown(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> lis
     return [node for node in every if node in chosen]
 
 
-def _ends(rows: pl.DataFrame) -> set[str]:
+def _extreme_nodes(rows: pl.DataFrame) -> set[str]:
     """Return the slowest, median and fastest node per device kind."""
     times = rows.filter(pl.col("metric") == "time", pl.col("estimate") > 0)
     over = times.with_columns(over=pl.col("estimate") / pl.col("estimate").median().over(_POINT))
@@ -63,7 +63,7 @@ def _ends(rows: pl.DataFrame) -> set[str]:
     }  # fmt: skip
 
 
-def on_shown(
+def filter_cases(
     cases: Iterable[Mapping[str, Any]],
     nodes: Collection[str] | None,
     node: Callable[[Mapping[str, Any]], Any] = lambda case: case.get("node"),
@@ -80,7 +80,7 @@ def on_shown(
     return [case for case in cases if here(case)]
 
 
-def told(here: int, nodes: Sequence[str], known: bool) -> str:
+def selection_text(here: int, nodes: Sequence[str], known: bool) -> str:
     """Explain the selection; '' if all machines are shown. known: True if a table was available."""
     if here == len(nodes):
         return ""

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import jinja2
 
 from contract.errors import StudyError
-from report.pages.control_characters import harmless, visible
+from report.pages.control_characters import remove_invisible, sanitize
 
 _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
 # Special only in runs (smart typography, rules, fences, setext headings); a colon after a letter also makes a URL a
@@ -33,7 +33,7 @@ class Markdown(str):
 
 def clean(text: str) -> str:
     """Collapse whitespace to single spaces; remove invisible characters and isolate right-to-left text."""
-    return harmless(" ".join(visible(" ".join(text.split())).split()))
+    return sanitize(" ".join(remove_invisible(" ".join(text.split())).split()))
 
 
 def escape(text: str) -> Markdown:
@@ -69,7 +69,7 @@ def link(text: str, address: str) -> Markdown:
         known = False
     if not known:
         return escape(text)
-    place = quote(visible(" ".join(address.split())), safe=_SAFE)
+    place = quote(remove_invisible(" ".join(address.split())), safe=_SAFE)
     return Markdown(f"[{escape(text)}](<{place}>)")
 
 

@@ -42,11 +42,11 @@ def render(folder: Path, names: Sequence[str]) -> dict[str, str]:
     text = bibliography.read_text(encoding="utf-8") if bibliography.exists() else ""
     entries = {entry[6:].partition(",")[0]: entry for entry in re.split(r"(?m)^(?=@misc\{)", text) if entry}
     with ThreadPoolExecutor(child_processes.available_cpus()) as pool:
-        reasons = list(pool.map(lambda name: _page(folder, name, entries), names))
+        reasons = list(pool.map(lambda name: _convert_page(folder, name, entries), names))
     return {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
 
 
-def _page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
+def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
     """Convert a page; return the error text, '' on success."""
     source = folder / f"{name}.qmd"
     text = source.read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def _page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
     if cites:
         own.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
     try:
-        _convert(
+        _run_pandoc(
             folder,
             [f"{name}.qmd", "--to=html5", f"--output={name}.html", "--template=page.html", "--lua-filter=pages.lua",
              "--mathml", *(["--toc", "--toc-depth=2"] if contents else []),
@@ -76,7 +76,7 @@ def typeset(folder: Path, name: str, root: Path) -> str:
     root: folder with all referenced files. The standard may reject content from data, such as a character missing from
     all fonts; then write a plain PDF.
     """
-    _convert(
+    _run_pandoc(
         folder,
         [f"{name}.qmd", "--to=typst", f"--output={name}.typ", "--template=pdf.typ", "--lua-filter=pages.lua"],
     )
@@ -88,11 +88,11 @@ def typeset(folder: Path, name: str, root: Path) -> str:
         made, standard = compiler.compile(format="pdf", timestamp=now), ""
         print(f"note: {name}.pdf does not conform to PDF/{STANDARD.upper()}: {refused.args[0]}", file=sys.stderr)
     # For a single document without output path, typst returns bytes.
-    (folder / f"{name}.pdf").write_bytes(pack(cast("bytes", made)))
+    (folder / f"{name}.pdf").write_bytes(compress_pdf(cast("bytes", made)))
     return standard
 
 
-def pack(pdf: bytes) -> bytes:
+def compress_pdf(pdf: bytes) -> bytes:
     """Compress a PDF into object streams: typst writes tags as separate objects, more than half its size."""
     out = BytesIO()
     with pikepdf.open(BytesIO(pdf)) as opened:
@@ -101,7 +101,7 @@ def pack(pdf: bytes) -> bytes:
     return out.getvalue()
 
 
-def _convert(folder: Path, words: Sequence[str]) -> None:
+def _run_pandoc(folder: Path, words: Sequence[str]) -> None:
     """Run pandoc in the folder, to resolve relative paths. Raises RuntimeError."""
     ran = child_processes.run_program([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
     if ran.returncode:

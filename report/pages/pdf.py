@@ -45,22 +45,22 @@ def report_source(made: Content, document: Mapping[str, Any], environment: jinja
             {**row, "sign": tier.sign if (tier := tiers[row["id"]]) else verdict_words.NOTHING}
             for row in contents["claims"]["rows"]
         ],
-        "ten": sorted((c for c in _claims(made) if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
-        "method": Markdown(_body(method, environment) if method else ""),
+        "ten": sorted((c for c in _claim_contexts(made) if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
+        "method": Markdown(_page_body(method, environment) if method else ""),
         **contents["objections"],
         "nodes": [node for kind in contents["machines"]["kinds"] for node in kind["nodes"]],
         "choice": contents["machines"]["choice"],
         "terms": contents["glossary"]["terms"],
     }
     says = "Three articles, their claims, and what experiments say."
-    return _source("report", TITLE, says, context, document, environment)
+    return _document_source("report", TITLE, says, context, document, environment)
 
 
 def appendix_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
     """Return pandoc source for the appendix with every claim, measurement and source, without failed pages."""
     contents = _shared_contents(made)
     context = {
-        "claims": _claims(made),
+        "claims": _claim_contexts(made),
         "families": [
             {"title": page.title, "exhibits": page.context["exhibits"]}
             for page in made.pages
@@ -72,7 +72,7 @@ def appendix_source(made: Content, document: Mapping[str, Any], environment: jin
         "documents": contents["sources"]["documents"],
     }
     title = f"{TITLE} Appendix"
-    return _source("appendix", title, "Every claim, measurement and source.", context, document, environment)
+    return _document_source("appendix", title, "Every claim, measurement and source.", context, document, environment)
 
 
 SOURCES = {"report": report_source, "appendix": appendix_source}
@@ -91,17 +91,17 @@ def _shared_contents(made: Content) -> dict[str, Mapping[str, Any]]:
     return {name: pages.get(name, nothing) for name, nothing in _NOTHING.items()}
 
 
-def _claims(made: Content) -> list[Mapping[str, Any]]:
+def _claim_contexts(made: Content) -> list[Mapping[str, Any]]:
     return [page.context["c"] for page in made.pages if page.template == "claim"]
 
 
-def _body(page: Page, environment: jinja2.Environment) -> str:
+def _page_body(page: Page, environment: jinja2.Environment) -> str:
     """Render a page up to its first folded section."""
     text = environment.get_template(f"{page.template}.qmd").render({"root": Markdown(""), **page.context})
     return text.partition("\n::: {.fold")[0]
 
 
-def _source(
+def _document_source(
     name: str, title: str, description: str, told: Mapping[str, Any], document: Mapping[str, Any],
     environment: jinja2.Environment,
 ) -> str:  # fmt: skip

@@ -18,10 +18,10 @@ from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import CLAIMS, judge
 from report.pages import pandoc, site_sources
 from report.pages.site_content import table_rows
-from report.pages.verdict_words import fares
+from report.pages.verdict_words import format_tally
 
 
-def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
+def write_preliminary_page(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
     """Gather and judge unfinished nodes after the first of `rounds` rounds; return the path `out`/index.html.
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
@@ -32,12 +32,12 @@ def preliminary(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
         gather(nodes, scratch / "data")
         data = read_dataset(scratch / "data", read_reference(REFERENCE), read_published(PUBLISHED))
         document = judge(data, scratch / "verdicts.json", CLAIMS)
-        told = {"rows": table_rows(document), "rounds": rounds, "fares": fares(document["verdicts"])}
+        told = {"rows": table_rows(document), "rounds": rounds, "fares": format_tally(document["verdicts"])}
         page = site_sources.Page(
             "index", "preliminary", site_sources.TITLE, "A preliminary look, after one round.", told
         )
-        write_text(scratch / "index.qmd", site_sources.source(page, site_sources.templates(), {}))
-        write_text(scratch / "page.html", site_sources.alone_template(site_sources.imprint(document)))
+        write_text(scratch / "index.qmd", site_sources.page_source(page, site_sources.template_environment(), {}))
+        write_text(scratch / "page.html", site_sources.standalone_template(site_sources.imprint(document)))
         site_sources.copy_site(scratch)
         if failed := pandoc.render(scratch, ["index"]):
             raise RuntimeError(failed["index"])

@@ -14,7 +14,7 @@ from PIL import Image
 
 from report.pages import verdict_words
 from report.pages.charts import INK, MUTED, Chart, theme
-from report.pages.control_characters import harmless
+from report.pages.control_characters import sanitize
 
 _COLOURS = {
     "supported": "#00609c", "challenged": "#b84a00", "depends": "#8a6500", "outdated": "#74528f",
@@ -22,38 +22,40 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def of_claims(document: Mapping[str, Any], charts: Sequence[Chart], folder: Path) -> None:
+def draw_claim_previews(document: Mapping[str, Any], charts: Sequence[Chart], folder: Path) -> None:
     """Write a preview per claim with a figure: verdict, finding and claim."""
     drawn = {chart.name for chart in charts}
     for verdict in document["verdicts"]:
         if verdict["id"] in drawn:
-            word = verdict_words.verdict(str(verdict["verdict"]))
-            _save(folder / f"{verdict['id']}.png", f"{word.sign} {word.name}", _COLOURS[word.css],
-                  str(verdict["finding"]),
-                  f"{verdict['id']}: {verdict['says']}")  # fmt: skip
+            word = verdict_words.verdict_word(str(verdict["verdict"]))
+            _save_preview(folder / f"{verdict['id']}.png", f"{word.sign} {word.name}", _COLOURS[word.css],
+                          str(verdict["finding"]),
+                          f"{verdict['id']}: {verdict['says']}")  # fmt: skip
 
 
-def of_front(document: Mapping[str, Any], folder: Path) -> None:
+def draw_front_preview(document: Mapping[str, Any], folder: Path) -> None:
     """Write the front page's preview: question and tally."""
-    told = verdict_words.fares(document["verdicts"])
-    _save(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
-          "Does AI need a GPU?", f"{told}." if told else "")  # fmt: skip
+    told = verdict_words.format_tally(document["verdicts"])
+    _save_preview(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
+                  "Does AI need a GPU?", f"{told}." if told else "")  # fmt: skip
 
 
-def _save(path: Path, head: str, colour: str, text: str, below: str) -> None:
+def _save_preview(path: Path, head: str, colour: str, text: str, below: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with theme():
         figure = Figure(figsize=(12, 6.3), dpi=100, facecolor="white")
         figure.set_layout_engine("none")
         place: dict[str, Any] = {"transform": figure.transFigure, "va": "top"}
         figure.text(0.06, 0.9, head, fontsize=30, weight="bold", color=colour, **place)
-        figure.text(0.06, 0.76, _lines(text, 44, 5), fontsize=32, weight="bold", color=INK, linespacing=1.25, **place)
-        figure.text(0.06, 0.18, _lines(below, 88, 2), fontsize=17, color=MUTED, linespacing=1.3, **place)
+        figure.text(
+            0.06, 0.76, _wrap_lines(text, 44, 5), fontsize=32, weight="bold", color=INK, linespacing=1.25, **place
+        )
+        figure.text(0.06, 0.18, _wrap_lines(below, 88, 2), fontsize=17, color=MUTED, linespacing=1.3, **place)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
     # 16 colours suffice for text and quarter the size. `optimize` takes ten times as long to save 4%.
     Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(16).save(path)
 
 
-def _lines(text: str, width: int, most: int) -> str:
-    return "\n".join(textwrap.wrap(harmless(text), width, max_lines=most, placeholder=" …"))
+def _wrap_lines(text: str, width: int, most: int) -> str:
+    return "\n".join(textwrap.wrap(sanitize(text), width, max_lines=most, placeholder=" …"))

@@ -17,7 +17,7 @@ from contract.errors import StudyError
 NEEDED = (1, 9)
 
 
-def find() -> tuple[str | None, str]:
+def find_quarto() -> tuple[str | None, str]:
     """Return the quarto path or None, and the places searched."""
     named = os.environ.get("QUARTO_PATH", "")
     # pip installs quarto-cli's program here, even if the environment is not on PATH.
@@ -43,7 +43,7 @@ def version(program: str) -> str:
     return asked.stdout.strip()
 
 
-def new_enough(told: str) -> bool:
+def is_new_enough(told: str) -> bool:
     """True if the version is at least NEEDED."""
     numbers = re.match(r"(\d+)\.(\d+)", told)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= NEEDED
@@ -67,7 +67,7 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
         # Start at the first error line, since a stack trace may follow; else take the last lines.
         fault = next((at for at, line in enumerate(words) if re.search(r"\berror\b", line, re.IGNORECASE)), -5)
         told = " / ".join(words[fault:][:5]) or "it said nothing"
-        clear(folder)
+        remove_leftovers(folder)
         raise StudyError(f"quarto render failed (exit {ran.returncode}): {told}")
     for path in sorted(site.rglob("*")):
         place = folder / path.relative_to(site)
@@ -75,10 +75,10 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
         if path.is_file() and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)
-    clear(folder)
+    remove_leftovers(folder)
 
 
-def clear(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove Quarto's temporary files."""
     for debris in (folder / "_site", folder / ".quarto"):
         shutil.rmtree(debris, ignore_errors=True)

@@ -16,15 +16,15 @@ from contract.errors import StudyError
 from contract.files import read_json, write_json
 from contract.node import utc_time
 from report.pages import pandoc, previews, quarto, site_paths, site_sources
-from report.pages.bibliography import bibliography
+from report.pages.bibliography import format_bibtex
 from report.pages.charts import Chart
-from report.pages.edition_changes import since_last
+from report.pages.edition_changes import changes_since_last
 from report.pages.failures import Failures, read_failed_figures
 from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES, failed_source
-from report.pages.site_content import CHECKS, Content, build, family_charts
+from report.pages.site_content import CHECKS, Content, build_content, family_charts
 from report.pages.site_sources import Page
-from report.pages.svg import blank, save
+from report.pages.svg import save_chart, text_drawing
 from report.verdicts import read_verdicts
 
 RENDERERS = ("auto", "quarto", "pandoc")
@@ -35,7 +35,7 @@ _PDF = "pdf.typ"
 _PASSING = {f"{name}.typ" for name in PDFS}
 
 
-def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
+def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
     """Draw figures into `out`; return figure names and failures. families: keys, or `claims`, `front`, `measurements`
     (all).
 
@@ -49,7 +49,7 @@ def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str
     for family in families:
         own = Failures()
         charts = family_charts(evidence, family, own)
-        _draw(charts, out, own)
+        _draw_charts(charts, out, own)
         _draw_previews(evidence.document, charts, out.parent / "previews", family, own)
         write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.as_json})
         made += [chart.name for chart in charts]
@@ -57,13 +57,13 @@ def figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str
     return made, failures
 
 
-def _draw(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
+def _draw_charts(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
     """Draw figures, with a placeholder for each that fails."""
     for chart in charts:
         with failures.caught("figure", chart.name):
-            save(chart, folder)
+            save_chart(chart, folder)
             continue
-        save(replace(chart, draw=blank("This figure could not be drawn.")), folder)
+        save_chart(replace(chart, draw=text_drawing("This figure could not be drawn.")), folder)
 
 
 def _draw_previews(
@@ -72,9 +72,9 @@ def _draw_previews(
     """Draw previews for claims or the front page."""
     with failures.caught("preview", family):
         if family == "claims":
-            previews.of_claims(document, charts, folder)
+            previews.draw_claim_previews(document, charts, folder)
         elif family == "front":
-            previews.of_front(document, folder)
+            previews.draw_front_preview(document, folder)
 
 
 def render(
@@ -90,46 +90,46 @@ def render(
 
     `renderer`: auto (Quarto if installed, recent and working, else pandoc), quarto or pandoc. `data`: folder written by
     `report gather`, to show measurements. `url`: publication address, for previews and claim reviews. `previous`:
-    earlier edition, to list changes. `drawn`: True to reuse the output from `figures`.
+    earlier edition, to list changes. `drawn`: True to reuse the output from `draw_figures`.
 
     Works in a scratch folder and moves files into place atomically: a killed render keeps the old report. Returns
     failed pages and figures: each gets a placeholder, and is listed on the checks page and in `failures.json`. Raises
     StudyError for a missing renderer or unusable input, OSError if `out` cannot be written.
     """
     began = time.monotonic()
-    chosen = _choose(renderer)
-    url = site_sources.address(url)
+    chosen = _choose_renderer(renderer)
+    url = site_sources.normalize_address(url)
     document = read_verdicts(verdicts)
     evidence = Evidence(document, data)
     out = out.resolve()
     failures = read_failed_figures(out / "figures") if drawn else Failures()
-    made = build(evidence, url, since_last(document, verdicts, previous), failures)
+    made = build_content(evidence, url, changes_since_last(document, verdicts, previous), failures)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for stale in out.glob(".render-*"):
         shutil.rmtree(stale, ignore_errors=True)
     if not drawn:
-        _draw(made.charts, out / "figures", failures)
+        _draw_charts(made.charts, out / "figures", failures)
         for part in ("claims", "front"):
             _draw_previews(document, made.charts, out / "previews", part, failures)
-    _complete(made.charts, out / "figures")
+    _check_complete(made.charts, out / "figures")
     # Inside `out`: a move within a file system is atomic.
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
-        names = _sources(scratch, made, document, url)
-        earlier = _earlier(out)
+        names = _write_sources(scratch, made, document, url)
+        earlier = _last_record(out)
         (scratch / "figures").symlink_to(out / "figures")
         (scratch / "previews").symlink_to(out / "previews")
         _write_documents(scratch, made, document)
-        shared = _fingerprint(scratch, _SHARED)
-        drawings = _fingerprint(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
+        shared = _files_digest(scratch, _SHARED)
+        drawings = _files_digest(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
         again, pdfs = list(names), list(PDFS)
         if earlier.get("version") == pandoc.version() and earlier.get("shared") == shared:
             if earlier.get("renderer") == "pandoc":
-                again = [name for name in names if not _unchanged(scratch, out, name, "html")]
+                again = [name for name in names if not _is_unchanged(scratch, out, name, "html")]
             if earlier.get("figures") == drawings:
-                pdfs = [name for name in PDFS if not _unchanged(scratch, out, name, "pdf")]
-        standards, chosen = _rendered(scratch, made, document, again, pdfs, chosen, renderer)
-        files = _move(scratch, out, names, earlier)
+                pdfs = [name for name in PDFS if not _is_unchanged(scratch, out, name, "pdf")]
+        standards, chosen = _render_pages(scratch, made, document, again, pdfs, chosen, renderer)
+        files = _move_outputs(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     write_json(
@@ -154,7 +154,7 @@ def render(
     return failures
 
 
-def _complete(charts: Sequence[Chart], folder: Path) -> None:
+def _check_complete(charts: Sequence[Chart], folder: Path) -> None:
     """Raise StudyError if a figure is missing; remove unused figures."""
     wanted = {f"{chart.name}{ending}" for chart in charts for ending in (".svg", ".phone.svg")}
     there = {path.name for path in folder.glob("*.svg")}
@@ -164,7 +164,7 @@ def _complete(charts: Sequence[Chart], folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _sources(folder: Path, made: Content, document: Mapping[str, Any], url: str) -> list[str]:
+def _write_sources(folder: Path, made: Content, document: Mapping[str, Any], url: str) -> list[str]:
     """Write page sources and shared files; return page names."""
     pages = made.pages
     # Write the checks page last: it lists all failures.
@@ -173,21 +173,21 @@ def _sources(folder: Path, made: Content, document: Mapping[str, Any], url: str)
     imprint = site_sources.imprint(document)
     site_sources.copy_site(folder)
     shutil.copyfile(site_sources.TEMPLATES / _PDF, folder / _PDF)
-    (folder / "references.bib").write_text(bibliography(document), encoding="utf-8")
+    (folder / "references.bib").write_text(format_bibtex(document), encoding="utf-8")
     (folder / "page.html").write_text(site_sources.page_template(url, imprint), encoding="utf-8")
-    (folder / "_quarto.yml").write_text(site_sources.project(pages, url, imprint), encoding="utf-8")
+    (folder / "_quarto.yml").write_text(site_sources.quarto_project(pages, url, imprint), encoding="utf-8")
     return [page.path for page in pages]
 
 
 def _write_source(folder: Path, page: Page, made: Content) -> None:
     """Write a page source, or a placeholder if it fails."""
-    path, templates = folder / f"{page.path}.qmd", site_sources.templates()
+    path, templates = folder / f"{page.path}.qmd", site_sources.template_environment()
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = replace(page, context={**page.context, "failed": made.failures.as_json}) if page.path == CHECKS else page
     text = ""
     with made.failures.caught("page", page.path):
-        text = site_sources.source(shown, templates, made.terms)
-    path.write_text(text or site_sources.source(made.fail(page), templates, made.terms), encoding="utf-8")
+        text = site_sources.page_source(shown, templates, made.terms)
+    path.write_text(text or site_sources.page_source(made.fail(page), templates, made.terms), encoding="utf-8")
 
 
 def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -> None:
@@ -195,12 +195,12 @@ def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -
     for name, source in SOURCES.items():
         text = ""
         with made.failures.caught("PDF", name):
-            text = source(made, document, site_sources.templates())
+            text = source(made, document, site_sources.template_environment())
         failure = made.failures.find("PDF", name)
         (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
 
 
-def _unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
+def _is_unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
     """True if the output exists and its source is the same."""
     try:
         same = (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
@@ -209,43 +209,43 @@ def _unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
     return same and (out / f"{name}.{kind}").is_file()
 
 
-def _fingerprint(folder: Path, names: Sequence[str]) -> str:
+def _files_digest(folder: Path, names: Sequence[str]) -> str:
     told = hashlib.sha256()
     for name in names:
         told.update((folder / name).read_bytes())
     return told.hexdigest()
 
 
-def _choose(renderer: str) -> dict[str, str]:
+def _choose_renderer(renderer: str) -> dict[str, str]:
     """Choose the renderer, and note the reason. Raises StudyError."""
     if renderer not in RENDERERS:
         raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
     if renderer == "pandoc":
-        return _pandoc("")
-    program, looked = quarto.find()
+        return _pandoc_choice("")
+    program, looked = quarto.find_quarto()
     if program is None:
         if renderer == "quarto":
             raise StudyError(
                 f"Quarto was asked for and not found. Looked in: {looked}. "
                 "Install it from quarto.org, or use --renderer auto"
             )
-        return _pandoc("Quarto was not found")
+        return _pandoc_choice("Quarto was not found")
     found = quarto.version(program)
-    if not quarto.new_enough(found):
+    if not quarto.is_new_enough(found):
         need = ".".join(map(str, quarto.NEEDED))
         fault = f"Quarto {found or 'of unknown version'} was found, {need} or newer is needed"
         if renderer == "quarto":
             raise StudyError(f"{fault}: update {program}, or use --renderer pandoc")
         print(f"note: {fault}: rendering with pandoc", file=sys.stderr)
-        return _pandoc(fault)
+        return _pandoc_choice(fault)
     return {"name": "quarto", "version": found, "program": program, "note": ""}
 
 
-def _pandoc(note: str) -> dict[str, str]:
+def _pandoc_choice(note: str) -> dict[str, str]:
     return {"name": "pandoc", "version": pandoc.version(), "program": "", "note": note}
 
 
-def _rendered(
+def _render_pages(
     folder: Path,
     made: Content,
     document: Mapping[str, Any],
@@ -266,7 +266,7 @@ def _rendered(
             if renderer == "quarto":
                 raise StudyError(f"{failed}. Mend the Quarto installation, or use --renderer pandoc") from None
             print(f"note: {failed}: rendering with pandoc", file=sys.stderr)
-            chosen = _pandoc(str(failed))
+            chosen = _pandoc_choice(str(failed))
             again[:] = names
     if not chosen["program"] and (refused := pandoc.render(folder, again)):
         for page in [page for page in made.pages if page.path in refused]:
@@ -277,10 +277,10 @@ def _rendered(
         pandoc.render(folder, [page.path for page in changed])
         _write_documents(folder, made, document)
         pdfs[:] = PDFS
-    return {name: _typeset(folder, name, made) for name in pdfs}, chosen
+    return {name: _typeset_pdf(folder, name, made) for name in pdfs}, chosen
 
 
-def _typeset(folder: Path, name: str, made: Content) -> str:
+def _typeset_pdf(folder: Path, name: str, made: Content) -> str:
     """Typeset a PDF, or a placeholder if it fails."""
     with made.failures.caught("PDF", name):
         return pandoc.typeset(folder, name, folder)
@@ -288,7 +288,7 @@ def _typeset(folder: Path, name: str, made: Content) -> str:
     return pandoc.typeset(folder, name, folder)
 
 
-def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
+def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
     """Move new files over old ones; remove pages that only an earlier render made."""
     for name in ("figures", "previews"):
         (scratch / name).unlink()
@@ -304,7 +304,7 @@ def _move(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, 
     return sorted({*made, *(f"{name}.html" for name in names), *(f"{name}.pdf" for name in PDFS)})
 
 
-def _earlier(out: Path) -> dict[str, Any]:
+def _last_record(out: Path) -> dict[str, Any]:
     """Read the last render record; other files in `out` are not ours."""
     try:
         found = read_json(out / "render.json")
@@ -313,4 +313,4 @@ def _earlier(out: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-__all__ = ["RENDERERS", "figures", "render"]
+__all__ = ["RENDERERS", "draw_figures", "render"]

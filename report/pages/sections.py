@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from report.formatting import join_words, uncapitalize
 from report.pages import disturbed_results
-from report.pages.charts import Chart, estimates
-from report.pages.estimate_drawing import Estimated
+from report.pages.charts import Chart, estimate_chart
+from report.pages.estimate_drawing import EstimateDrawing
 from report.pages.exhibit_types import Exhibit, Family, Table
 from report.pages.figure_data import Evidence
-from report.pages.heading_numbers import merge
+from report.pages.heading_numbers import merge_sentences
 
 # Maximum rows in a combined figure; above that, each machine gets its own.
 MOST_ROWS = 30
@@ -21,110 +21,116 @@ def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
     """Return a family's exhibits, grouped across machines."""
     if evidence.data is None:
         return list(family.show(evidence))
-    return side_by_side(disturbed_results.exhibits(family, evidence), len(evidence.views))
+    return group_by_subject(disturbed_results.exhibits_with_disturbances(family, evidence), len(evidence.views))
 
 
-def side_by_side(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
+def group_by_subject(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
     """Group exhibits by subject across machines, with unique titles."""
     if machines < 2:
-        return _distinct(exhibits)
+        return _number_duplicate_titles(exhibits)
     subjects: dict[str, list[Exhibit]] = {}
     for one in exhibits:
         subjects.setdefault(one.subject or one.chart.name, []).append(one)
-    return _distinct([one for group in subjects.values() for one in _together(group)])
+    return _number_duplicate_titles([one for group in subjects.values() for one in _combine_subject(group)])
 
 
-def _together(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
+def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
     """Combine exhibits with the same subject."""
-    title, elsewhere = _title(group)
+    title, elsewhere = _common_title(group)
     if len(group) == 1 or not title:
-        yield from map(_named, group)
+        yield from map(_with_machine_title, group)
         return
-    drawn = _drawn(group)
+    drawn = _merged_drawing(group)
     if drawn:
-        yield replace(_combined(group, title, drawn), says=[*elsewhere, *_says(group)])
+        yield replace(_combined_exhibit(group, title, drawn), says=[*elsewhere, *_merge_says(group)])
         return
     # Start with the exhibit that has the common title, so that it needs no section heading.
-    first, *others = sorted(map(_named, group), key=lambda one: one.chart.title != title)
+    first, *others = sorted(map(_with_machine_title, group), key=lambda one: one.chart.title != title)
     yield first if first.chart.title == title else replace(first, section=title, within=True)
     yield from (replace(other, within=True) for other in others)
 
 
-def _title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
+def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
     """Return a common heading (for the user's machines if any) and a sentence with the other machines' numbers.
 
     '' if headings differ in more than numbers.
     """
     headings = [one.heading for one in group]
-    if any(heading is None for heading in headings) or merge([heading for heading in headings if heading]) is None:
+    if (
+        any(heading is None for heading in headings)
+        or merge_sentences([heading for heading in headings if heading]) is None
+    ):
         return "", []
     own = [one for one in group if one.own]
     shown = own if own and len(own) < len(group) else list(group)
     others = [one for one in group if one not in shown]
-    title = _sentence(shown, whole=not others)
-    elsewhere = _sentence(others, whole=False) if others else ""
+    title = _merged_sentence(shown, whole=not others)
+    elsewhere = _merged_sentence(others, whole=False) if others else ""
     return title, [f"{elsewhere}."] if elsewhere and any(
         other.heading and other.heading.able for other in others
     ) else []
 
 
-def _sentence(group: Sequence[Exhibit], whole: bool) -> str:
+def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
     """Merge headings into a sentence; name the machines if it does not cover all."""
     able = [one for one in group if one.heading and one.heading.able]
-    together = merge([one.heading for one in able or group if one.heading])
+    together = merge_sentences([one.heading for one in able or group if one.heading])
     text = str(together) if together else ""
     if whole and len(able) in (0, len(group)):
         return text
     told = able or group
     called = "Your machines" if len(told) == len(group) > 1 and all(one.own for one in told) else ""
-    return _of(called or join_words([one.called for one in told]), text) if text else ""
+    return _with_machine(called or join_words([one.called for one in told]), text) if text else ""
 
 
-def _of(machine: str, text: str) -> str:
+def _with_machine(machine: str, text: str) -> str:
     """Prefix a sentence with its machine."""
     return text if not machine or machine in text else f"{machine}: {uncapitalize(text)}"
 
 
-def _named(one: Exhibit) -> Exhibit:
-    return replace(one, chart=replace(one.chart, title=_of(one.called, one.chart.title)))
+def _with_machine_title(one: Exhibit) -> Exhibit:
+    return replace(one, chart=replace(one.chart, title=_with_machine(one.called, one.chart.title)))
 
 
-def _drawn(group: Sequence[Exhibit]) -> Estimated | None:
+def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
     """Merge estimate lists into one figure, grouped by machine; None if charts or tables are incompatible."""
     draws = [one.chart.draw for one in group]
-    lists = [draw for draw in draws if isinstance(draw, Estimated)]
+    lists = [draw for draw in draws if isinstance(draw, EstimateDrawing)]
     alike = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
     heads = {tuple(one.table.head) for one in group if one.table}
     if len(lists) < len(draws) or len(alike) > 1 or len(heads) > 1 or sum(len(draw.rows) for draw in lists) > MOST_ROWS:
         return None
     rows = [{**row, "group": one.called} for one, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
-    return estimates(rows, first.axis, first.lines, first.line, first.log)
+    return estimate_chart(rows, first.axis, first.lines, first.line, first.log)
 
 
-def _combined(group: Sequence[Exhibit], title: str, drawn: Estimated) -> Exhibit:
+def _combined_exhibit(group: Sequence[Exhibit], title: str, drawn: EstimateDrawing) -> Exhibit:
     """Merge notes, sentences and tables into one exhibit."""
     first = group[0]
     return Exhibit(
-        Chart(first.subject, title, drawn, _one_text(group, lambda one: one.chart.note),
+        Chart(first.subject, title, drawn, _merge_texts(group, lambda one: one.chart.note),
               ". ".join(f"{one.called}: {one.chart.alt}" for one in group)),
-        (), _table(group), tuple(dict.fromkeys(name for one in group for name in one.claims)), subject=first.subject,
+        (), _merge_tables(group), tuple(dict.fromkeys(name for one in group for name in one.claims)),
+        subject=first.subject,
     )  # fmt: skip
 
 
-def _one_text(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
+def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
     """Merge texts that differ only in machine name; else keep one per machine."""
     blank = {text(one).replace(one.machine, "\0") for one in group}
     if len(blank) == 1:
         return blank.pop().replace("\0", join_words([one.machine for one in group]))
-    return " ".join(text(one) if one.machine in text(one) else _of(one.called, text(one)) for one in group if text(one))
+    return " ".join(
+        text(one) if one.machine in text(one) else _with_machine(one.called, text(one)) for one in group if text(one)
+    )
 
 
-def _says(group: Sequence[Exhibit]) -> list[str]:
+def _merge_says(group: Sequence[Exhibit]) -> list[str]:
     """Keep common sentences once, and prefix others with their machine."""
     common = [text for text in group[0].says if all(text in one.says for one in group)]
     own = [
-        text if one.machine in text else _of(one.called, text)
+        text if one.machine in text else _with_machine(one.called, text)
         for one in group
         for text in one.says
         if text not in common
@@ -132,17 +138,17 @@ def _says(group: Sequence[Exhibit]) -> list[str]:
     return [*own, *common]
 
 
-def _table(group: Sequence[Exhibit]) -> Table | None:
+def _merge_tables(group: Sequence[Exhibit]) -> Table | None:
     tables = [(one.machine, one.table) for one in group if one.table]
     if not tables:
         return None
     first = tables[0][1]
-    caption = _one_text([one for one in group if one.table], lambda one: one.table.caption if one.table else "")
+    caption = _merge_texts([one for one in group if one.table], lambda one: one.table.caption if one.table else "")
     rows = [[machine, *row] for machine, table in tables for row in table.rows]
     return Table(["Machine", *first.head], rows, f"l{first.align}", caption)
 
 
-def _distinct(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
+def _number_duplicate_titles(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
     """Number duplicate titles, from the second on."""
     seen: set[str] = set()
     found = []

@@ -17,25 +17,25 @@ from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED
 from report.pages import front_page as front_page
 from report.pages import verdict_words
-from report.pages.articles import article, read_articles
+from report.pages.articles import article_context, read_articles
 from report.pages.benchmarking_rules import RULES
 from report.pages.bibliography import sources_page
 from report.pages.charts import Chart
 from report.pages.claim_page import claim_context
-from report.pages.exhibit_types import Exhibit, Family, annotate
+from report.pages.exhibit_types import Exhibit, Family, explain_hollow_marks
 from report.pages.failures import Failures
 from report.pages.families import FAMILIES
 from report.pages.figure_data import Evidence
-from report.pages.fingerprint_table import by_kind
+from report.pages.fingerprint_table import nodes_by_kind
 from report.pages.front_statements import Fact, Statements, read_front
-from report.pages.glossary import anchors, glossary_page, read_glossary
-from report.pages.limitations import limits
-from report.pages.machine_selection import on_shown
+from report.pages.glossary import glossary_page, read_glossary, term_anchors
+from report.pages.limitations import study_limits
+from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
 from report.pages.missing_points import left_out_points
 from report.pages.sections import exhibits_of
-from report.pages.site_sources import Page, plain
-from report.publish.claimreview import as_script, claim_reviews
+from report.pages.site_sources import Page, shorten_description
+from report.publish.claimreview import claim_reviews, script_element
 
 # Page that lists failures.
 CHECKS = "measurements/checks"
@@ -57,18 +57,18 @@ class Content:
             with self.failures.caught("page", path):
                 self.pages.append(make())
                 return
-        self.pages.append(stand_in(path, title, self.failures))
+        self.pages.append(placeholder_page(path, title, self.failures))
 
     def fail(self, page: Page, reason: str = "") -> Page:
         """Replace a failed page by a placeholder, and return the placeholder. reason: to record, if new."""
         if reason:
             self.failures.add("page", page.path, reason)
-        instead = stand_in(page.path, page.title, self.failures)
+        instead = placeholder_page(page.path, page.title, self.failures)
         self.pages[self.pages.index(page)] = instead
         return instead
 
 
-def stand_in(path: str, title: str, failures: Failures) -> Page:
+def placeholder_page(path: str, title: str, failures: Failures) -> Page:
     """Return a placeholder page with the reason."""
     failure = failures.find("page", path)
     reason = failure.reason if failure else "no reason given"
@@ -85,11 +85,11 @@ def _loaded_family(name: str) -> Family:
     try:
         family: Family = importlib.import_module(f"report.pages.families.{name}").FAMILY
     except Exception as fault:
-        return Family(name.replace("_", "-"), capitalize(name.replace("_", " ")), "", partial(_raise, fault))
+        return Family(name.replace("_", "-"), capitalize(name.replace("_", " ")), "", partial(_raise_fault, fault))
     return family
 
 
-def _raise(fault: Exception, _evidence: Evidence) -> NoReturn:
+def _raise_fault(fault: Exception, _evidence: Evidence) -> NoReturn:
     raise fault
 
 
@@ -107,58 +107,62 @@ def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Char
         every = ", ".join(("claims", "front", "measurements", *known))
         raise StudyError(f"figures: there is no family {key!r}. Families: {every}")
     shown = [known[key]] if key in known else known.values()
-    return [exhibit.chart for family in shown for exhibit in _exhibits(family, evidence, failures)]
+    return [exhibit.chart for family in shown for exhibit in _family_exhibits(family, evidence, failures)]
 
 
-def build(
+def build_content(
     evidence: Evidence,
     url: str = "",
     changes: Mapping[str, Any] | None = None,
     failures: Failures | None = None,
 ) -> Content:
-    """Build all site content. url: site address, '' if unknown. changes: from `since_last`.
+    """Build all site content. url: site address, '' if unknown. changes: from `changes_since_last`.
 
     failures: figure failures, extended by page failures. Raises StudyError for unusable data.
     """
     document = evidence.document
     _ = evidence.views
-    made = Content(terms=anchors(read_glossary()), failures=failures or Failures())
+    made = Content(terms=term_anchors(read_glossary()), failures=failures or Failures())
     claims = _claim_contexts(evidence, made.failures)
     exhibits = (
-        {family.key: _exhibits(family, evidence, made.failures) for family in families()} if evidence.data else {}
+        {family.key: _family_exhibits(family, evidence, made.failures) for family in families()}
+        if evidence.data
+        else {}
     )
     fronts = _front_charts(evidence, made.failures)
     made.charts += [page["figure"] for page in claims.values() if page["figure"]]
     made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
     facts: dict[str, Fact] = {}
     with made.failures.caught("numbers", "index"):
-        facts = front_page.facts(evidence)
+        facts = front_page.collect_facts(evidence)
     declared, says = read_front(), Statements(document, facts)
-    made.add("index", "Does AI need a GPU?", lambda: _front(document, says, declared, [*made.charts, *fronts]))
-    made.add("claims", "All claims", lambda: _table(document))
+    made.add("index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*made.charts, *fronts]))
+    made.add("claims", "All claims", lambda: _claims_page(document))
     for one in document["verdicts"]:
         path = _claim_path(one)
-        made.add(path, f"{one['id']}: {one['says']}", partial(_claim, one, claims.get(path, {}), document, url))
+        made.add(path, f"{one['id']}: {one['says']}", partial(_claim_page, one, claims.get(path, {}), document, url))
     for one in read_articles():
-        made.add(_article_path(one), str(one["title"]), partial(_article, one, document))
-    made.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs(document, says, declared, fronts))
-    made.add("measurements/index", "Measurements", lambda: _measurements(evidence, exhibits))
+        made.add(_article_path(one), str(one["title"]), partial(_article_page, one, document))
+    made.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
+    made.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path, shown = _family_path(family), exhibits.get(family.key, [])
         if shown or made.failures.find("page", path):
-            made.add(path, family.title, partial(_family, family, shown, evidence))
-    made.add("machines", "Machines", lambda: _machines(evidence))
-    made.add("method", "Method", lambda: _method(evidence))
+            made.add(path, family.title, partial(_family_page, family, shown, evidence))
+    made.add("machines", "Machines", lambda: _machines_page(evidence))
+    made.add("method", "Method", lambda: _method_page(evidence))
     made.add("sources", "Sources", lambda: sources_page(document))
-    made.add("objections", "Objections and limits", lambda: _objections(evidence))
+    made.add("objections", "Objections and limits", lambda: _objections_page(evidence))
     made.add("glossary", "Glossary", glossary_page)
     made.add("editions", "Editions", lambda: editions_page(document, changes))
     made.charts += fronts
     return made
 
 
-def _front(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]) -> Page:
-    told = front_page.front(document, says, declared, drawn)
+def _front_page(
+    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
+) -> Page:
+    told = front_page.front_context(document, says, declared, drawn)
     description = "Three popular articles say why AI needs GPUs. Each of their claims, checked by experiment."
     return Page("index", "index", "Does AI need a GPU?", description,
                 {"f": told}, image="previews/index.png")  # fmt: skip
@@ -171,29 +175,31 @@ def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             "id": identifier(str(verdict["id"])),
             "article": str(verdict["article_title"]),
             "says": str(verdict["says"]),
-            "word": verdict_words.verdict(str(verdict["verdict"])),
+            "word": verdict_words.verdict_word(str(verdict["verdict"])),
             "finding": str(verdict["finding"]),
-            "rests": verdict_words.rests(verdict),
-            "evidence": _evidence(verdict),
+            "rests": verdict_words.decided_by(verdict),
+            "evidence": _evidence_text(verdict),
             "robust": str(verdict.get("robust") or ""),
         }
         for verdict in document["verdicts"]
     ]
 
 
-def _table(document: Mapping[str, Any]) -> Page:
+def _claims_page(document: Mapping[str, Any]) -> Page:
     rows = table_rows(document)
     description = f"All {len(rows)} claims of the three articles with verdict, finding and evidence."
     return Page("claims", "claims", f"All {len(rows)} claims", description,
-                {"rows": rows, "meaning": _meaning()}, key="claims")  # fmt: skip
+                {"rows": rows, "meaning": _verdict_meanings()}, key="claims")  # fmt: skip
 
 
-def _evidence(verdict: Mapping[str, Any]) -> str:
+def _evidence_text(verdict: Mapping[str, Any]) -> str:
     tier = verdict_words.tier(str(verdict["evidence_tier"]))
-    return f"{tier.sign} {tier.name}" if tier and verdict_words.rests(verdict) != "opinion" else verdict_words.NOTHING
+    return (
+        f"{tier.sign} {tier.name}" if tier and verdict_words.decided_by(verdict) != "opinion" else verdict_words.NOTHING
+    )
 
 
-def _meaning() -> list[verdict_words.Word]:
+def _verdict_meanings() -> list[verdict_words.Word]:
     """List distinct verdict names; the three open ones share a name."""
     found: dict[str, verdict_words.Word] = {}
     for word in verdict_words.VERDICTS.values():
@@ -214,16 +220,16 @@ def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[st
     return found
 
 
-def _claim(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
+def _claim_page(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
     meaning = {name: word.means for name, word in verdict_words.VERDICTS.items()}
     # Without a site address, review URLs are relative to the page.
     review = claim_reviews({**document, "verdicts": [verdict]}, f"{url}claims/" if url else "", meaning)
     return Page(
         _claim_path(verdict), "claim", f"{context['id']}: {context['says']}",
-        plain(f"{context['word'].name}: {context['finding']}"),
+        shorten_description(f"{context['word'].name}: {context['finding']}"),
         {"c": context, "level": verdict_words.LEVEL, "cited": [source["key"] for source in context["sources"]]},
         key="claims",
-        script=as_script(review), image=f"previews/{context['id']}.png" if context["figure"] else "",
+        script=script_element(review), image=f"previews/{context['id']}.png" if context["figure"] else "",
     )  # fmt: skip
 
 
@@ -231,13 +237,15 @@ def _article_path(raw: Mapping[str, Any]) -> str:
     return f"articles/{identifier(str(raw['key']))}"
 
 
-def _article(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
-    told = article(raw, document)
+def _article_page(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
+    told = article_context(raw, document)
     return Page(_article_path(raw), "article", str(raw["title"]),
-                plain(str(raw["thesis"])), {"a": told}, key="claims", toc=True)  # fmt: skip
+                shorten_description(str(raw["thesis"])), {"a": told}, key="claims", toc=True)  # fmt: skip
 
 
-def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], fronts: Sequence[Chart]) -> Page:
+def _jobs_page(
+    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], fronts: Sequence[Chart]
+) -> Page:
     rows = [
         {
             "job": capitalize(str(row["job"])), "server": str(row["server"]),
@@ -247,14 +255,14 @@ def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, 
         for row in document.get("replaced") or []
     ]  # fmt: skip
     advice = [
-        verdict_words.claim(verdict, "finding")
+        verdict_words.claim_entry(verdict, "finding")
         for verdict in document["verdicts"]
         if verdict["id"] in _BUYING and verdict["verdict"] in DECIDED
     ]
     chart = next((front for front in fronts if front.name == "front-replaced"), None)
     return Page("do-i-need-one", "jobs-page", "Do I need a GPU?",
                 "What to use for which job: hardware, time, price, and how sure that is.",
-                {"f": {"jobs": front_page.jobs(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
+                {"f": {"jobs": front_page.job_rows(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
                 key="jobs")  # fmt: skip
 
 
@@ -262,7 +270,7 @@ def _jobs(document: Mapping[str, Any], says: Statements, declared: Mapping[str, 
 _BUYING = ("G22", "G29", "G26", "W36", "G21", "G17", "G24", "W33", "W32")
 
 
-def _measurements(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]]) -> Page:
+def _measurements_page(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhibit]]) -> Page:
     rows = [
         {"key": family.key, "title": family.title, "asks": family.asks, "count": len(exhibits[family.key])}
         for family in families()
@@ -280,7 +288,7 @@ def _family_path(family: Family) -> str:
     return f"measurements/{identifier(family.key)}"
 
 
-def _exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
+def _family_exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
     """Return a family's exhibits; empty if it fails."""
     with failures.caught("page", _family_path(family)):
         return exhibits_of(family, evidence)
@@ -290,18 +298,18 @@ def _exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Ex
 def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
     """Return the front page's figures; empty if they fail."""
     with failures.caught("figure", "front"):
-        return front_page.charts(evidence)
+        return front_page.front_charts(evidence)
     return []
 
 
-def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
+def _family_page(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
     known = {str(verdict["id"]): verdict for verdict in evidence.document["verdicts"]}
     shown = [
         {
-            "chart": annotate(exhibit.chart),
+            "chart": explain_hollow_marks(exhibit.chart),
             "says": list(exhibit.says),
             "table": exhibit.table.filled() if exhibit.table and exhibit.table.rows else None,
-            "claims": [verdict_words.claim(known[name]) for name in exhibit.claims if name in known],
+            "claims": [verdict_words.claim_entry(known[name]) for name in exhibit.claims if name in known],
             "section": exhibit.section,
             "within": exhibit.within,
         }
@@ -312,33 +320,33 @@ def _family(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> 
                 toc=len(shown) > 2)  # fmt: skip
 
 
-def _machines(evidence: Evidence) -> Page:
+def _machines_page(evidence: Evidence) -> Page:
     document = evidence.document
-    kinds = by_kind(document["nodes"], evidence.shown)
+    kinds = nodes_by_kind(document["nodes"], evidence.shown)
     refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
                 {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip
 
 
-def _method(evidence: Evidence) -> Page:
+def _method_page(evidence: Evidence) -> Page:
     return Page(
         "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
         {
-            "meaning": _meaning(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
+            "meaning": _verdict_meanings(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
             "twelve": [{"asks": rule.asks, "met": rule.met} for rule in RULES],
-            "triangulation": list(_triangulation(evidence)),
-            "contradictions": list(_contradictions(evidence.document)),
+            "triangulation": list(_triangulation_rows(evidence)),
+            "contradictions": list(_contradiction_rows(evidence.document)),
         },
         key="method",
     )  # fmt: skip
 
 
-def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
+def _triangulation_rows(evidence: Evidence) -> Iterator[dict[str, str]]:
     """Yield pairs: published and measured figure for the same thing."""
     for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:
-            for case in on_shown(figure["cases"], evidence.shown):
+            for case in filter_cases(figure["cases"], evidence.shown):
                 if figure["value"] is not None:
                     yield {
                         "title": f"{pair['title']}: {figure['called']}",
@@ -348,7 +356,7 @@ def _triangulation(evidence: Evidence) -> Iterator[dict[str, str]]:
                     }
 
 
-def _contradictions(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _contradiction_rows(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     for contradiction in document["contradictions"]:
         told = [
             f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})"
@@ -365,7 +373,7 @@ def _contradictions(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         }
 
 
-def _objections(evidence: Evidence) -> Page:
+def _objections_page(evidence: Evidence) -> Page:
     document = evidence.document
     known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     gpu = any(device["kind"] != "cpu" for node in document["nodes"] for device in node.get("devices") or [])
@@ -375,18 +383,18 @@ def _objections(evidence: Evidence) -> Page:
             "says": str(one["says"]),
             "done": capitalize(str(one["done"])),
             "answer": str(one["answer"]),
-            "claims": [verdict_words.claim(known[name]) for name in one.get("claims", []) if name in known],
+            "claims": [verdict_words.claim_entry(known[name]) for name in one.get("claims", []) if name in known],
         }
         for one in read_yaml(REPORT / "objections.yaml", schema)
         if one.get("when", {}).get("gpu", gpu) == gpu
     ]
     return Page("objections", "objections", "Objections and limits",
                 "What may be held against the study, what was done about it, and what it cannot say.",
-                {"objections": rows, "limits": limits(document, evidence.folder)}, toc=False)  # fmt: skip
+                {"objections": rows, "limits": study_limits(document, evidence.folder)}, toc=False)  # fmt: skip
 
 
 def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None) -> Page:
-    """Build the page on changes between editions. changes: from `since_last`."""
+    """Build the page on changes between editions. changes: from `changes_since_last`."""
     day = str(document["generated_utc"])[:10]
     commit = short_commit(document["commit"]) or "not recorded"
     machines = machine_names(document["nodes"]) or "no machine"

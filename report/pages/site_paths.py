@@ -21,15 +21,15 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 
 
-def samples(node: str, experiment: str, device: str) -> str:
+def samples_path(node: str, experiment: str, device: str) -> str:
     """Return the path for samples from a node, experiment and device, in data/: 'NODE/gemm.cuda-0.csv'.
 
     Independent from table size, so that links from earlier editions stay valid. Safe as path and URL for any name.
     """
-    return f"data/{_fit(node)}/{_fit(experiment)}.{_fit(device.replace(':', '-'))}.csv"
+    return f"data/{_safe_name(node)}/{_safe_name(experiment)}.{_safe_name(device.replace(':', '-'))}.csv"
 
 
-def _fit(name: str) -> str:
+def _safe_name(name: str) -> str:
     """Make a name safe in file names and URLs; add a digest to a changed name."""
     if _NAME.fullmatch(name) and ".." not in name:
         return name

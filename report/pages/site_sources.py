@@ -61,7 +61,7 @@ class Page:
 
 
 @cache
-def templates() -> jinja2.Environment:
+def template_environment() -> jinja2.Environment:
     """Return the template environment; cached, do not modify."""
     made = environment(TEMPLATES)
     made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(part)) for part in parts))
@@ -80,15 +80,15 @@ def sign(word: Word) -> Markdown:
     return Markdown(f'[{escape(word.sign)}]{{.sign .v-{identifier(word.css)} title="{attribute(word.name)}"}}')
 
 
-def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> str:
+def page_source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> str:
     """Render a page as .qmd. Raises jinja2.UndefinedError for a missing context value."""
     front: dict[str, Any] = {
         "title": escape(page.title),
         "pagetitle": escape(page.title),
         "description": escape(page.description),
         # pandoc does not escape quotation marks in attributes.
-        "title-attribute": _raw(page.title),
-        "description-attribute": _raw(page.description),
+        "title-attribute": _raw_html(page.title),
+        "description-attribute": _raw_html(page.description),
         "root": page.root,
         "path": page.path,
         "body-class": f"page-{page.template}",
@@ -116,12 +116,12 @@ def source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> st
     return "\n".join(["---", *lines, "---", "", body])
 
 
-def _raw(text: str) -> str:
+def _raw_html(text: str) -> str:
     """Wrap text as raw HTML for an attribute."""
     return f"`{html.escape(clean(text)).replace('`', '&#96;')}`{{=html}}"
 
 
-def address(url: str) -> str:
+def normalize_address(url: str) -> str:
     """Normalize a site address to end in a slash; '' if empty. Raises StudyError unless it is http(s)."""
     if not url:
         return ""
@@ -131,9 +131,9 @@ def address(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + "/", "", ""))
 
 
-def alone_template(imprint: str) -> str:
+def standalone_template(imprint: str) -> str:
     """Return the pandoc template for a standalone page, without menu."""
-    return _template({"title": TITLE, "url": "", "menu": [], "footer": [], "imprint": imprint})
+    return _render_template({"title": TITLE, "url": "", "menu": [], "footer": [], "imprint": imprint})
 
 
 def page_template(url: str, imprint: str) -> str:
@@ -149,21 +149,21 @@ def page_template(url: str, imprint: str) -> str:
         ],
         "imprint": imprint,
     }  # fmt: skip
-    return _template(site)
+    return _render_template(site)
 
 
-def _template(site: Mapping[str, Any]) -> str:
-    made = templates()
-    made.filters["html"] = lambda text: Markdown(_html(str(text)))
+def _render_template(site: Mapping[str, Any]) -> str:
+    made = template_environment()
+    made.filters["html"] = lambda text: Markdown(_escape_html(str(text)))
     return made.get_template("page.html").render({"site": site})
 
 
-def _html(text: str) -> str:
+def _escape_html(text: str) -> str:
     """Escape HTML, and "$", which starts a variable in pandoc templates."""
     return html.escape(text).replace("$", "$$")
 
 
-def project(pages: Sequence[Page], url: str, imprint: str) -> str:
+def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
     """Return `_quarto.yml` as JSON (valid YAML): website with menu, sidebars and search."""
     script = (TEMPLATES / "site" / "page.js").read_text(encoding="utf-8")
     families = [page.path for page in pages if page.template == "family"]
@@ -240,7 +240,7 @@ def copy_site(folder: Path) -> None:
     shutil.copyfile(TEMPLATES / "pages.lua", folder / "pages.lua")
 
 
-def plain(text: str, room: int = 200) -> str:
+def shorten_description(text: str, room: int = 200) -> str:
     """Shorten text to a one-line description."""
     line = clean(text)
     return line if len(line) <= room else line[: room - 1].rsplit(" ", 1)[0] + " …"

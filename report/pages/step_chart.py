@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from report.pages import charts
-from report.pages.control_characters import visible
-from report.pages.estimate_drawing import heads_of
+from report.pages.control_characters import remove_invisible
+from report.pages.estimate_drawing import group_heads
 
 _STYLES = (
     (charts.AMBER, "s"),
@@ -24,7 +24,9 @@ _STYLES = (
 _LINE = 0.16
 
 
-def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, base: str) -> Callable[[float], Figure]:
+def step_chart(
+    rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, base: str
+) -> Callable[[float], Figure]:
     """Return a drawing with a row per case and a mark per step, on a logarithmic axis.
 
     rows: label, text (at the right), short (text on a phone), group (heading above its first row) and marks, each with
@@ -34,8 +36,8 @@ def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, ba
 
     def draw(width: float) -> Figure:
         narrow, height = charts.is_narrow(width), charts.ROW
-        labels = [charts.wrapped(visible(str(row["label"])), 17 if narrow else 30) or " " for row in rows]
-        heads = heads_of(rows)
+        labels = [charts.wrap_text(remove_invisible(str(row["label"])), 17 if narrow else 30) or " " for row in rows]
+        heads = group_heads(rows)
         lines = sum(label.count("\n") for label in labels)
         total = height * (len(rows) + len(heads)) + _LINE * lines
         figure = Figure(figsize=(width, total + 0.85 + (0.22 * len(steps) if narrow else 0.4)))
@@ -45,7 +47,7 @@ def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, ba
         places, top = [], 0.0
         for at, (row, label) in enumerate(zip(rows, labels, strict=True)):
             if at in heads:
-                head = charts.first_line(visible(heads[at]), width)
+                head = charts.fit_line(remove_invisible(heads[at]), width)
                 axes.text(-0.04, top + height / 2, head, weight="bold", ha="right", **beside)
                 top += height
             size = height + _LINE * label.count("\n")
@@ -64,7 +66,7 @@ def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, ba
                 fill = charts.PAPER if mark["one_round"] else colour
                 axes.plot([mark["estimate"]], [place], marker=shape, color=colour, markersize=6.5, zorder=3,
                           markerfacecolor=fill, markeredgewidth=1.3, linestyle="none", clip_on=False)  # fmt: skip
-            axes.text(1.02, place, visible(str(row["short" if narrow else "text"])), **beside)
+            axes.text(1.02, place, remove_invisible(str(row["short" if narrow else "text"])), **beside)
         axes.set_ylim(top, 0)
         axes.set_yticks(places, labels)
         axes.tick_params(axis="y", length=0, pad=7)
@@ -72,8 +74,8 @@ def rungs(rows: Sequence[Mapping[str, Any]], steps: Sequence[str], axis: str, ba
         marks = pd.DataFrame([mark for row in rows for mark in row["marks"]])
         ends = [1.0, *(float(one) for name in ("estimate", "low", "high") for one in marks[name].dropna())]
         charts.add_threshold(axes, [1.0], base, width)
-        charts.scale(axes, "x", ends, True, width)
-        axes.set_xlabel(charts.axis_name(axis, True, width))
+        charts.set_scale(axes, "x", ends, True, width)
+        axes.set_xlabel(charts.axis_label(axis, True, width))
         axes.spines["left"].set_visible(False)
         handles = [
             matplotlib.lines.Line2D([], [], color=styles[step][0], marker=styles[step][1], linestyle="none", label=step)

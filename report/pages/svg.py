@@ -11,23 +11,23 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from report.pages.charts import DARK, FONTS, MUTED, NARROW, WIDE, Chart, theme
-from report.pages.control_characters import harmless, visible
+from report.pages.control_characters import remove_invisible, sanitize
 
 # Suppress matplotlib's default metadata.
 METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
-def save(chart: Chart, folder: Path) -> None:
+def save_chart(chart: Chart, folder: Path) -> None:
     """Draw `NAME.svg` and, for phones, `NAME.phone.svg`. Raises OSError."""
     for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
         path = folder / f"{chart.name}.{ending}"
         with theme():
             # savefig would draw twice, to compute the layout first; the output is the same.
             FigureCanvasSVG(chart.draw(width)).print_svg(path, metadata=METADATA)
-        path.write_text(finished(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(finish_svg(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def blank(text: str) -> Callable[[float], Figure]:
+def text_drawing(text: str) -> Callable[[float], Figure]:
     """Return a drawing with only a sentence."""
 
     def draw(width: float) -> Figure:
@@ -38,14 +38,14 @@ def blank(text: str) -> Callable[[float], Figure]:
     return draw
 
 
-def finished(svg: str) -> str:
+def finish_svg(svg: str) -> str:
     """Remove metadata and comments, set the reader's font, add dark colours."""
-    svg = visible(svg[svg.index("<svg") :])
+    svg = remove_invisible(svg[svg.index("<svg") :])
     svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", FONTS, svg)
     # Round coordinates to hundredths, but not numbers in text.
     svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
-    svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + harmless(text[2]), svg)
+    svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + sanitize(text[2]), svg)
     dark = "".join(
         f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
         for light, dark in DARK.items()

@@ -8,7 +8,7 @@ from typing import Any
 from report import formatting
 from report.pages import verdict_words
 from report.pages.markdown import Markdown, clean
-from report.publish.claimreview import in_script
+from report.publish.claimreview import script_json
 
 
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
         shared: dict[str, Any] = {"name": clean(name), "label": clean(f"{name}: threshold" if name else "Threshold")}
         if "choices" in one:
             choices = [
-                [formatting.threshold_text(limit, unit), _word(outcome), _word(whole)]
+                [formatting.threshold_text(limit, unit), _verdict_name(outcome), _verdict_name(whole)]
                 for limit, outcome, whole in one["choices"]
             ]
             declared = [limit for limit, _, _ in one["choices"]].index(one["declared"])
@@ -36,7 +36,7 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "log": one["log"],
                 "declared": one["declared"] / scale,
                 "pieces": [
-                    [start / scale, _word(outcome), _word(whole), open_]
+                    [start / scale, _verdict_name(outcome), _verdict_name(whole), open_]
                     for start, outcome, whole, open_ in one["pieces"]
                 ],
             }
@@ -44,11 +44,11 @@ def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def as_json(verdict: Mapping[str, Any]) -> Markdown:
+def sliders_json(verdict: Mapping[str, Any]) -> Markdown:
     """Format `sliders` for a script element; '' if there are none."""
     found = sliders(verdict)
-    return Markdown(in_script(found) if found else "")
+    return Markdown(script_json(found) if found else "")
 
 
-def _word(verdict: str) -> str:
-    return verdict_words.verdict(str(verdict)).name.lower()
+def _verdict_name(verdict: str) -> str:
+    return verdict_words.verdict_word(str(verdict)).name.lower()

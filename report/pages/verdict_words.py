@@ -18,7 +18,7 @@ BARS = f"Bars: {LEVEL} intervals"
 NOTHING = "–"
 
 
-def disturbed(share: float | None) -> str:
+def disturbed_suffix(share: float | None) -> str:
     """Return a suffix by the share disturbed: ' (disturbed)', ' (partly disturbed)' or ''."""
     return "" if not share else " (disturbed)" if share > 0.5 else " (partly disturbed)"
 
@@ -74,16 +74,16 @@ TIERS: dict[str, Tier] = {
 }
 
 
-def verdict(name: str) -> Word:
+def verdict_word(name: str) -> Word:
     """Return the display for a verdict; open if unknown."""
     return VERDICTS.get(name, VERDICTS["awaiting experiment"])
 
 
-def claim(one: Mapping[str, Any], *more: str) -> dict[str, Any]:
+def claim_entry(one: Mapping[str, Any], *more: str) -> dict[str, Any]:
     """Return id, verdict and requested fields for a claim."""
     return {
         "id": identifier(str(one["id"])),
-        "word": verdict(str(one["verdict"])),
+        "word": verdict_word(str(one["verdict"])),
         **{key: str(one[key]) for key in more},
     }
 
@@ -93,7 +93,7 @@ def tier(name: str) -> Tier | None:
     return TIERS.get(name)
 
 
-def basis(one: Mapping[str, Any]) -> str:
+def basis_phrase(one: Mapping[str, Any]) -> str:
     """Phrase a verdict's basis: 'on published figures'; '' if none."""
     if one["verdict"] not in (*DECIDED, "undecided"):
         return ""
@@ -107,7 +107,7 @@ def basis(one: Mapping[str, Any]) -> str:
     }.get(str(one.get("evidence_tier")), "")
 
 
-def rests(one: Mapping[str, Any]) -> str:
+def decided_by(one: Mapping[str, Any]) -> str:
     """Classify a claim: decided 'here', by 'others', 'open', or 'opinion' if untestable."""
     if one["verdict"] == "not testable":
         return "opinion"
@@ -116,7 +116,7 @@ def rests(one: Mapping[str, Any]) -> str:
     return "others" if one.get("decided_on") == OTHERS else HERE
 
 
-def between(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
+def format_interval(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
     """Format an interval: '27.1 to 28.7 GB/s'; '' if unknown, or if both ends read the same."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
@@ -127,7 +127,7 @@ def between(low: float | None, high: float | None, unit: str, digits: int = 3) -
     return f"{' to '.join(texts)} {name}".strip() if texts[0] != texts[1] else ""
 
 
-def fares(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Count decided verdicts: '15 hold, 11 do not and 3 depend on the case'; '' if none."""
     told = []
     for name in DECIDED:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report.formatting import capitalize
-from report.publish.study_metadata import study
+from report.publish.study_metadata import read_study
 
 # Only decided verdicts get a number: undecided, open or untestable is no half-truth.
 RATINGS = {"supported": 5, "depends": 3, "outdated": 2, "challenged": 1}
@@ -36,24 +36,24 @@ def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[
     document: written by `report judge`. base: URL prefix for claim pages; empty inside such a page. meaning:
     explanation per verdict. Raises StudyError if the study's name cannot be read.
     """
-    by = {"@type": "Organization", "name": study().authors}
+    by = {"@type": "Organization", "name": read_study().authors}
     return {
         "@context": "https://schema.org",
-        "@graph": [_review(verdict, document, by, base, meaning or {}) for verdict in document["verdicts"]],
+        "@graph": [_claim_review(verdict, document, by, base, meaning or {}) for verdict in document["verdicts"]],
     }
 
 
-def as_script(document: Any) -> str:
+def script_element(document: Any) -> str:
     """Format JSON-LD as an HTML script element that no text can end early."""
-    return f'<script type="application/ld+json">{in_script(document, separators=(",", ":"))}</script>\n'
+    return f'<script type="application/ld+json">{script_json(document, separators=(",", ":"))}</script>\n'
 
 
-def in_script(document: Any, separators: tuple[str, str] | None = None) -> str:
+def script_json(document: Any, separators: tuple[str, str] | None = None) -> str:
     """Format JSON for a script element; escape characters that could end it."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=separators).translate(_ESCAPED)
 
 
-def _review(
+def _claim_review(
     one: Mapping[str, Any],
     document: Mapping[str, Any],
     by: Mapping[str, Any],
@@ -74,7 +74,7 @@ def _review(
         "version": one["version"],
         "inLanguage": "en",
     }
-    cited = [_cited(source) for source in one.get("sources") or []]
+    cited = [_citation(source) for source in one.get("sources") or []]
     if cited:
         review["citation"] = cited
     if document["origin"] != "measured":
@@ -95,7 +95,7 @@ def _rating(verdict: str, meaning: Mapping[str, str]) -> dict[str, Any]:
     return rating
 
 
-def _cited(source: Mapping[str, Any]) -> dict[str, Any]:
+def _citation(source: Mapping[str, Any]) -> dict[str, Any]:
     cited = {"@type": "CreativeWork", "name": source["title"], "url": source["url"]}
     if source.get("publisher"):
         cited["publisher"] = {"@type": "Organization", "name": source["publisher"]}

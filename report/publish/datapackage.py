@@ -21,7 +21,7 @@ from contract.node import read_node, record_path
 from contract.sample_table import SAMPLES, sample_dictionary
 from report.data.published_records import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
 from report.data.summary import SERIES
-from report.publish.study_metadata import NAME, study
+from report.publish.study_metadata import NAME, read_study
 
 PROFILE = "https://datapackage.org/profiles/2.0"
 _KEYS = {"samples": ["node", *(SAMPLES.unique or [])], "summary": SERIES}
@@ -47,18 +47,18 @@ def write_datapackage(folder: Path) -> Path:
     Lists files with size and hash, and tables with columns. Raises StudyError if the dictionary or a table is missing,
     OSError.
     """
-    described = pd.read_csv(_there(folder / "dictionary.csv"), keep_default_na=False)
+    described = pd.read_csv(_existing_file(folder / "dictionary.csv"), keep_default_na=False)
     schemas = {
-        name: _schema(parquet.read_schema(_there(folder / f"{name}.parquet")), described, name)
+        name: _table_schema(parquet.read_schema(_existing_file(folder / f"{name}.parquet")), described, name)
         for name in ("samples", "summary")
     }
-    schemas["dictionary"] = {"fields": [_field(name, "string") for name in described.columns]}
+    schemas["dictionary"] = {"fields": [_field_descriptor(name, "string") for name in described.columns]}
     resources = []
     for stem, title in _TITLES.items():
         for path in sorted(folder.glob(f"{stem}.*")):
             if path.suffix in _MEDIA:
-                resources.append(_resource(path, title, schemas.get(stem)))
-    return _write(folder, f"{NAME}-tables", "The samples of all nodes and their summary", resources)
+                resources.append(_file_resource(path, title, schemas.get(stem)))
+    return _write_package(folder, f"{NAME}-tables", "The samples of all nodes and their summary", resources)
 
 
 def write_published(folder: Path) -> Path:
@@ -75,7 +75,7 @@ def write_published(folder: Path) -> Path:
         folder / _SCHEMA,
         {
             "$schema": f"{PROFILE}/tableschema.json",
-            "fields": [_field(name, _WORDS[str(rows[name]["type"])], rows[name]) for name in names],
+            "fields": [_field_descriptor(name, _WORDS[str(rows[name]["type"])], rows[name]) for name in names],
             "primaryKey": _KEYS["samples"],
         },
     )
@@ -91,20 +91,20 @@ def write_published(folder: Path) -> Path:
             "title": f"{node}: the machine",
             "path": f"nodes/{node}/{record.name}",
         }
-        resources.append({**about, **_media(".json")})
+        resources.append({**about, **_media_type(".json")})
         if rounds:
             table = {"name": node, "title": f"{node}: samples of all rounds", "type": "table", "path": rounds}
-            resources.append({**table, **_media(".parquet"), "schema": _SCHEMA})
-    resources += _others(folder / "published")
-    return _write(folder, f"{NAME}-nodes", "Published nodes: the samples of every round", resources)
+            resources.append({**table, **_media_type(".parquet"), "schema": _SCHEMA})
+    resources += _published_resources(folder / "published")
+    return _write_package(folder, f"{NAME}-nodes", "Published nodes: the samples of every round", resources)
 
 
-def _others(folder: Path) -> list[dict[str, Any]]:
+def _published_resources(folder: Path) -> list[dict[str, Any]]:
     """Describe published measurements: a table per source, with fields from a common schema. Raises StudyError."""
     sources = read_published(folder).sources
     units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
     fields = [
-        _field(
+        _field_descriptor(
             name,
             "integer" if name in COUNTS else "number" if name in NUMBERS else "string",
             {"meaning": f"{meaning} ({units})" if name == "unit" else meaning, "may_be_empty": name not in REQUIRED},
@@ -124,17 +124,17 @@ def _others(folder: Path) -> list[dict[str, Any]]:
             "type": "table",
             "path": f"published/{name}.csv",
             "sources": [{"title": f"{source['title']}, {source['publisher']}", "path": source["url"]}],
-            **_media(".csv"),
+            **_media_type(".csv"),
             "schema": _OTHERS,
         }
         for name, source in sources.items()
     ]
 
 
-def _write(folder: Path, name: str, title: str, resources: Sequence[Mapping[str, Any]]) -> Path:
+def _write_package(folder: Path, name: str, title: str, resources: Sequence[Mapping[str, Any]]) -> Path:
     if not resources:
         raise StudyError(f"{folder}: nothing to describe: no node has been published here")
-    about = study()
+    about = read_study()
     package = {
         "$schema": f"{PROFILE}/datapackage.json",
         "name": name,
@@ -150,13 +150,13 @@ def _write(folder: Path, name: str, title: str, resources: Sequence[Mapping[str,
     return path
 
 
-def _there(path: Path) -> Path:
+def _existing_file(path: Path) -> Path:
     if not path.is_file():
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
     return path
 
 
-def _resource(path: Path, title: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+def _file_resource(path: Path, title: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
@@ -165,19 +165,19 @@ def _resource(path: Path, title: str, schema: Mapping[str, Any] | None) -> dict[
         "title": title,
         "path": path.name,
         **({"type": "table"} if schema else {}),
-        **_media(path.suffix),
+        **_media_type(path.suffix),
         "bytes": path.stat().st_size,
         "hash": f"sha256:{digest}",
         **({"schema": schema} if schema else {}),
     }
 
 
-def _media(suffix: str) -> dict[str, str]:
+def _media_type(suffix: str) -> dict[str, str]:
     name, media = _MEDIA[suffix]
     return {"format": name, "mediatype": media, **({} if suffix == ".parquet" else {"encoding": "utf-8"})}
 
 
-def _schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
+def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
     """Return a table schema: types from Parquet, meanings and units from the dictionary.
 
     A summary column without a dictionary entry uses the entry for `samples`.
@@ -186,27 +186,30 @@ def _schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[
     for name in ("samples", table):
         for row in described[described["table"] == name].to_dict("records"):
             earlier = told.get(str(row["column"]), {})
-            told[str(row["column"])] = {str(key): value for key, value in {**earlier, **_said(row)}.items()}
+            told[str(row["column"])] = {str(key): value for key, value in {**earlier, **_nonempty_fields(row)}.items()}
     required = {name for name, one in SAMPLES.columns.items() if not one.nullable} if table == "samples" else set()
     return {
         "fields": [
-            _field(name, _kind(columns.field(name).type), told[name], name in required) for name in columns.names
+            _field_descriptor(name, _field_type(columns.field(name).type), told[name], name in required)
+            for name in columns.names
         ],
         "primaryKey": _KEYS[table],
     }
 
 
-def _said(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _nonempty_fields(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in row.items() if value != ""}
 
 
-def _kind(kind: arrow.DataType) -> str:
+def _field_type(kind: arrow.DataType) -> str:
     if arrow.types.is_integer(kind):
         return "integer"
     return "number" if arrow.types.is_floating(kind) else "string"
 
 
-def _field(name: str, kind: str, told: Mapping[Any, Any] | None = None, required: bool | None = None) -> dict[str, Any]:
+def _field_descriptor(
+    name: str, kind: str, told: Mapping[Any, Any] | None = None, required: bool | None = None
+) -> dict[str, Any]:
     told = told or {}
     if required is None:
         required = told.get("may_be_empty") in (False, "False")

@@ -24,7 +24,7 @@ class Study:
     keywords: tuple[str, ...]
 
 
-def study(citation: Path = CITATION) -> Study:
+def read_study(citation: Path = CITATION) -> Study:
     """Read the citation file. Raises StudyError if it is missing or incomplete."""
     told = read_yaml(citation)
     try:

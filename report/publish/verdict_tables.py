@@ -92,12 +92,12 @@ def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
     verdicts = document["verdicts"]
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
     claims, cases = out.with_suffix(".parquet"), out.with_name("verdict_cases.parquet")
-    _write(claims, CLAIMS, map(_claim, verdicts), about)
-    _write(cases, CASES, (row for verdict in verdicts for row in _cases(verdict)), about)
+    _write_table(claims, CLAIMS, map(_claim_row, verdicts), about)
+    _write_table(cases, CASES, (row for verdict in verdicts for row in _case_rows(verdict)), about)
     return claims, cases
 
 
-def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
+def _claim_row(one: Mapping[str, Any]) -> dict[str, Any]:
     outcomes = [case["outcome"] for case in one["cases"]]
     threshold = one["threshold"]
     return {
@@ -112,7 +112,7 @@ def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _case_rows(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     parts = {part["name"]: part for part in one["parts"]}
     encoder = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
     for case in one["cases"]:
@@ -128,7 +128,7 @@ def _cases(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _write(
+def _write_table(
     path: Path,
     columns: Mapping[str, tuple[arrow.DataType, bool, str]],
     rows: Iterator[Mapping[str, Any]],

@@ -15,7 +15,7 @@ from report.commands.explain import Sources, explain
 from report.data.reference_figures import REFERENCE, read_reference
 from report.pages import charts, site_sources
 from report.pages.figure_data import Evidence
-from report.pages.site_content import build
+from report.pages.site_content import build_content
 
 # Fields of the verdicts that differ from run to run.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
@@ -27,14 +27,14 @@ def pages(folder: Path) -> Iterator[str]:
     folder: with verdicts.json, and data/ as gather writes it.
     """
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | PASSING
-    made = build(Evidence(document, folder / "data"))
+    made = build_content(Evidence(document, folder / "data"))
     assert not made.failures.as_json, made.failures.as_json
     kept = {verdict["verdict"]: f"claims/{verdict['id']}" for verdict in document["verdicts"]}
-    templates = site_sources.templates()
+    templates = site_sources.template_environment()
     for page in made.pages:
         if not page.path.startswith("claims/") or page.path in kept.values():
             yield f"==== page {page.path}"
-            yield from site_sources.source(page, templates, made.terms).splitlines()
+            yield from site_sources.page_source(page, templates, made.terms).splitlines()
     sources = Sources(folder / "data", read_reference(REFERENCE))
     for claim in kept.values():
         yield f"==== explained {claim}"

@@ -33,7 +33,7 @@ from report.pages.failures import Failures
 from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES
 from report.pages.render import render
-from report.pages.site_content import build
+from report.pages.site_content import build_content
 from report.verdicts import read_verdicts
 from tests.golden.__main__ import PUBLISHED
 from tests.golden.fleet import FLEET
@@ -122,11 +122,11 @@ def judged(folder: Path, others: bool = True) -> None:
 def failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
     """The pages and figures that fail of a judged study; their sources are made, and a share of the figures drawn."""
     evidence = Evidence(read_verdicts(folder / "verdicts.json"), folder / "data")
-    made = build(evidence)
-    found, templates = made.failures, site_sources.templates()
+    made = build_content(evidence)
+    found, templates = made.failures, site_sources.template_environment()
     for page in made.pages:
         with found.caught("page", page.path):
-            site_sources.source(page, templates, made.terms)
+            site_sources.page_source(page, templates, made.terms)
     for name, source in SOURCES.items():
         with found.caught("PDF", name):
             source(made, evidence.document, templates)

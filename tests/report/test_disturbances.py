@@ -65,7 +65,11 @@ def test_cases_that_rest_on_it_say_so_and_others_do_not(study: Path) -> None:
 def test_the_page_of_the_measurement_and_explain_say_so(study: Path) -> None:
     evidence = Evidence(read_json(study / "verdicts.json"), study / "data")
     asked = ("matrix-products", "one-thread")
-    pages = {family.key: disturbed_results.exhibits(family, evidence) for family in families() if family.key in asked}
+    pages = {
+        family.key: disturbed_results.exhibits_with_disturbances(family, evidence)
+        for family in families()
+        if family.key in asked
+    }
     said = [text for text in pages["matrix-products"][0].says if text.startswith("Disturbed: ")]
     assert len(said) == 1 and "gemm with 1 thread on " in said[0] and " (1)." in said[0]
     assert not [text for one in pages["one-thread"] for text in one.says if text.startswith("Disturbed")]

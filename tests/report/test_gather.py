@@ -77,7 +77,7 @@ def test_metrics_that_a_profile_could_not_give_are_told_once_for_each_point(synt
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
     told = {(row["experiment"], row["reason"]): row["count"] for row in left_out_points(tmp_path / "out")}
     assert told == {("training", "the profiler lost kernels"): 2, ("gemm", "too large"): 1}
-    assert "1 point gave no result" in limitations._rounds(tmp_path / "out"), "the steps themselves were timed"
+    assert "1 point gave no result" in limitations._round_limit(tmp_path / "out"), "the steps themselves were timed"
 
 
 def rewrite(path: Path, **changes: object) -> None:

@@ -22,7 +22,7 @@ from report.judging.judge import judge
 from report.judging.part_evaluation import PartResult
 from report.judging.robustness import part_robustness, part_slider
 from report.judging.rules import clopper_pearson
-from report.pages.claim_page import _case_tables, _sure
+from report.pages.claim_page import _case_tables, _confidence_sentences
 
 from .conftest import Factory
 from .made_estimates import NO_DATA, cases, log_cases, part
@@ -237,7 +237,7 @@ def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
     shown = [row["where"] for row in table["rows"]]
     assert shown[0].startswith(twins["machines"]) and shown[0].endswith("MAC/cycle from machine to machine)")
     assert shown[1] == names["other"]
-    assert any("one case" in text for text in _sure(verdict, names))
+    assert any("one case" in text for text in _confidence_sentences(verdict, names))
 
 
 def test_a_case_of_several_runs_of_one_machine_says_so(synthetic: Factory, court: Court) -> None:
@@ -250,7 +250,7 @@ def test_a_case_of_several_runs_of_one_machine_says_so(synthetic: Factory, court
     names = {node["id"]: node["label"] for node in document["nodes"]}
     (table,) = _case_tables(verdict, names, None)
     assert table["rows"][0]["where"].endswith("MAC/cycle from run to run)")
-    assert any("counts once" in text for text in _sure(verdict, names))
+    assert any("counts once" in text for text in _confidence_sentences(verdict, names))
 
 
 def test_a_case_of_several_machines_is_explained_down_to_the_rows_of_each(synthetic: Factory, tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from report.data.gather import gather
 from report.outcomes import Verdict
 from report.pages import verdict_words
 from report.pages.figure_data import Evidence
-from report.pages.site_content import build
-from report.publish import as_script, claim_reviews, write_datapackage, write_published, write_tables
+from report.pages.site_content import build_content
+from report.publish import claim_reviews, script_element, write_datapackage, write_published, write_tables
 from report.publish.claimreview import RATINGS
-from report.publish.study_metadata import CITATION, study
+from report.publish.study_metadata import CITATION, read_study
 from report.verdicts import read_verdicts
 
 from .conftest import Factory
@@ -61,7 +61,7 @@ def test_every_verdict_has_a_review_of_the_vocabularys_shape(document: dict[str,
     assert review["url"] == "https://example.org/report/claims/W15.html"
     assert review["datePublished"] == document["generated_utc"][:10]
     assert review["itemReviewed"]["appearance"] == {"@type": "CreativeWork", "name": told["article_title"]}
-    assert review["author"]["name"] == study().authors
+    assert review["author"]["name"] == read_study().authors
 
 
 def test_only_what_was_decided_is_rated_with_a_number(document: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def test_articles_and_sources_are_cited_with_what_they_tell_of_themselves(docume
 
 def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
     reviews = claim_reviews({**document, "verdicts": [{**verdict(document, "W15"), "finding": HOSTILE}]})
-    script = as_script(reviews)
+    script = script_element(reviews)
     assert script.count("</script>") == 1 and script.count("<") == 2 and "\u2028" not in script
     page = BeautifulSoup(f"<p>{script}</p>", "html.parser")
     assert json.loads(page.script.get_text()) == reviews
@@ -101,7 +101,7 @@ def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize("url", ["", "https://example.org/report/"])
 def test_each_claims_page_carries_its_own_review(document: dict[str, Any], url: str) -> None:
     few = [{**one, "finding": HOSTILE} for one in document["verdicts"][:2]]
-    pages = [page for page in build(Evidence({**document, "verdicts": few}, None), url).pages if page.script]
+    pages = [page for page in build_content(Evidence({**document, "verdicts": few}, None), url).pages if page.script]
     assert [page.path for page in pages] == [f"claims/{one['id']}" for one in few]
     for page, one in zip(pages, few, strict=True):
         script: Any = BeautifulSoup(page.script, "html.parser").script

@@ -29,7 +29,7 @@ class Cause:
     stays: bool = True
 
 
-def causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
+def find_causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
     """Return all differences that may explain a changed verdict.
 
     was, now: claim records in the editions old and new.
@@ -42,24 +42,24 @@ def causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
     sources = [
         {source["title"] or source["url"]: source["status"] for source in claim["sources"]} for claim in (was, now)
     ]
-    found += [Cause("source", text) for text in _changed("sources", *sources)]
+    found += [Cause("source", text) for text in _format_changes("sources", *sources)]
     before, after = ({part["name"]: part for part in claim["parts"]} for claim in (was, now))
     for name in dict.fromkeys([*after, *before]):
         if name in before and name in after:
-            found += _part(before[name], after[name], old, new)
+            found += _part_causes(before[name], after[name], old, new)
         else:
             found.append(Cause("rule", f"this part {'is new' if name in after else 'was dropped'}", name))
     return sorted(found, key=lambda one: CAUSES.index(one.cause))
 
 
-def unknown(old: Record, new: Record) -> Cause:
+def unknown_cause(old: Record, new: Record) -> Cause:
     """Return the fallback if no difference was found."""
     commits = [short_commit(one["commit"], 7) or "not recorded" for one in (new, old)]
     judged = f": judged by commit {commits[0]}, before by {commits[1]}" if commits[0] != commits[1] else ""
     return Cause("unknown", f"rule and evidence are the same in these files{judged}")
 
 
-def _part(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
+def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
     name = now["name"]
     # Older editions write "cell" for "case".
     rules = [one["rule"].replace(" cell", " case") for one in (now, was)]
@@ -73,8 +73,8 @@ def _part(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]
         yield Cause("rule", f"the threshold is {values[0]}, before {values[1]}", name)
     elif rules[0] != rules[1]:
         yield Cause("rule", f"the rule reads “{rules[0]}”, before “{rules[1]}”", name)
-    figures = [_figures(was, old), _figures(now, new)]
-    yield from (Cause("source", text, name) for text in _changed("published figures", *figures))
+    figures = [_figure_texts(was, old), _figure_texts(now, new)]
+    yield from (Cause("source", text, name) for text in _format_changes("published figures", *figures))
     turned = was["outcome"] != now["outcome"]
     if turned:
         labels = {node["id"]: node["label"] for one in (old, new) for node in one["nodes"]}
@@ -82,31 +82,31 @@ def _part(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]
             {labels[node["id"]]: str(node["ended_utc"]) for node in one["nodes"] if node["id"] in part["nodes"]}
             for part, one in ((was, old), (now, new))
         ]
-        yield from (Cause("data", text, name, stays=False) for text in _changed("machines", *machines))
+        yield from (Cause("data", text, name, stays=False) for text in _format_changes("machines", *machines))
     told = [
         one["outcome"]
         if one["estimate"] is None
         else format_interval(one["estimate"], one["low"], one["high"], one["unit"])
         for one in (now, was)
     ]
-    apart = was["unit"] == now["unit"] and _apart(was, now)
+    apart = was["unit"] == now["unit"] and _intervals_disjoint(was, now)
     if told[0] != told[1] and (turned or apart):
         yield Cause("data", f"now {told[0]}, before {told[1]}", name, stays=apart)
 
 
-def _figures(part: Record, edition: Record) -> dict[str, str]:
+def _figure_texts(part: Record, edition: Record) -> dict[str, str]:
     """Map published figures used by a part to value and status."""
     found = [edition["figures"][name] for name in part["figures"] if name in edition["figures"]]
     return {one["what"]: f"{one['stated']}, {one['status']}" for one in found}
 
 
-def _apart(was: Record, now: Record) -> bool:
+def _intervals_disjoint(was: Record, now: Record) -> bool:
     """True if the intervals are disjoint: more than drift between measurements."""
     ends = [one[end] for one in (was, now) for end in ("low", "high")]
     return None not in ends and (was["high"] < now["low"] or now["high"] < was["low"])
 
 
-def _changed(kind: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _format_changes(kind: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     """Format differences: 'sources added: a (verified); b (…)', 'sources changed: …', 'sources gone: …'."""
     told = {
         "added": [f"{name} ({value})" for name, value in now.items() if name not in was],

@@ -8,13 +8,13 @@ from typing import Any
 
 from contract.provenance import short_commit
 from report.formatting import capitalize, format_count, join_words
-from report.pages.editions.difference_causes import causes, unknown
+from report.pages.editions.difference_causes import find_causes, unknown_cause
 
 Record = Mapping[str, Any]
 
 
-def compare(old: Record, new: Record) -> dict[str, Any]:
-    """Compare two records from `edition_record.edition`.
+def compare_editions(old: Record, new: Record) -> dict[str, Any]:
+    """Compare two records from `edition_record.extract_edition`.
 
     changed: claims with a new verdict, each with `was`, `is` and `why`, a list with cause, part and text. revised: same
     verdict, different evidence. added, withdrawn: claims. stayed: claim ids with the same verdict. nodes: labels for
@@ -22,20 +22,20 @@ def compare(old: Record, new: Record) -> dict[str, Any]:
     """
     before = {claim["id"]: claim for claim in old["claims"]}
     after = {claim["id"]: claim for claim in new["claims"]}
-    both = [_claim(before[name], claim, old, new) for name, claim in after.items() if name in before]
+    both = [_claim_change(before[name], claim, old, new) for name, claim in after.items() if name in before]
     return {
-        "old": _about(old),
-        "new": _about(new),
-        "nodes": _nodes(old, new),
+        "old": _edition_summary(old),
+        "new": _edition_summary(new),
+        "nodes": _node_changes(old, new),
         "changed": [one for one in both if one["was"] != one["is"]],
         "revised": [one for one in both if one["was"] == one["is"] and one["why"]],
-        "added": [_single(claim) for name, claim in after.items() if name not in before],
-        "withdrawn": [_single(claim) for name, claim in before.items() if name not in after],
+        "added": [_claim_summary(claim) for name, claim in after.items() if name not in before],
+        "withdrawn": [_claim_summary(claim) for name, claim in before.items() if name not in after],
         "stayed": [one["id"] for one in both if one["was"] == one["is"]],
     }
 
 
-def _about(one: Record) -> dict[str, Any]:
+def _edition_summary(one: Record) -> dict[str, Any]:
     return {
         **{name: one[name] for name in ("generated_utc", "commit", "study_version")},
         "nodes": [node["label"] for node in one["nodes"]],
@@ -43,7 +43,7 @@ def _about(one: Record) -> dict[str, Any]:
     }
 
 
-def _nodes(old: Record, new: Record) -> dict[str, list[str]]:
+def _node_changes(old: Record, new: Record) -> dict[str, list[str]]:
     before, after = ({node["id"]: node for node in one["nodes"]} for one in (old, new))
     both = [(before[name], node) for name, node in after.items() if name in before]
     return {
@@ -55,20 +55,20 @@ def _nodes(old: Record, new: Record) -> dict[str, list[str]]:
     }
 
 
-def _claim(was: Record, now: Record, old: Record, new: Record) -> dict[str, Any]:
+def _claim_change(was: Record, now: Record, old: Record, new: Record) -> dict[str, Any]:
     turned = was["verdict"] != now["verdict"]
-    found = [cause for cause in causes(was, now, old, new) if turned or cause.stays]
+    found = [cause for cause in find_causes(was, now, old, new) if turned or cause.stays]
     if turned and not found:
-        found = [unknown(old, new)]
+        found = [unknown_cause(old, new)]
     why = [{"cause": cause.cause, "part": cause.part, "text": cause.text} for cause in dict.fromkeys(found)]
     return {"id": now["id"], "says": now["says"], "was": was["verdict"], "is": now["verdict"], "why": why}
 
 
-def _single(claim: Record) -> dict[str, str]:
+def _claim_summary(claim: Record) -> dict[str, str]:
     return {name: str(claim[name]) for name in ("id", "says", "verdict")}
 
 
-def day(about: Record) -> str:
+def edition_day(about: Record) -> str:
     """Return an edition's date."""
     return str(about["generated_utc"])[:10]
 
@@ -85,13 +85,13 @@ def headline(found: Record) -> str:
     return capitalize(sentence)
 
 
-def machines(found: Record) -> list[str]:
+def machine_sentences(found: Record) -> list[str]:
     """List added, remeasured and gone machines, a sentence each."""
     said = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
     return [f"{word}: {join_words(found['nodes'][key])}." for key, word in said if found["nodes"][key]]
 
 
-def reasons(why: Sequence[Record]) -> list[str]:
+def format_causes(why: Sequence[Record]) -> list[str]:
     """Format causes, grouped by part."""
     told: dict[str, list[str]] = {}
     for one in why:
@@ -99,21 +99,22 @@ def reasons(why: Sequence[Record]) -> list[str]:
     return [*told.pop("", []), *(f"{part}: {'; '.join(texts)}" for part, texts in told.items())]
 
 
-def lines(found: Record) -> Iterator[str]:
+def format_comparison(found: Record) -> Iterator[str]:
     """Format the comparison as plain text lines."""
     editions = [
-        f"{day(found[key])} (commit {short_commit(found[key]['commit'], 7) or 'unknown'})" for key in ("new", "old")
+        f"{edition_day(found[key])} (commit {short_commit(found[key]['commit'], 7) or 'unknown'})"
+        for key in ("new", "old")
     ]
     yield f"The edition of {editions[0]} against that of {editions[1]}:"
     yield headline(found)
-    yield from machines(found)
+    yield from machine_sentences(found)
     for title, key in (("Changed", "changed"), ("The same verdict on other grounds", "revised")):
         if found[key]:
             yield from ("", f"{title}:")
         for one in found[key]:
             turned = f"{one['was']} -> {one['is']}" if one["was"] != one["is"] else one["is"]
             yield f"{one['id']}  {turned}"
-            yield from (f"     {reason}" for reason in reasons(one["why"]))
+            yield from (f"     {reason}" for reason in format_causes(one["why"]))
     for title, key in (("New", "added"), ("Withdrawn", "withdrawn")):
         if found[key]:
             yield from ("", f"{title}:")

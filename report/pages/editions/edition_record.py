@@ -27,14 +27,14 @@ _CLAIM = ("id", "says", "verdict", "version")
 _PART = ("name", "quantity", "unit", "threshold", "outcome", "estimate", "low", "high")
 
 
-def edition(document: Record, path: Path | str) -> dict[str, Any]:
+def extract_edition(document: Record, path: Path | str) -> dict[str, Any]:
     """Extract an edition record from a verdicts document. path: file name for error messages.
 
     Raises StudyError if a field needed to compare editions is missing.
     """
     document = upgrade_cells(document)
-    _check(document, "verdicts", path)
-    claims = [_claim(verdict) for verdict in document["verdicts"]]
+    _check_schema(document, "verdicts", path)
+    claims = [_claim_record(verdict) for verdict in document["verdicts"]]
     if len({claim["id"] for claim in claims}) != len(claims):
         raise StudyError(f"{path}: a claim occurs twice: write it anew with `python -m report judge`")
     used = {name for claim in claims for part in claim["parts"] for name in part["figures"]}
@@ -42,12 +42,12 @@ def edition(document: Record, path: Path | str) -> dict[str, Any]:
     return {
         **{name: document[name] for name in _SAID},
         "nodes": nodes,
-        "figures": {entry["id"]: _figure(entry) for entry in document["references"] if entry["id"] in used},
+        "figures": {entry["id"]: _figure_record(entry) for entry in document["references"] if entry["id"] in used},
         "claims": claims,
     }
 
 
-def _check(document: Any, kind: str, path: Path | str) -> None:
+def _check_schema(document: Any, kind: str, path: Path | str) -> None:
     """Raise StudyError with advice if the document violates its schema. kind: definition in the schema."""
     try:
         check_document(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
@@ -57,7 +57,7 @@ def _check(document: Any, kind: str, path: Path | str) -> None:
         ) from None
 
 
-def _claim(verdict: Record) -> dict[str, Any]:
+def _claim_record(verdict: Record) -> dict[str, Any]:
     cells: dict[str, list[Record]] = {}
     for cell in verdict["cases"]:
         cells.setdefault(cell["part"], []).append(cell)
@@ -67,26 +67,26 @@ def _claim(verdict: Record) -> dict[str, Any]:
         "sources": [
             {name: source[name] for name in ("title", "where", "url", "status")} for source in verdict["sources"]
         ],
-        "parts": [_part(part, cells.get(part["name"], [])) for part in verdict["parts"]],
+        "parts": [_part_record(part, cells.get(part["name"], [])) for part in verdict["parts"]],
     }
 
 
-def _rule(part: Record) -> str:
+def _rule_text(part: Record) -> str:
     """Return the rule in words; older verdicts store it as finished text."""
     return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule_text(part)
 
 
-def _part(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
+def _part_record(part: Record, cells: Sequence[Record]) -> dict[str, Any]:
     return {
         **{name: part[name] for name in _PART},
-        "rule": _rule(part),
+        "rule": _rule_text(part),
         "cells": dict(sorted(Counter(str(cell["outcome"]) for cell in cells).items())),
         "nodes": sorted({node for cell in cells for node in case_nodes(cell)}),
         "figures": sorted(part["entries"]),
     }
 
 
-def _figure(entry: Record) -> dict[str, str]:
+def _figure_record(entry: Record) -> dict[str, str]:
     return {"what": f"{entry['subject']}, {entry['what']}", "stated": format_figure(entry), "status": entry["status"]}
 
 
@@ -99,9 +99,9 @@ def read_editions(path: Path) -> list[dict[str, Any]]:
     if not isinstance(document, dict) or not {"verdicts", "editions"} & set(document):
         raise StudyError(f"{path}: holds neither verdicts (verdicts.json) nor the editions of a site (editions.json)")
     if "editions" not in document:
-        return [edition(document, path)]
-    _check(document, "editions", path)
-    return _in_order(document["editions"])
+        return [extract_edition(document, path)]
+    _check_schema(document, "editions", path)
+    return _sort_by_time(document["editions"])
 
 
 def write_editions(path: Path, editions: Iterable[Record]) -> None:
@@ -109,22 +109,22 @@ def write_editions(path: Path, editions: Iterable[Record]) -> None:
     write_json(path, {"editions": list(editions)}, in_lines=True)
 
 
-def before(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:
+def earlier_editions(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:
     """Return earlier editions, oldest first.
 
     Drop the latest ones that equal the current edition apart from time and commit.
     """
-    found = [one for one in _in_order(editions) if one["generated_utc"] < current["generated_utc"]]
-    while found and digest(found[-1]) == digest(current):
+    found = [one for one in _sort_by_time(editions) if one["generated_utc"] < current["generated_utc"]]
+    while found and edition_digest(found[-1]) == edition_digest(current):
         found.pop()
     return found
 
 
-def _in_order(editions: Iterable[Record]) -> list[dict[str, Any]]:
+def _sort_by_time(editions: Iterable[Record]) -> list[dict[str, Any]]:
     return sorted(map(dict, editions), key=lambda one: str(one["generated_utc"]))
 
 
-def digest(one: Record) -> str:
+def edition_digest(one: Record) -> str:
     """Hash an edition without its time, commit and version."""
     text = json.dumps({name: value for name, value in one.items() if name not in _SAID}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -24,8 +24,8 @@ from report.data.reference_figures import REFERENCE
 from report.formatting import capitalize
 from report.pages import site_paths
 from report.pages.downloads import RECORD as SITE
-from report.pages.downloads import rendered
-from report.pages.front_page import in_short
+from report.pages.downloads import check_rendered
+from report.pages.front_page import summarize_verdicts
 from report.verdicts import read_verdicts, upgrade_cells
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,7 @@ _NOT_KEPT = {
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
 
-def release(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
+def release_edition(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
     """Copy a built site without samples, and its record, into a new folder; return the folder.
 
     verdicts: the rendered verdicts.json. data: folder written by `report gather`. report: folder written by `report
@@ -53,13 +53,13 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
     HEAD, if the report is from other verdicts, or if the linter finds a fault.
     """
     document = read_verdicts(verdicts)
-    number = (newest(into) or 0) + 1 if number is None else number
+    number = (newest_edition(into) or 0) + 1 if number is None else number
     folder = into / str(number)
     if number < 1 or folder.exists():
         raise StudyError(f"{folder}: editions are numbered from 1, and none is written over: give another number")
     if document["origin"] != "measured":
         raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
-    _of_the_commit(str(document["commit"]), verdicts)
+    _check_commit(str(document["commit"]), verdicts)
     _check_site(report, document)
     found = find_faults(Study(verdicts, data, REFERENCE))
     if found:
@@ -67,9 +67,11 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
     into.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
     try:
-        shutil.copytree(report, scratch, ignore=_left_out(report), dirs_exist_ok=True)
-        kept = {str(path.relative_to(scratch)): digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()}
-        write_json(scratch / RECORD, _record(number, document, kept))
+        shutil.copytree(report, scratch, ignore=_ignore_unarchived(report), dirs_exist_ok=True)
+        kept = {
+            str(path.relative_to(scratch)): file_digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()
+        }
+        write_json(scratch / RECORD, _edition_record(number, document, kept))
         scratch.chmod(0o755)
         scratch.rename(folder)
     finally:
@@ -79,7 +81,7 @@ def release(verdicts: Path, data: Path, report: Path, number: int | None = None,
 
 def _check_site(report: Path, document: Mapping[str, Any]) -> None:
     """Raise StudyError unless the folder holds the site for these verdicts."""
-    rendered(report, document)
+    check_rendered(report, document)
     if not (report / SITE).is_file():
         raise StudyError(f"{report}: has no {SITE}: build the site first, with `python -m report site`")
     held = read_json(report / site_paths.VERDICTS)["generated_utc"]
@@ -89,7 +91,7 @@ def _check_site(report: Path, document: Mapping[str, Any]) -> None:
         )
 
 
-def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
+def _ignore_unarchived(report: Path) -> Callable[[str, list[str]], set[str]]:
     """Return an ignore function for `copytree`: page sources and samples."""
 
     def names(folder: str, entries: list[str]) -> set[str]:
@@ -100,7 +102,7 @@ def _left_out(report: Path) -> Callable[[str, list[str]], set[str]]:
     return names
 
 
-def _of_the_commit(commit: str, verdicts: Path) -> None:
+def _check_commit(commit: str, verdicts: Path) -> None:
     """Raise StudyError unless the work tree is clean and the verdicts are from HEAD."""
     try:
         head = run_git(ROOT, "rev-parse", "--verify", "HEAD").strip()
@@ -118,13 +120,13 @@ def _of_the_commit(commit: str, verdicts: Path) -> None:
         )
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """Return a file's SHA-256 as hex."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    shows = in_short(document)
+def _edition_record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    shows = summarize_verdicts(document)
     return {
         "number": number,
         **{name: document[name] for name in ("study_version", "generated_utc", "origin")},
@@ -139,7 +141,7 @@ def _record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) 
     }
 
 
-def newest(into: Path = EDITIONS) -> int | None:
+def newest_edition(into: Path = EDITIONS) -> int | None:
     """Return the highest edition number; None if there is none."""
     return max((int(one.name) for one in into.glob("[0-9]*") if one.name.isdigit() and one.is_dir()), default=None)
 
@@ -150,18 +152,18 @@ def read_record(folder: Path) -> dict[str, Any]:
     record = read_json(path)
     check_document(record, read_json(SCHEMA), path)
     for name, expected in record["sha256"].items():
-        if not (folder / name).is_file() or digest(folder / name) != expected:
+        if not (folder / name).is_file() or file_digest(folder / name) != expected:
             raise StudyError(f"{folder / name}: is not the file that was kept: restore it, editions are not edited")
     return dict(record)
 
 
-def said_now(folder: Path) -> dict[str, Any]:
+def record_in_current_words(folder: Path) -> dict[str, Any]:
     """Return the record, its answer in current wording: archived text is never edited. Raises like `read_record`."""
     record = read_record(folder)
-    return {**record, "answer": in_short(upgrade_cells(read_json(folder / site_paths.VERDICTS)))["answer"]}
+    return {**record, "answer": summarize_verdicts(upgrade_cells(read_json(folder / site_paths.VERDICTS)))["answer"]}
 
 
-def in_words(record: Mapping[str, Any]) -> str:
+def readme_section(record: Mapping[str, Any]) -> str:
     """Format the README section about an edition, as markdown."""
     at = f"data/editions/{record['number']}"
     names, counts = zip(*record["tally"].items(), strict=True)
@@ -188,4 +190,4 @@ def write_readme(record: Mapping[str, Any], readme: Path = README) -> None:
     marked = re.findall(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
     if len(marked) != 1:
         raise StudyError(f"{readme}: has to hold {BEGIN!r} and {END!r} once, around what is written by this command")
-    write_text(readme, text.replace(marked[0], in_words(record)))
+    write_text(readme, text.replace(marked[0], readme_section(record)))

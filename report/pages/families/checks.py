@@ -23,8 +23,8 @@ from report.formatting import (
     two_digits,
 )
 from report.pages.chart_rows import alt_text, as_percent
-from report.pages.charts import Chart, bars, estimates
-from report.pages.exhibit_types import Exhibit, Family, Table, records, stated
+from report.pages.charts import Chart, bar_chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, format_estimate, records
 from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
@@ -63,7 +63,7 @@ def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
             "checks-repeated",
             f"Measured a second time, half of {every['points']:,} results lie within "
             f"{as_percent(every['median_apart'])} of the first; {as_percent(every['agree'] / every['points'])} agree",
-            estimates(rows, "median distance of the second measurement from the first (%)", log=False),
+            estimate_chart(rows, "median distance of the second measurement from the first (%)", log=False),
             f"● measured twice on {evidence.names[table['node']]}, on {days} (UTC).",
             alt_text(rows),
         ),
@@ -89,7 +89,8 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
         rows.append({"label": f"{one['claim']}: {what}", "estimate": ratio, "low": ends[0], "high": ends[1],
                      "text": f"×{format_number(ratio, 2)}"})  # fmt: skip
         unit = str(one["unit"])
-        told.append([one["claim"], stated(first, unit), stated({**second, "estimate": second["median"]}, unit),
+        told.append([one["claim"], format_estimate(first, unit),
+                     format_estimate({**second, "estimate": second["median"]}, unit),
                      threshold_text(one["threshold"], unit), capitalize(str(one["means"]))])  # fmt: skip
     agree = sum(bool(row["agrees"]) for row in table["rows"])
     yield Exhibit(
@@ -97,7 +98,7 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
             "checks-second",
             f"Measured again by other programs, {agree} of {len(rows)} surprising results lie on the same side of "
             "their threshold",
-            estimates(rows, "other program over the study's", [1.0], "equal", log=False),
+            estimate_chart(rows, "other program over the study's", [1.0], "equal", log=False),
             f"● measured on {evidence.names[table['node']]}. Bars: 95% intervals of the second measurement.",
             alt_text(rows),
         ),
@@ -131,7 +132,7 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
         Chart(
             "checks-derived",
             capitalize("; ".join(title)),
-            estimates(rows, "measured time over derived time", [1.0], "as derived", log=True),
+            estimate_chart(rows, "measured time over derived time", [1.0], "as derived", log=True),
             f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
             alt_text(rows),
         ),
@@ -140,7 +141,7 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
             f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most."]
            if len(parts) else [])],
         Table(["Job", "Measured over derived", "Before correction"],
-              [[row["label"], stated(case, "1"), str(case["detail"]).partition(" times")[0]]
+              [[row["label"], format_estimate(case, "1"), str(case["detail"]).partition(" times")[0]]
                for row, case in zip(rows, cases, strict=True)], "lrr", "Whole jobs, each derived from the others"),
     )  # fmt: skip
 
@@ -168,8 +169,9 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
         Chart(
             "checks-simulated",
             f"On simulated measurements whose truth is known, at most {100 * most:.2f}% of verdicts err to one side",
-            estimates(rows, "verdicts that err, in the worst setting (%)", [100 * RARE], "what is meant to be the most",
-                      log=False),
+            estimate_chart(rows, "verdicts that err, in the worst setting (%)", [100 * RARE],
+                           "what is meant to be the most",
+                           log=False),
             f"Simulated: {trials:,} verdicts in {len(settings)} settings of noise, rounds and results, each with "
             "the truth right at the threshold. Bars: intervals of the simulation.",
             alt_text(rows),
@@ -212,8 +214,8 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
         Chart(
             "checks-disturbed",
             f"The most frequent disturbance is that {worst[1]}: in {as_percent(worst[0])} of the results on {worst[2]}",
-            bars(table, "share", "what", "share of a machine's results (%)",
-                 hue="machine" if table["machine"].nunique() > 1 else None),
+            bar_chart(table, "share", "what", "share of a machine's results (%)",
+                      hue="machine" if table["machine"].nunique() > 1 else None),
             "● seen beside the measurements. Disturbed results are kept and marked in the data.",
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
@@ -246,8 +248,8 @@ def _lacking(evidence: Evidence) -> Iterable[Exhibit]:
         Chart(
             "checks-lacking",
             f"Some points were measured without all of their numbers: most often {most['what']} is missing",
-            bars(pd.DataFrame(rows), "points", "what", "measured points that lack the number",
-                 hue="machine" if len({row["machine"] for row in rows}) > 1 else None),
+            bar_chart(pd.DataFrame(rows), "points", "what", "measured points that lack the number",
+                      hue="machine" if len({row["machine"] for row in rows}) > 1 else None),
             "● counted from the samples. The points' other numbers were measured, and are used.",
             "; ".join(f"{row['machine']}: {row['what']}: {row['points']:,}" for row in rows),
         ),

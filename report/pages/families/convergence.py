@@ -9,9 +9,9 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import capitalize, format_count, format_number, join_words, two_digits, with_unit
-from report.pages.chart_rows import alt_text, dicts, name_of, percent
-from report.pages.charts import Chart, estimates, lines
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import alt_text, figure_suffix, percent_case, row_dicts
+from report.pages.charts import Chart, estimate_chart, line_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import sentence, shares
 from report.pages.verdict_words import BARS
@@ -28,12 +28,12 @@ _RATES = (
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the test error, its spread and the time to the target by the batch; and the losses' agreement."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        name = name_of(place, device)
+        name = figure_suffix(place, device)
         yield from _accuracy(view, device, name)
         yield from _spread(view, device, name)
         yield from _time(view, device, name)
@@ -60,7 +60,7 @@ def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], l
 
 def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
     rows = [[f"{case['data']}, {case['model']}", held, str(case["detail"]),
-             stated(percent(case), "points")]
+             format_estimate(percent_case(case), "points")]
             for held, cases in (("passes over the images", passes), ("updates", updates))
             for case in cases]  # fmt: skip
     return Table(["Data, model", "Equal", "Batches", "A doubling changes it by"], rows, "lllr",
@@ -79,7 +79,7 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     # Every panel in the order of the rules, for the legend.
     shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     shown = shown.rename(columns={"learning_rate": "learning rate"})
-    ends = {str(net): (dicts(mine)[0], dicts(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
+    ends = {str(net): (row_dicts(mine)[0], row_dicts(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
     worse = sum(case["high"] < 0 for case in passes)
     told = str(tuned["net"].mode()[0])
     first, last = ends[told]
@@ -99,8 +99,8 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"convergence-error-{name}",
             str(title),
-            lines(shown, "batch", "estimate", "learning rate", "net",
-                  ("images in a batch", "test images told wrongly (%)")),
+            line_chart(shown, "batch", "estimate", "learning rate", "net",
+                       ("images in a batch", "test images told wrongly (%)")),
             f"● measured on {view.device_name(device)}, after equal passes over the images. {BARS} over "
             "seeds.",
             _alt(tuned, "%"),
@@ -128,7 +128,7 @@ def _of(many: int, total: int) -> str:
 
 def _alt(table: pd.DataFrame, unit: str) -> str:
     return "; ".join(
-        f"{net}: " + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in dicts(mine)])
+        f"{net}: " + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in row_dicts(mine)])
         for net, mine in table.groupby("net", sort=False)
     )
 
@@ -149,7 +149,7 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"Larger batches make accuracy steadier in {_of(less, len(passes))} and less steady in "
             f"{_of(more, len(passes))}" if less or more else
             "Whether larger batches make accuracy more or less steady cannot be told",
-            lines(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
+            line_chart(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
             f"{format_count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate "
             f"tuned. {BARS}.",
@@ -168,22 +168,22 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not len(table):
         return
     best = table.loc[table.groupby("net")["estimate"].idxmin()]
-    told = [f"{row['batch']:,} ({row['net']})" for row in dicts(best)]
+    told = [f"{row['batch']:,} ({row['net']})" for row in row_dicts(best)]
     told = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else told
     title = sentence(f"The target accuracy is reached soonest with batches of {join_words(told)}")
     yield Exhibit(
         Chart(
             f"convergence-time-{name}",
             str(title),
-            lines(table[["net", "batch", "estimate", "low", "high"]], "batch", "estimate", "net",
-                  axis=("images in a batch", "seconds to the target")),
+            line_chart(table[["net", "batch", "estimate", "low", "high"]], "batch", "estimate", "net",
+                       axis=("images in a batch", "seconds to the target")),
             f"● measured on {view.device_name(device)}, with the learning rate tuned for each batch. Bars: 99% "
             "intervals over seeds.",
             _alt(table, " s"),
         ),
         ["Batches are left out with which some seed never got there."],
         Table(["Data, model", "Batch", "Time to the target"],
-              [[row["net"], f"{row['batch']:,}", stated(row, "s")] for row in dicts(table)], "lrr",
+              [[row["net"], f"{row['batch']:,}", format_estimate(row, "s")] for row in row_dicts(table)], "lrr",
               "Time to the target accuracy"),
         heading=title,
     )  # fmt: skip
@@ -202,7 +202,7 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
     beyond = int((both["share"] > 100).sum())
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
              "low": None, "high": None, "text": f"{format_number(row['share'], 2)}%"}
-            for row in dicts(both)]  # fmt: skip
+            for row in row_dicts(both)]  # fmt: skip
     gpu, exact = device_kind(device) == "gpu", float(both["share"].max()) / 100
     where = "The GPU" if gpu else "Other libraries and number formats"
     title = sentence(
@@ -216,8 +216,9 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"convergence-losses-{name}",
             str(title),
-            estimates(rows, "largest difference of the losses, over what is allowed (%)", [100.0], "what is allowed",
-                      log=True),
+            estimate_chart(rows, "largest difference of the losses, over what is allowed (%)", [100.0],
+                           "what is allowed",
+                           log=True),
             f"● measured on {view.device_name(device)} over {apart['steps'].astype(int).max()} steps from equal "
             "weights with equal batches, against float32 and PyTorch as it comes.",
             alt_text(rows),
@@ -225,7 +226,7 @@ def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
         [],
         Table(["Model", "Format", "Library", "Difference", "Allowed"],
               [[row["model"], row["dtype"], row["backend"], with_unit(row["estimate"], "1", 2),
-                with_unit(row["allowed"], "1", 2)] for row in dicts(both)], "lllrr",
+                with_unit(row["allowed"], "1", 2)] for row in row_dicts(both)], "lllrr",
               "Largest difference of the losses, over the first loss"),
         ["G23"] if gpu else [],
         title,

@@ -9,12 +9,22 @@ import pandas as pd
 
 from report.data.network_labels import group, title
 from report.formatting import capitalize, format_count, format_number, join_words, two_digits
-from report.pages.charts import Chart, bars
-from report.pages.estimate_list import Listed, has_gpu, listed, most_threads, on_gpu
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.charts import Chart, bar_chart
+from report.pages.estimate_list import ListEntry, cases_with_most_threads, estimate_list, gpu_suffix, has_gpu
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.families.runtimes import order, weights
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, as_number, as_share, excess, quotient, ratios, sentence, shares, texts
+from report.pages.heading_numbers import (
+    amounts,
+    as_number,
+    as_share,
+    divide_cases,
+    filled_texts,
+    impossible_results,
+    ratios,
+    sentence,
+    shares,
+)
 from report.pages.verdict_words import NOTHING
 from report.quantities.inference import LEAST_SAMPLES
 
@@ -33,7 +43,7 @@ def _size(case: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _model(case: Mapping[str, Any]) -> str:
-    return f"{title(str(case['model']))}{on_gpu(str(case['device']))}"
+    return f"{title(str(case['model']))}{gpu_suffix(str(case['device']))}"
 
 
 def _weights(case: Mapping[str, Any]) -> str:
@@ -98,7 +108,7 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
             says.append(
                 f"Of {format_count(len(pairs), 'model')} measured on both, the CPU answers {sooner or 'none'} sooner."
             )
-    yield listed(
+    yield estimate_list(
         name,
         headline,
         [(_model(case), case, [_weights(case), str(case["detail"])]) for case in cases],
@@ -113,10 +123,12 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
 
 def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     """What ONNX Runtime gains over PyTorch as it comes, and 8-bit numbers over that."""
-    cases = sorted(most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=order)
+    cases = sorted(
+        cases_with_most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=order
+    )
     if not cases:
         return
-    small = most_threads(records(view.quantity("inference.int8_gain", batch=1)))
+    small = cases_with_most_threads(records(view.quantity("inference.int8_gain", batch=1)))
     eight = {(one["model"], one["device"]): one for one in small}
     lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
@@ -127,12 +139,12 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     )
     if eight:
         gained = ratios(eight.values(), "as fast")
-        says += texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
+        says += filled_texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
     entries = []
     for one in cases:
         key = (one["model"], one["device"])
-        entries.append((_model(one), one, [stated(eight[key], "1") if key in eight else NOTHING]))
-    yield listed(
+        entries.append((_model(one), one, [format_estimate(eight[key], "1") if key in eight else NOTHING]))
+    yield estimate_list(
         name,
         sentence(
             "ONNX Runtime answers single requests {gain} as PyTorch as it comes",
@@ -148,7 +160,7 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
 
 def _text(view: View, name: str) -> Iterable[Exhibit]:
     """What reading a prompt and writing text use of the machine."""
-    rates = most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
+    rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda one: (*_size(one), str(one["dtype"]), one["phase"] == "decode"))
     used_by = {
         called: {
@@ -159,14 +171,14 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     drawn, lines, peaks = [], [], []
     for rate in rates:
         way = "" if rate["backend"] == "torch" else f", {rate['backend']}"
-        case, phase = f"{rate['model']}, {rate['dtype']}{way}{on_gpu(str(rate['device']))}", rate["phase"]
+        case, phase = f"{rate['model']}, {rate['dtype']}{way}{gpu_suffix(str(rate['device']))}", rate["phase"]
         used = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in used_by.items()}
         drawn += [{"case": f"{case}: {PHASES[phase]}", "share": 100 * float(one["estimate"]), "of": called, "in": phase}
                   for called, one in used.items() if one and not as_share(one).impossible]  # fmt: skip
         words = [share_in_table(one) for one in used.values()]
         peaks += [(phase, as_share(one, f"{VERBS[phase]} with {case}", called.removeprefix("of ")))
                   for called, one in used.items() if one]  # fmt: skip
-        lines.append([case, PHASES[phase], stated(rate, "tokens/s"), *words])
+        lines.append([case, PHASES[phase], format_estimate(rate, "tokens/s"), *words])
     if not drawn:
         return
     table = pd.DataFrame(drawn)
@@ -185,11 +197,11 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, str(title),
-            bars(table, "share", "case", "percent", hue="of"),
+            bar_chart(table, "share", "case", "percent", hue="of"),
             f"● measured on {view.name}, one text at a time. Bandwidth: only of models that are too large for caches.",
             "; ".join(f"{one['case']}: {two_digits(one['share'])}% {one['of']}" for one in drawn),
         ),
-        [*excess((one for _, one in peaks if one.whole not in PEAK), view.name), *_dearer(rates),
+        [*impossible_results((one for _, one in peaks if one.whole not in PEAK), view.name), *_dearer(rates),
          "Each written token reads all weights from memory; the tokens of a prompt share them."],
         Table(["Model", "When", "Rate", "Share of the peak", "Share of the bandwidth"], lines, "llrrr",
               f"Text on {view.name}"),
@@ -201,7 +213,7 @@ def share_in_table(case: Mapping[str, Any] | None) -> str:
     """A share in a table; one that cannot be is not told as a number."""
     if case is None:
         return NOTHING
-    return "more than all: disturbed" if as_share(case).impossible else stated(case, "1")
+    return "more than all: disturbed" if as_share(case).impossible else format_estimate(case, "1")
 
 
 def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
@@ -209,10 +221,10 @@ def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
     for slow in sorted((rate for rate in rates if rate["phase"] == "decode"), key=_size, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
-                return texts([sentence(
+                return filled_texts([sentence(
                     f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: a written token "
                     "takes {ratio} as one that is read.",
-                    read=amounts([fast]), wrote=amounts([slow]), ratio=ratios([quotient(fast, slow)], "as long"),
+                    read=amounts([fast]), wrote=amounts([slow]), ratio=ratios([divide_cases(fast, slow)], "as long"),
                 )])  # fmt: skip
     return []
 
@@ -224,16 +236,16 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
         return
     cases.sort(key=lambda one: (one["device"] != "cpu", one["layer"], str(one["shape"]), one["batch"]))
     formats = {str(case["dtype"]) for case in cases}
-    entries: list[Listed] = []
+    entries: list[ListEntry] = []
     for one in cases:
         both = ", both passes" if one["passes"] == "both" else ""
         dtype = f", {one['dtype']}" if len(formats) > 1 else ""
         shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
-        entries.append((f"{shape}{both}{dtype}{on_gpu(str(one['device']))}", one, []))
+        entries.append((f"{shape}{both}{dtype}{gpu_suffix(str(one['device']))}", one, []))
     layers = join_words([LAYERS[layer] for layer in LAYERS if any(case["layer"] == layer for case in cases)])
     instead = ", and for products the fastest kernel of this study" if "products" in layers else ""
     whose = "the maker's library" if has_gpu(cases) else "oneDNN"
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             f"Without {whose}, {layers} take {{gain}}",
@@ -250,7 +262,7 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node waits, ONNX Runtime, text and libraries."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:

@@ -11,14 +11,14 @@ import pandas as pd
 
 from report.data.network_labels import title
 from report.formatting import capitalize, format_count, format_number, join_words, two_digits
-from report.pages.chart_rows import library, name_of, one_round
-from report.pages.charts import Chart, bars
-from report.pages.estimate_list import listed, most_threads
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import figure_suffix, is_single_round, library_name
+from report.pages.charts import Chart, bar_chart
+from report.pages.estimate_list import cases_with_most_threads, estimate_list
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.families.inference import share_in_table
 from report.pages.families.runtimes import unmeasured
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, as_share, quotient, ratios, sentence, shares, texts
+from report.pages.heading_numbers import amounts, as_share, divide_cases, filled_texts, ratios, sentence, shares
 from report.pages.verdict_words import NOTHING
 from report.quantities.language import DECODE, EXPERIMENT, PROMPT
 
@@ -48,7 +48,7 @@ def _case(case: Mapping[str, Any]) -> str:
 def _point_label(case: Mapping[str, Any]) -> str:
     """A file with its runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
     threads = f", {format_count(int(case['threads']), 'thread')}" if case["threads"] else ""
-    return f"{_case(case)}, {library(str(case['backend']))}{threads}"
+    return f"{_case(case)}, {library_name(str(case['backend']))}{threads}"
 
 
 def _shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
@@ -66,7 +66,7 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
     of = {id(case): used.get(tuple({**case, "backend": case["runtime"]}[name] for name in _POINT)) for case in cases}
     drawn: list[dict[str, Any]] = []
     for case in cases:
-        alone = ", one round" if one_round(case) else ""
+        alone = ", one round" if is_single_round(case) else ""
         drawn.append({"case": _case(case) + alone, "rate": float(case["estimate"]), "of": WRITTEN})
         if (share := of[id(case)]) and not as_share(share).impossible:
             drawn.append({**drawn[-1], "rate": float(case["estimate"]) / float(share["estimate"]), "of": ALLOWED})
@@ -80,18 +80,18 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
         rate=amounts(cases), **({"share": shares(measured)} if measured else {}),
     )  # fmt: skip
     points = _every(view, device, DECODE)
-    lines = [[title(str(point["model"])), str(point["format"]), library(str(point["backend"])), _threads(point),
-              stated(point, "tokens/s"), share_in_table(used.get(tuple(point[name] for name in _POINT))),
+    lines = [[title(str(point["model"])), str(point["format"]), library_name(str(point["backend"])), _threads(point),
+              format_estimate(point, "tokens/s"), share_in_table(used.get(tuple(point[name] for name in _POINT))),
               _error(view, device, point)]
              for point in points]  # fmt: skip
     yield Exhibit(
         Chart(
-            name, str(heading), bars(pd.DataFrame(drawn), "rate", "case", "tokens a second", hue="of"),
+            name, str(heading), bar_chart(pd.DataFrame(drawn), "rate", "case", "tokens a second", hue="of"),
             f"● measured on {view.device_name(device)}: one text at a time, each file in its fastest runtime. Memory "
             "allows: the measured bandwidth over the bytes of weights and cache that a token reads.",
             "; ".join(f"{one['case']}: {two_digits(one['rate'])} {one['of']}" for one in drawn),
         ),
-        [*texts(_formats(cases)), *_runtimes(cases), *texts(_cores(points)),
+        [*filled_texts(_formats(cases)), *_runtimes(cases), *filled_texts(_cores(points)),
          *unmeasured(view, device, EXPERIMENT, "point"),
          "The files have the public models' exact shapes, with random weights: those do not change the speed."],
         Table(["Model", "Format", "Runtime", "Threads", "Written", "Of the bandwidth", "Error"], lines, "lllrrrr",
@@ -122,13 +122,13 @@ def _formats(cases: Sequence[Case]) -> list[Any]:
             text = (
                 f"{title(str(rates[0]['model']))} writes {{gain}} in {rates[-1]['format']} as in {rates[0]['format']}."
             )
-            gains.append(sentence(text, gain=ratios([quotient(rates[-1], rates[0])], "as fast")))
+            gains.append(sentence(text, gain=ratios([divide_cases(rates[-1], rates[0])], "as fast")))
     return gains
 
 
 def _runtimes(cases: Sequence[Case]) -> list[str]:
     """How often each runtime is the fastest."""
-    most = Counter(library(str(case["runtime"])) for case in cases).most_common()
+    most = Counter(library_name(str(case["runtime"])) for case in cases).most_common()
     told = [f"{name} for {format_count(files, 'file')}" for name, files in most]
     return [f"Fastest: {join_words(told)}."]
 
@@ -136,9 +136,9 @@ def _runtimes(cases: Sequence[Case]) -> list[str]:
 def _cores(points: Sequence[Case]) -> list[Any]:
     """The gain of the most threads over one, same file and runtime."""
     alone = {tuple(point[name] for name in _POINT[:-1]): point for point in points if int(point["threads"]) == 1}
-    many = [most_thread for most_thread in most_threads(list(points)) if int(most_thread["threads"]) > 1]
+    many = [most_thread for most_thread in cases_with_most_threads(list(points)) if int(most_thread["threads"]) > 1]
     pairs = [(one, alone[key]) for one in many if (key := tuple(one[name] for name in _POINT[:-1])) in alone]
-    gains = ratios([quotient(*pair) for pair in pairs], "as fast")
+    gains = ratios([divide_cases(*pair) for pair in pairs], "as fast")
     return [sentence("All threads write {gain} as one.", gain=gains)] if pairs else []
 
 
@@ -150,15 +150,15 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
     written = {tuple(one[name] for name in _FILE): one for one in _fastest(view, device, DECODE)}
     pairs = [(case, written[key]) for case in cases if (key := tuple(case[name] for name in _FILE)) in written]
     dearer = sentence("A written token takes {ratio} as one that is read.",
-                      ratio=ratios([quotient(*pair) for pair in pairs], "as long"))  # fmt: skip
+                      ratio=ratios([divide_cases(*pair) for pair in pairs], "as long"))  # fmt: skip
     rest = [one for one in _every(view, device, PROMPT)
             if not any(_same(one, best) for best in cases)]  # fmt: skip
     lines = [
-        *((_case(case), case, [library(str(case["runtime"])), _threads(case)]) for case in cases),
-        *((_point_label(one), one, [library(str(one["backend"])), _threads(one)]) for one in rest),
+        *((_case(case), case, [library_name(str(case["runtime"])), _threads(case)]) for case in cases),
+        *((_point_label(one), one, [library_name(str(one["backend"])), _threads(one)]) for one in rest),
     ]
     lengths = sorted({int(case["tokens"]) for case in cases})
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             f"Prompts of {join_words([f'{length:,}' for length in lengths], 'or')} tokens are read at {{rate}} tokens "
@@ -170,7 +170,7 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
         f"● measured on {view.device_name(device)}: one prompt at a time. The fastest runtime for each file first.",
         ["Model and file", "Runtime", "Threads", "Read"], log=True,
         groups=["The fastest runtime"] * len(cases) + ["Others"] * len(rest),
-        says=[*(texts([dearer]) if pairs else []),
+        says=[*(filled_texts([dearer]) if pairs else []),
               "The tokens of a prompt share each reading of the weights; a written token needs one of its own."],
     )  # fmt: skip
 
@@ -190,7 +190,7 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
         return
     phases = [phase for phase in (DECODE, PROMPT) if any(one["phase"] == phase for one in best)]
     gains = {phase: ratios([one for one in best if one["phase"] == phase], "as fast") for phase in phases}
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             capitalize(f"a GPU {join_words([f'{VERBS[phase]} {{{phase}}}' for phase in phases])} as its host's CPU, "
@@ -199,7 +199,7 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             **gains,
         ),
         [(f"{title(str(case['model']))} {VERBS[str(case['phase'])]}, {_formats_of(case)}", case,
-          [f"{library(str(case['runtime']))} over {library(str(case['cpu_runtime']))}"]) for case in cases],
+          [f"{library_name(str(case['runtime']))} over {library_name(str(case['cpu_runtime']))}"]) for case in cases],
         "1", "tokens a second of the GPU over those of the CPU", f"● measured on {view.name}, one text at a time.",
         ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip
@@ -211,13 +211,13 @@ def _formats_of(case: Mapping[str, Any]) -> str:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device of each node tokens that are written and read; for each GPU its gain over its host."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        yield from _decode(view, device, f"language-decode-{name_of(place, device)}")
-        yield from _prompts(view, device, f"language-prompt-{name_of(place, device)}")
+        yield from _decode(view, device, f"language-decode-{figure_suffix(place, device)}")
+        yield from _prompts(view, device, f"language-prompt-{figure_suffix(place, device)}")
     yield from _on_gpu(view, f"language-gpu-{place}")
 
 

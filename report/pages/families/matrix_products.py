@@ -10,9 +10,17 @@ import pandas as pd
 
 from report.estimates import Estimates, device_kind
 from report.formatting import format_count, join_words, two_digits, with_unit
-from report.pages.chart_rows import alt_text, dicts, library, of_device, points, rough, row
-from report.pages.charts import Chart, estimates, lines
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import (
+    alt_text,
+    device_suffix,
+    estimate_row,
+    format_rough,
+    library_name,
+    line_points,
+    row_dicts,
+)
+from report.pages.charts import Chart, estimate_chart, line_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import (
     Place,
@@ -20,11 +28,11 @@ from report.pages.heading_numbers import (
     amounts,
     as_number,
     as_share,
-    quotient,
+    divide_cases,
+    filled_texts,
     ratios,
     sentence,
     shares,
-    texts,
 )
 from report.pages.verdict_words import BARS
 from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
@@ -49,7 +57,7 @@ _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node the ladder, one core's cycle, sizes by device and what a library adds to layers."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
@@ -67,10 +75,10 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
     if DEFAULT not in rungs:
         return
     best, default = cases[-1], rungs[DEFAULT]
-    gains = {"default": ratios([quotient(best, default)], "as fast")}
+    gains = {"default": ratios([divide_cases(best, default)], "as fast")}
     text = "The fastest way to multiply matrices is {default} as PyTorch as it comes"
     if cases[0]["rung"] == _LOOP:
-        gains["loop"] = ratios([quotient(best, cases[0])], "as fast", words=rough)
+        gains["loop"] = ratios([divide_cases(best, cases[0])], "as fast", words=format_rough)
         text += f" and {{loop}} as an {_LOOP}"
     untold = "How much faster the fastest way to multiply matrices is cannot be told from this run"
     title = sentence(text, untold, **gains)
@@ -82,24 +90,27 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
                 "On the same cores a better library is {library} as PyTorch as it comes, and numbers of 16 bits are "
                 "{format} as float32 in that library. A comparison with a GPU that takes PyTorch as it comes for the "
                 "CPU leaves out both.",
-                library=ratios([quotient(library, default)], "as fast"),
-                format=ratios([quotient(all_cores, library)], "as fast"),
+                library=ratios([divide_cases(library, default)], "as fast"),
+                format=ratios([divide_cases(all_cores, library)], "as fast"),
             )
         )
-    labels = [str(case["rung"]) + of_device(view, case["device"]) for case in cases]
-    rows = [row(label, case, "FLOP/s", 1e9) for label, case in zip(labels, cases, strict=True)]
+    labels = [str(case["rung"]) + device_suffix(view, case["device"]) for case in cases]
+    rows = [estimate_row(label, case, "FLOP/s", 1e9) for label, case in zip(labels, cases, strict=True)]
     yield Exhibit(
         Chart(
             name,
             str(title),
-            estimates(rows, "GFLOP/s", log=True),
+            estimate_chart(rows, "GFLOP/s", log=True),
             f"● measured on {view.name}: a product of two matrices of 1,000 × 1,000. {BARS}.",
             alt_text(rows),
         ),
-        texts(says),
+        filled_texts(says),
         Table(
             ["Way", "Library, format", "Rate"],
-            [[label, str(one["detail"]), stated(one, "FLOP/s")] for label, one in zip(labels, cases, strict=True)],
+            [
+                [label, str(one["detail"]), format_estimate(one, "FLOP/s")]
+                for label, one in zip(labels, cases, strict=True)
+            ],
             "llr",
             f"One product of two matrices of 1,000 × 1,000 on {view.name}",
         ),
@@ -117,7 +128,7 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
     best = next((case for label, case in found if label == "best library, float32"), None)
     if best is None:
         return
-    rows = [row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in found]
+    rows = [estimate_row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in found]
     title = sentence(
         "One core finishes {count} multiply-adds in a clock cycle" + _beside_one(best),
         "How many multiply-adds one core finishes in a clock cycle cannot be told from this run",
@@ -127,8 +138,8 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimates(rows, "multiply-adds that one core finishes in a clock cycle", [1.0],
-                      "one operation at a time", log=True),
+            estimate_chart(rows, "multiply-adds that one core finishes in a clock cycle", [1.0],
+                           "one operation at a time", log=True),
             f"● measured on one core of {view.name}. {BARS}.",
             alt_text(rows),
         ),
@@ -136,7 +147,7 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
          "vector of numbers. \"In registers\" is the most that the core can do, with no memory in the way."],
         Table(
             ["Way", "Library, shape", "Multiply-adds a cycle"],
-            [[label, str(case.get("detail") or ""), stated(case, "")] for label, case in found],
+            [[label, str(case.get("detail") or ""), format_estimate(case, "")] for label, case in found],
             "llr",
             f"Multiply-adds in a clock cycle of one core of {view.name}",
         ),
@@ -167,10 +178,10 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     formats = [one for one in _FORMATS if one in set(table["dtype"])]
     rows = [
-        {"dtype": dtype, "library": library(name), **point}
+        {"dtype": dtype, "library": library_name(name), **point}
         for name in sorted(table["backend"].value_counts().index[:_MOST_LIBRARIES])
         for dtype in formats
-        for point in points(dicts(table[(table["backend"] == name) & (table["dtype"] == dtype)]), "n", 1e9)
+        for point in line_points(row_dicts(table[(table["backend"] == name) & (table["dtype"] == dtype)]), "n", 1e9)
     ]
     for case in records(_peaks(view, device, most)):
         level = {"dtype": case["dtype"], "library": _PEAK, "y": float(case["estimate"]) / 1e9}
@@ -188,8 +199,8 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            lines(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
-                  log=(True, wide)),
+            line_chart(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
+                       log=(True, wide)),
             f"● measured on {on}. {BARS}. Measured peak: multiply-adds of numbers in registers.",
             "; ".join(f"{dtype}: {with_unit(case['estimate'], 'FLOP/s')} with {case['detail']}"
                       for dtype, case in bests.items()),
@@ -198,7 +209,8 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Table(
             ["Format", "Library", "Shape, m × n × k", "Rate"],
             [
-                [case["dtype"], library(case["backend"]), case["shape"].replace("x", " × "), stated(case, "FLOP/s")]
+                [case["dtype"], library_name(case["backend"]), case["shape"].replace("x", " × "),
+                 format_estimate(case, "FLOP/s")]
                 for case in sorted(records(shapes), key=lambda one: (str(one["dtype"]), -float(one["estimate"])))
             ],
             "lllr",
@@ -229,7 +241,7 @@ def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> S
         return fastest
 
     def place(backend: str) -> Place:
-        by = "the best library" if backend == "best" else library(backend)
+        by = "the best library" if backend == "best" else library_name(backend)
         return shares([as_share(reached[backend], f"products in float32 with {by}", "the measured peak")])
 
     return sentence(
@@ -253,15 +265,15 @@ def _single_shapes(shapes: Estimates) -> Iterable[str]:
 def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
     """What formats of 16 bits gain over float32."""
     if {"float32", "bfloat16"} <= set(bests):
-        gain = quotient(bests["bfloat16"], bests["float32"])
-        yield from texts([sentence("bfloat16, a format of 16 bits, is {gain} as float32, each with its best library.",
-                                  gain=ratios([gain], "as fast"))])  # fmt: skip
+        gain = divide_cases(bests["bfloat16"], bests["float32"])
+        text = "bfloat16, a format of 16 bits, is {gain} as float32, each with its best library."
+        yield from filled_texts([sentence(text, gain=ratios([gain], "as fast"))])
     alone = {
         case["dtype"]: case for case in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
     }
-    if {"float16", "float32"} <= set(alone) and (share := quotient(alone["float16"], alone["float32"])).value < 1:
-        yield from texts([sentence("In float16, of 16 bits too, one core reaches only {share} of its float32 rate.",
-                                  share=shares([replace(share, most=1.0)]))])  # fmt: skip
+    if {"float16", "float32"} <= set(alone) and (share := divide_cases(alone["float16"], alone["float32"])).value < 1:
+        text = "In float16, of 16 bits too, one core reaches only {share} of its float32 rate."
+        yield from filled_texts([sentence(text, share=shares([replace(share, most=1.0)]))])
 
 
 def _layers(view: View, name: str) -> Iterable[Exhibit]:
@@ -270,7 +282,8 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     rows = [
-        row(f"{_layer(case)}{of_device(view, case['device'])}", case, "1", text=f"×{two_digits(case['estimate'])}")
+        estimate_row(f"{_layer(case)}{device_suffix(view, case['device'])}", case, "1",
+                     text=f"×{two_digits(case['estimate'])}")
         for case in cases
     ]  # fmt: skip
     title = sentence(
@@ -284,7 +297,7 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimates(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
+            estimate_chart(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
             f"● measured on {view.name}, in float32, each layer called by itself (eager){short}. {BARS}.",
             alt_text(rows),
         ),

@@ -10,11 +10,19 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import format_count, join_words, two_digits, with_unit
-from report.pages.chart_rows import alt_text, dicts, library, of_device, points, rough, row
-from report.pages.charts import Chart, estimates, lines
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import (
+    alt_text,
+    device_suffix,
+    estimate_row,
+    format_rough,
+    library_name,
+    line_points,
+    row_dicts,
+)
+from report.pages.charts import Chart, estimate_chart, line_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import Number, amounts, as_number, quotient, ratios, sentence, texts
+from report.pages.heading_numbers import Number, amounts, as_number, divide_cases, filled_texts, ratios, sentence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.memory import last_level_cache
 
@@ -26,7 +34,7 @@ _CLAIMS = ["G06", "N07", "W07"]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node its bandwidth by footprint, what main memory gives, and the latency of loads."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
@@ -53,7 +61,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     rows = [
         {"threads": format_count(one, "thread"), **point}
         for one in shown
-        for point in points(dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
+        for point in line_points(row_dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
     ]
     alone = sorted(records(cases.filter(threads=shown[0])), key=lambda case: float(case["footprint"]))
     near, far = alone[0], alone[-1]
@@ -64,14 +72,14 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     title = sentence(
         f"{first} {{gain}} the bandwidth of {memory}",
         f"How much more bandwidth caches give than {memory} cannot be told from this run",
-        gain=amounts([quotient(near, far)], lambda gain: f"{rough(gain)} times"),
+        gain=amounts([divide_cases(near, far)], lambda gain: f"{format_rough(gain)} times"),
     )
     yield Exhibit(
         Chart(
             name,
             str(title),
-            lines(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
-                  axis=("size of all three arrays, MiB", "GB/s")),
+            line_chart(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
+                       axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
             "; ".join(f"{format_count(int(record['threads']), 'thread')}, {_size(record['footprint'])}: "
                       f"{with_unit(record['estimate'], 'B/s')}" for record in records(cases)),
@@ -80,7 +88,7 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Table(
             ["Size of all arrays", *(format_count(one, "thread") for one in shown)],
             [
-                [_size(size), *(next((stated(case, "B/s")
+                [_size(size), *(next((format_estimate(case, "B/s")
                                       for case in records(cases.filter(footprint=size, threads=one))),
                                      NOTHING) for one in shown)]
                 for size in sorted(set(table["footprint"]))
@@ -113,7 +121,7 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
         return
     largest = rates.take(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
     cases = sorted(records(largest), key=lambda case: (str(case["device"]), -float(case["estimate"])))
-    rows = [row(_way(view, case), case, "B/s", 1e9) for case in cases]
+    rows = [estimate_row(_way(view, case), case, "B/s", 1e9) for case in cases]
     tops = _tops(best.frame)
     moved = [f"{{d{at}}}" + (f" {_on(view, str(top['device']))}" if len(tops) > 1 else "")
              for at, top in enumerate(tops)]  # fmt: skip
@@ -126,12 +134,13 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, str(title),
-            estimates(rows, "GB/s, counted as triad's loads and stores"),
+            estimate_chart(rows, "GB/s, counted as triad's loads and stores"),
             f"● measured on {view.name} with arrays too large for every cache. {BARS}.", alt_text(rows),
         ),
         [*_shared(view), *_past(largest.frame)],
         Table(
-            ["Way", "Rate"], [[one["label"], stated(case, "B/s")] for one, case in zip(rows, cases, strict=True)],
+            ["Way", "Rate"],
+            [[one["label"], format_estimate(case, "B/s")] for one, case in zip(rows, cases, strict=True)],
             "lr", f"Triad from main memory on {view.name}",
         ),
         _CLAIMS,
@@ -153,21 +162,21 @@ def _shared(view: View) -> list[str]:
     one = as_number(most)
     if one.low is not None and one.low * cores > 1:
         gain = ratios([Number(one.value * cores, one.low * cores, one.high and one.high * cores)], "as many")
-        return texts([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
+        return filled_texts([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
     return [f"Whether {cores} cores together get more than one cannot be told."]
 
 
 def _tops(best: pd.DataFrame) -> list[dict[str, Any]]:
     """The fastest of each device, the processor's first."""
     tops = best.sort_values("estimate").groupby("device").tail(1)
-    return sorted(dicts(tops), key=lambda case: (case["device"] != "cpu", case["device"]))
+    return sorted(row_dicts(tops), key=lambda case: (case["device"] != "cpu", case["device"]))
 
 
 def _way(view: View, case: Mapping[str, Any]) -> str:
     """'2 threads, float64, stores past the caches'."""
     threads = format_count(int(case["threads"]), "thread") if case["threads"] else ""
-    own = _OWN.get(str(case["backend"]), library(str(case["backend"])))
-    return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + of_device(view, str(case["device"]))
+    own = _OWN.get(str(case["backend"]), library_name(str(case["backend"])))
+    return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + device_suffix(view, str(case["device"]))
 
 
 def _past(largest: pd.DataFrame) -> Iterable[str]:
@@ -176,10 +185,10 @@ def _past(largest: pd.DataFrame) -> Iterable[str]:
     rates = same.pivot_table(index="dtype", columns="backend", values="estimate")
     if {_PLAIN, _PAST} <= set(rates):
         best = (rates[_PAST] / rates[_PLAIN]).dropna().idxmax()
-        ways = [dicts(same[(same["dtype"] == best) & (same["backend"] == way)])[0] for way in (_PAST, _PLAIN)]
-        yield from texts([sentence(
+        ways = [row_dicts(same[(same["dtype"] == best) & (same["backend"] == way)])[0] for way in (_PAST, _PLAIN)]
+        yield from filled_texts([sentence(
             "Stores past the caches are {gain} as plain ones, which first read what they overwrite.",
-            gain=ratios([quotient(*ways)], "as fast"),
+            gain=ratios([divide_cases(*ways)], "as fast"),
         )])  # fmt: skip
 
 
@@ -192,7 +201,7 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
     rows = [
         {"device": view.device_name(device), **point}
         for device in view.devices()
-        for point in points(dicts(found[found["device"] == device]), "footprint", 1e-9, 2**20)
+        for point in line_points(row_dicts(found[found["device"] == device]), "footprint", 1e-9, 2**20)
     ]
     # An interval over decades would press everything else flat: the table has it.
     drawn = [{**one, **({"low": None, "high": None} if (one["high"] or 0) > 5 * one["y"] else {})} for one in rows]
@@ -210,21 +219,21 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, str(title),
-            lines(pd.DataFrame(drawn), "x", "y", "device" if several_devices else None,
-                  axis=("size of the array that is walked through, MiB", "ns for a load")),
+            line_chart(pd.DataFrame(drawn), "x", "y", "device" if several_devices else None,
+                       axis=("size of the array that is walked through, MiB", "ns for a load")),
             f"● measured on {view.name}, in random order, each load at the address that the last one read. {BARS}."
             + wide,
             "; ".join(f"{_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
         ),
-        texts(
+        filled_texts(
             sentence("A load takes {gain} from main memory as from the caches that a core has for itself.",
                      gain=ratios([gain], "as long"))
             for gain in records(view.quantity("sequential.cache_gain"))
         ),
         Table(
             ["Size", "Time of a load"],
-            [[_size(one["footprint"]) + of_device(view, str(one["device"])), stated(one, "s")]
-             for one in dicts(found.sort_values(["device", "footprint"]))],
+            [[_size(one["footprint"]) + device_suffix(view, str(one["device"])), format_estimate(one, "s")]
+             for one in row_dicts(found.sort_values(["device", "footprint"]))],
             "lr", f"Loads that wait for each other on {view.name}",
         ),
         ["W10"],

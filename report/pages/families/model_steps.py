@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import format_number, label_value
-from report.pages.chart_rows import alt_text, job, name_of, percent, row
-from report.pages.charts import Chart, bars, estimates
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import alt_text, estimate_row, figure_suffix, model_and_batch, percent_case
+from report.pages.charts import Chart, bar_chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import as_number, ratios, sentence, shares
 from report.pages.verdict_words import BARS
@@ -25,7 +25,7 @@ Case = dict[str, Any]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device its shares of products and what matrices hold; once, as they are counted, the models' widths."""
-    yield from on_each(evidence, _machine)
+    yield from exhibits_per_machine(evidence, _machine)
     # Of all machines, the one with the most models: what is counted is the same on every one.
     most, widest = 0, None
     for view in evidence.views:
@@ -39,7 +39,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        name = name_of(place, device)
+        name = figure_suffix(place, device)
         yield from _training(view, device, name)
         yield from _inference(view, device, name)
         yield from _content(view, device, name)
@@ -59,11 +59,17 @@ def _percent(share: float) -> str:
 
 def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Both shares of each model at its largest batch; those of all batches in the table."""
-    counts = {job(case): case for case in _usual(records(view.quantity("training.matmul_flop_share", device=device)))}
-    took = {job(case): case for case in _usual(records(view.quantity("training.matmul_time_share", device=device)))}
+    counts = {
+        model_and_batch(case): case
+        for case in _usual(records(view.quantity("training.matmul_flop_share", device=device)))
+    }
+    took = {
+        model_and_batch(case): case
+        for case in _usual(records(view.quantity("training.matmul_time_share", device=device)))
+    }
     both = sorted((case for at, case in took.items() if at in counts), key=lambda case: -float(case["estimate"]))
-    largest = {str(case["model"]): job(case) for case in sorted(both, key=lambda case: int(case["batch"]))}
-    shown = [job(case) for case in both if largest[str(case["model"])] == job(case)]
+    largest = {str(case["model"]): model_and_batch(case) for case in sorted(both, key=lambda case: int(case["batch"]))}
+    shown = [model_and_batch(case) for case in both if largest[str(case["model"])] == model_and_batch(case)]
     # One run of a few models is not the picture.
     if len(shown) < 3:
         return
@@ -78,14 +84,15 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"model-steps-training-{name}",
             str(title),
-            bars(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
+            bar_chart(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
             f"● measured on {view.device_name(device)}, in {both[0]['dtype']}. The intervals are in the table.",
             "; ".join(f"{at}: {_percent(counts[at]['estimate'])} {OPERATIONS}, {_percent(took[at]['estimate'])} {TIME}"
                       for at in shown),
         ),
         [f"{_PRODUCTS} The rest are operations on single elements, which need little arithmetic and much memory."],
         Table(["Training step", "Of the operations", "Of the time"],
-              [[job(case), _percent(counts[job(case)]["estimate"]), stated(percent(case), "%")] for case in both],
+              [[model_and_batch(case), _percent(counts[model_and_batch(case)]["estimate"]),
+                format_estimate(percent_case(case), "%")] for case in both],
               "lrr",
               f"Matrix products in training steps on {view.device_name(device)}"),
         ["N01", "W11"],
@@ -99,7 +106,7 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     rows = [
-        row(f"{_PHASES[case['phase']]}: {job(case)}", case, "1", 0.01, _percent(case["estimate"]))
+        estimate_row(f"{_PHASES[case['phase']]}: {model_and_batch(case)}", case, "1", 0.01, _percent(case["estimate"]))
         for case in _usual(cases)
     ]
     title = sentence(
@@ -111,13 +118,14 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"model-steps-inference-{name}",
             str(title),
-            estimates(rows, "share of the time (%)", log=False),
+            estimate_chart(rows, "share of the time (%)", log=False),
             f"● measured on {view.device_name(device)}, in {_usual(cases)[0]['dtype']}. {BARS}.",
             alt_text(rows),
         ),
         [],
         Table(["Work", "Format", "Of the time"],
-              [[f"{_PHASES[case['phase']]}: {job(case)}", case["dtype"], stated(percent(case), "%")] for case in cases],
+              [[f"{_PHASES[case['phase']]}: {model_and_batch(case)}", case["dtype"],
+                format_estimate(percent_case(case), "%")] for case in cases],
               "llr",
               f"Matrix products in inference on {view.device_name(device)}"),
         ["W11"],
@@ -138,8 +146,8 @@ def _widths(widths: list[Case], levels: list[Case]) -> Exhibit:
             "model-steps-width",
             f"In {many} of {len(widths)} models the median layer holds {MANY:,} calculations or more that can run "
             "at once",
-            estimates(rows, "calculations at once in the median layer, for one sample", [float(MANY)],
-                      f"{MANY:,} calculations", log=True),
+            estimate_chart(rows, "calculations at once in the median layer, for one sample", [float(MANY)],
+                           f"{MANY:,} calculations", log=True),
             "● counted from the models' graphs, for one forward pass of one sample; the same on every machine.",
             alt_text(rows),
         ),
@@ -160,7 +168,9 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     rows = [
-        row(f"{case['content']}, {case['dtype']}, {case['backend']}", case, "1", 0.01, f"{100 * case['estimate']:.0f}%")
+        estimate_row(
+            f"{case['content']}, {case['dtype']}, {case['backend']}", case, "1", 0.01, f"{100 * case['estimate']:.0f}%"
+        )
         for case in cases
     ]
     numbers = [as_number(case) for case in cases]
@@ -176,8 +186,9 @@ def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"model-steps-content-{name}",
             str(title),
-            estimates(rows, "rate (%), that on random normal numbers is 100%", [100.0], "as on random normal numbers",
-                      log=False),
+            estimate_chart(rows, "rate (%), that on random normal numbers is 100%", [100.0],
+                           "as on random normal numbers",
+                           log=False),
             f"● measured on {view.device_name(device)}: products of {cases[0]['shape'].replace('x', ' × ')}, "
             f"{label_value('threads', cases[0]['threads'])}. {BARS}.",
             alt_text(rows),

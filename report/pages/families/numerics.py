@@ -8,9 +8,9 @@ from typing import Any
 
 from report.estimates import Estimates, concat_estimates
 from report.formatting import capitalize, format_number
-from report.pages.chart_rows import alt_text, dicts, library, of_device, rough
-from report.pages.charts import Chart, estimates
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
+from report.pages.chart_rows import alt_text, device_suffix, format_rough, library_name, row_dicts
+from report.pages.charts import Chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
@@ -29,7 +29,7 @@ _ORDER = list(_METHODS)
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node how far results lie apart, and the error of each format."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
@@ -38,7 +38,7 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ulp(value: float) -> str:
-    return rough(value) if value else "0"
+    return format_rough(value) if value else "0"
 
 
 def _spread(view: View, name: str) -> Iterable[Exhibit]:
@@ -61,7 +61,7 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimates(rows, "largest difference in an entry, units in the last place", log=False),
+            estimate_chart(rows, "largest difference in an entry, units in the last place", log=False),
             f"● measured on {view.name}: the least and the most over all libraries, number formats and shapes.",
             alt_text(rows),
         ),
@@ -74,9 +74,9 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
             ["What is changed", "Library, format", "Shape, m × n × k", "Largest difference"],
             [
                 [_METHODS[str(one["method"])],
-                 f"{library(str(one['backend']))}, {one['dtype']}{of_device(view, str(one['device']))}",
+                 f"{library_name(str(one['backend']))}, {one['dtype']}{device_suffix(view, str(one['device']))}",
                  str(one["shape"]).replace("x", " × "), _ulp(one["estimate"])]
-                for one in sorted(dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"]))
+                for one in sorted(row_dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"]))
             ],
             "lllr",
             f"Largest difference in an entry, in units in the last place, on {view.name}",
@@ -115,7 +115,7 @@ def _repeated(view: View) -> Iterable[str]:
         each = f"each of {products} products" if products > 1 else "the product"
         yield f"Repeated, within a process or in another, {each} gave the same bits."
     elif cells:
-        most = rough(max(float(cell["estimate"]) for cell in cells))
+        most = format_rough(max(float(cell["estimate"]) for cell in cells))
         yield f"Repeated, a product of the same numbers came out in up to {most} different ways."
 
 
@@ -133,10 +133,10 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
     if not len(found):
         return
     worst = found.loc[found.groupby(["device", "dtype"])["error"].idxmax()].sort_values("error", ascending=False)
-    cells = dicts(worst)
+    cells = row_dicts(worst)
     rows = [
-        {"label": f"{cell['dtype']}{of_device(view, str(cell['device']))}", "estimate": 1e6 * float(cell["error"]),
-         "low": None, "high": None, "text": f"1 in {rough(1 / float(cell['error']))}"}
+        {"label": f"{cell['dtype']}{device_suffix(view, str(cell['device']))}", "estimate": 1e6 * float(cell["error"]),
+         "low": None, "high": None, "text": f"1 in {format_rough(1 / float(cell['error']))}"}
         for cell in cells
     ]  # fmt: skip
     ends = [cells[0], *(cells[-1:] if len(cells) > 1 else [])]
@@ -147,7 +147,8 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
     title = sentence(
         ", ".join(text[: len(ends)]),
         **{
-            name: _counted(1 / float(cell["error"]), rough) for name, cell in zip(("first", "last"), ends, strict=False)
+            name: _counted(1 / float(cell["error"]), format_rough)
+            for name, cell in zip(("first", "last"), ends, strict=False)
         },
     )
     apart = view.of("numerics", "spread_relative")
@@ -156,7 +157,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimates(rows, "error, millionths of the result", log=True),
+            estimate_chart(rows, "error, millionths of the result", log=True),
             f"● measured on {view.name}: the library and shape that err most in each format; a product times a "
             "random vector, checked in float64.",
             alt_text(rows),
@@ -169,7 +170,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
         else [],
         Table(
             ["Format", "Library", "Error"],
-            [[str(row["label"]), library(str(cell["backend"])), str(row["text"])]
+            [[str(row["label"]), library_name(str(cell["backend"])), str(row["text"])]
              for row, cell in zip(rows, cells, strict=True)],
             "llr",
             f"Error of matrix products by format on {view.name}",

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from report.formatting import with_unit
-from report.pages.chart_rows import alt_text, dicts, of_device, rough, row
-from report.pages.charts import Chart, estimates
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import alt_text, device_suffix, estimate_row, format_rough, row_dicts
+from report.pages.charts import Chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, as_number, ratios, sentence, texts
+from report.pages.heading_numbers import amounts, as_number, filled_texts, ratios, sentence
 from report.pages.verdict_words import BARS
 
 _KERNELS = {
@@ -24,7 +24,7 @@ _NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "b
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node the steps of one thread, and a GPU's over its host's."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
@@ -39,14 +39,14 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
         return
     found = found[found["chains"] == "one"]
     cases = [
-        {**case, "label": label + of_device(view, str(case["device"]))}
-        for case in dicts(found.sort_values("footprint"))
+        {**case, "label": label + device_suffix(view, str(case["device"]))}
+        for case in row_dicts(found.sort_values("footprint"))
         if (label := _label(case, found))
     ]
     if not cases:
         return
     cases.sort(key=lambda case: float(case["estimate"]))
-    rows = [row(str(case["label"]), case, "s", 1e-9) for case in cases]
+    rows = [estimate_row(str(case["label"]), case, "s", 1e-9) for case in cases]
     gains = records(view.quantity("sequential.prediction_gain", chains="one", device="cpu"))
     costs = records(view.quantity("sequential.mispredict_cycles"))
     clocks = records(view.quantity("clock.rate"))
@@ -65,19 +65,19 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     says = ["Each step needs the result of the one before, so that neither vectors nor more cores can shorten it."]
     if clocks:
         cycle = amounts(clocks[:1], lambda rate: with_unit(1 / rate, "s", 2))
-        says += texts([sentence("A clock cycle of this core takes {cycle}.", cycle=cycle)])
+        says += filled_texts([sentence("A clock cycle of this core takes {cycle}.", cycle=cycle)])
     yield Exhibit(
         Chart(
             name,
             str(title),
-            estimates(rows, "ns for a step", log=True),
+            estimate_chart(rows, "ns for a step", log=True),
             f"● measured on one core of {view.name}. {BARS}.",
             alt_text(rows),
         ),
         says,
         Table(
             ["Step", "Time of a step"],
-            [[str(case["label"]), stated(case, "s")] for case in cases],
+            [[str(case["label"]), format_estimate(case, "s")] for case in cases],
             "lr",
             f"Steps that wait for each other on {view.name}",
         ),
@@ -110,15 +110,15 @@ def _devices(view: View, name: str) -> Iterable[Exhibit]:
     title = sentence(
         "One core of the CPU runs a chain of steps {gain} as one thread of the GPU",
         "How much faster one core runs a chain of steps than one thread of the GPU cannot be told from this run",
-        gain=ratios((as_number(case).inverse for case in alone), "as fast", words=rough),
+        gain=ratios((as_number(case).inverse for case in alone), "as fast", words=format_rough),
     )
-    rows = [row(str(case["label"]) + of_device(view, str(case["device"])), case, "1",
-                text=f"×{rough(case['estimate'])}") for case in cases]  # fmt: skip
+    rows = [estimate_row(str(case["label"]) + device_suffix(view, str(case["device"])), case, "1",
+                         text=f"×{format_rough(case['estimate'])}") for case in cases]  # fmt: skip
     yield Exhibit(
         Chart(
             name,
             str(title),
-            estimates(rows, "steps a second of the GPU over those of the CPU", [1.0], "equal", log=True),
+            estimate_chart(rows, "steps a second of the GPU over those of the CPU", [1.0], "equal", log=True),
             f"● measured on {view.name} and its GPU. {BARS}.",
             alt_text(rows),
         ),

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import format_count, join_words, two_digits
-from report.pages.chart_rows import alt_text, job, percent
-from report.pages.charts import Chart, bars, estimates
-from report.pages.estimate_list import Listed, listed, on_gpu, span
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import alt_text, model_and_batch, percent_case
+from report.pages.charts import Chart, bar_chart, estimate_chart
+from report.pages.estimate_list import ListEntry, estimate_list, format_range, gpu_suffix
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, as_share, quotient, ratios, sentence, shares, texts
+from report.pages.heading_numbers import amounts, as_share, divide_cases, filled_texts, ratios, sentence, shares
 from report.quantities.orchestration import PRELOADED
 from report.quantities.several_devices import BATCH
 
@@ -37,18 +37,20 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
     each: dict[tuple[str, str], dict[str, Any]] = {}
     for one in sorted(records(view.quantity("orchestration.decode_time")), key=lambda one: int(one["workers"])):
         each.setdefault((str(one["model"]), str(one["source"])), one)
-    entries: list[Listed] = []
+    entries: list[ListEntry] = []
     for case in cases:
         sample = each.get((str(case["model"]), str(case["source"])))
-        label = f"{case['model']}, {SOURCES[str(case['source'])]}{on_gpu(str(case['device']))}"
-        entries.append((label, percent(case), [str(case["detail"]), stated(sample, "s") if sample else ""]))
+        label = f"{case['model']}, {SOURCES[str(case['source'])]}{gpu_suffix(str(case['device']))}"
+        entries.append(
+            (label, percent_case(case), [str(case["detail"]), format_estimate(sample, "s") if sample else ""])
+        )
     slowest = max(each.values(), key=lambda one: float(one["estimate"]), default=None)
     says = []
     if slowest:
         what = SOURCES[str(slowest["source"])]
         takes = amounts([slowest], "s")
-        says += texts([sentence(f"Preparing {what} takes one process {{time}} each.", time=takes)])
-    yield listed(
+        says += filled_texts([sentence(f"Preparing {what} takes one process {{time}} each.", time=takes)])
+    yield estimate_list(
         name,
         sentence(
             f"Preparing data costs a training loop up to {{share}} of its time: {most['model']} from "
@@ -81,15 +83,17 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
         workers = "" if one["source"] == PRELOADED else f", {format_count(int(one['workers']), 'worker')}"
         case = f"{SOURCES[str(one['source'])]}{workers}"
         drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
-        table.append([case, stated(turns[_turn(one)], "s"), stated(one, "1")])
-    untold = f"How long {job(longest)}, waits for its data cannot be told from this run"
+        table.append([case, format_estimate(turns[_turn(one)], "s"), format_estimate(one, "1")])
+    untold = f"How long {model_and_batch(longest)}, waits for its data cannot be told from this run"
     waits = shares([longest])
-    title = sentence(f"A turn of {job(longest)}, waits {{share}} of its time for its data", untold, share=waits)
+    title = sentence(
+        f"A turn of {model_and_batch(longest)}, waits {{share}} of its time for its data", untold, share=waits
+    )
     worked = [one for one in mine if one["source"] == longest["source"] and one["workers"] > longest["workers"]]
     ready = [one for one in mine if one["source"] == PRELOADED]
     if worked and ready:
         best = min(worked, key=lambda one: float(turns[_turn(one)]["estimate"]))
-        ratio = quotient(turns[_turn(best)], turns[_turn(ready[0])])
+        ratio = divide_cases(turns[_turn(best)], turns[_turn(ready[0])])
         if (as_share(best).high or 1.0) < (as_share(longest).low or 0.0):
             title = sentence(
                 f"With workers, waiting for {SOURCES[str(longest['source'])]} takes {{after}} of a turn, without "
@@ -101,14 +105,14 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
             )
     yield Exhibit(
         Chart(
-            name, str(title), bars(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
-            f"● measured on {view.name}, {job(longest)}{on_gpu(str(longest['device']))}: medians.",
+            name, str(title), bar_chart(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
+            f"● measured on {view.name}, {model_and_batch(longest)}{gpu_suffix(str(longest['device']))}: medians.",
             "; ".join(f"{one['case']}, {one['of']}: {two_digits(one['ms'])} ms" for one in drawn),
         ),
         ["A turn of the loop prepares one batch and trains on it.",
          *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
         Table(["Data", "A turn", "Share that is waiting"], table, "lrr",
-              f"{job(longest)} on {view.name}, one of {format_count(len(loops), 'loop')}"),
+              f"{model_and_batch(longest)} on {view.name}, one of {format_count(len(loops), 'loop')}"),
         heading=title,
     )  # fmt: skip
 
@@ -125,14 +129,15 @@ def _idle(view: View, name: str) -> Iterable[Exhibit]:
     largest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in sorted(cases, key=lambda one: (str(one["model"]), str(one["dtype"]), int(one["batch"]))):
         largest[one["model"], one["dtype"], one["device"]] = one
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             "With its batch in place, a GPU has nothing to do for {share} of a training step",
             "How long a GPU has nothing to do with its batch in place cannot be told from this run",
             share=shares(largest.values()),
         ),
-        [(f"{job(one)}, {one['dtype']}{on_gpu(str(one['device']))}", percent(one), []) for one in largest.values()],
+        [(f"{model_and_batch(one)}, {one['dtype']}{gpu_suffix(str(one['device']))}", percent_case(one),
+          []) for one in largest.values()],
         "%", "percent of a step in which no kernel runs",
         f"● measured on {view.name}, PyTorch as it comes; each model and number format at its largest batch.",
         ["Step", "Idle"], log=False, says=["Between two kernels a GPU waits until its host has started the next."],
@@ -146,15 +151,15 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
         return
     talks = records(view.quantity("several_devices.communication_share"))
     same = ("device", "model", "batch", "ranks", "interconnect", "dtype", "threads")
-    entries: list[Listed] = []
+    entries: list[ListEntry] = []
     for one in cases:
         talk = next((other for other in talks if all(other[key] == one[key] for key in same)), None)
-        label = f"{job(one)}, {format_count(int(one['ranks']), 'rank')}{on_gpu(str(one['device']))}"
-        entries.append((label, percent(one), [stated(talk, "1") if talk else ""]))
+        label = f"{model_and_batch(one)}, {format_count(int(one['ranks']), 'rank')}{gpu_suffix(str(one['device']))}"
+        entries.append((label, percent_case(one), [format_estimate(talk, "1") if talk else ""]))
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
     if talks:
-        says += texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
+        says += filled_texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
     ranks = join_words(sorted({str(int(case["ranks"])) for case in cases}), "or")
     lost = [one for one in map(as_share, cases) if one.high is not None and one.high < 1]
     each = f"each of {ranks} ranks loses of the rate of one alone"
@@ -166,7 +171,7 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     if len(lost) < len(cases):
         says.append(f"In {len(cases) - len(lost)} of {len(cases)} jobs the interval reaches 100%, or none is known: "
                     "whether anything is lost cannot be told.")  # fmt: skip
-    yield listed(
+    yield estimate_list(
         name,
         title,
         entries, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
@@ -185,7 +190,7 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
     for model, cases in sorted(found.items(), key=lambda item: max(float(one["estimate"]) for one in item[1])):
         low, high = (end(cases, key=lambda one: float(one["estimate"])) for end in (min, max))
         fewest, most = float(low["estimate"]), float(high["estimate"])
-        text = span([fewest, most], lambda value: f"{value:,.0f}")
+        text = format_range([fewest, most], lambda value: f"{value:,.0f}")
         rows.append({"label": model, "estimate": fewest, "other": most, "low": fewest, "high": most, "text": text,
                      "tier": "derived"})  # fmt: skip
         table.append([model, f"{fewest:,.0f}", str(low["accelerator"]), f"{most:,.0f}", str(high["accelerator"])])
@@ -198,7 +203,7 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
             "orchestration-needed",
             f"The GPU with the most memory can hold {len(alone)} of {len(rows)} models in training; "
             f"{largest['label']} needs {largest['text']}",
-            estimates(rows, "GPUs that hold a model in training", log=True),
+            estimate_chart(rows, "GPUs that hold a model in training", log=True),
             "◑ derived: 16 bytes of memory for each weight, over the memory of a GPU. Left mark: the GPU with the most "
             "memory; right mark: that with the least.",
             alt_text(rows),
@@ -211,7 +216,7 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node lost time, turns, idle GPUs and ranks; then the GPUs that models need."""
-    yield from on_each(evidence, _machine)
+    yield from exhibits_per_machine(evidence, _machine)
     yield from _needed(evidence)
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import format_count, join_words, two_digits
-from report.pages.chart_rows import alt_text, of_device, percent, points, rough, row
-from report.pages.charts import Chart, estimates, lines
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import alt_text, device_suffix, estimate_row, format_rough, line_points, percent_case
+from report.pages.charts import Chart, estimate_chart, line_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Sentence, amounts, as_number, as_share, ratios, sentence, shares
 from report.pages.verdict_words import BARS
@@ -23,7 +23,7 @@ _LINEAR = "as many times as long as paths"
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node its cores, its threads in flight, paths that part, and load without a pause."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
@@ -61,15 +61,15 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     most = int(cases[0]["threads"])
-    rows = [row(str(case["label"]), case, "1", text=f"×{rough(case['estimate'])}") for case in cases]
+    rows = [estimate_row(str(case["label"]), case, "1", text=f"×{format_rough(case['estimate'])}") for case in cases]
     title = _gained(cases, most)
     unsure = sum(not (as_number(case).low or 0) > 1 for case in cases)
     yield Exhibit(
         Chart(
             name,
             str(title),
-            estimates(rows, f"rate of {format_count(most, 'core')} over that of one", [1.0, float(most)],
-                      "from no gain to as many times as cores", log=most > 8),
+            estimate_chart(rows, f"rate of {format_count(most, 'core')} over that of one", [1.0, float(most)],
+                           "from no gain to as many times as cores", log=most > 8),
             f"● measured on {view.name}. {BARS}.",
             alt_text(rows),
         ),
@@ -77,7 +77,7 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
          *([f"In {unsure} of {format_count(len(cases), 'kind')} of work no gain is certain."] if unsure else [])],
         Table(
             ["Work", "Gain"],
-            [[str(case["label"]), stated(case, "")] for case in cases],
+            [[str(case["label"]), format_estimate(case, "")] for case in cases],
             "lr",
             f"The rate of {format_count(most, 'core')} over that of one on {view.name}",
         ),
@@ -95,13 +95,13 @@ def _gained(cases: list[dict[str, Any]], most: int) -> Sentence:
         if ends
         else f"What {format_count(most, 'core')} gain over one cannot be told from this run",
         f"What {format_count(most, 'core')} gain over one cannot be told from this run",
-        **{f"gain{at}": ratios([as_number(case)], "as fast", words=rough) for at, (_, case) in enumerate(ends)},
+        **{f"gain{at}": ratios([as_number(case)], "as fast", words=format_rough) for at, (_, case) in enumerate(ends)},
     )
 
 
 def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Throughput of a GPU over the threads in flight."""
-    line = points(records(view.quantity("parallelism.throughput", device=device)), "in_flight", 1e9)
+    line = line_points(records(view.quantity("parallelism.throughput", device=device)), "in_flight", 1e9)
     if len(line) < 2:
         return
     enough = records(view.quantity("parallelism.threads_for_90_percent", device=device))
@@ -109,19 +109,19 @@ def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
     title = sentence(
         "Throughput grows with the threads in flight up to {rate} GFLOP/s",
         "How throughput grows with the threads in flight",
-        rate=amounts([{**best, "estimate": best["y"]}], rough),
+        rate=amounts([{**best, "estimate": best["y"]}], format_rough),
     )
     if enough:
         title = sentence(
             "It takes {threads} threads in flight to get nine tenths of the GPU's throughput",
             str(title),
-            threads=amounts(enough[:1], rough),
+            threads=amounts(enough[:1], format_rough),
         )
     yield Exhibit(
         Chart(
             name,
             str(title),
-            lines(pd.DataFrame(line), "x", "y", axis=("threads in flight", "GFLOP/s")),
+            line_chart(pd.DataFrame(line), "x", "y", axis=("threads in flight", "GFLOP/s")),
             f"● measured on {view.device_name(device)}: each thread does multiply-adds, one after the other. {BARS}.",
             "; ".join(f"{one['x']:,.0f} threads: {two_digits(one['y'])} GFLOP/s" for one in line),
         ),
@@ -140,7 +140,7 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     rows = [
         {"device": view.device_name(device), **point}
         for device in devices
-        for point in points([one, *(case for case in cases if case["device"] == device)], "paths")
+        for point in line_points([one, *(case for case in cases if case["device"] == device)], "paths")
     ]
     most = max(int(case["paths"]) for case in cases)
     rows += [{"device": _LINEAR, "x": x, "y": x, "low": None, "high": None} for x in (1.0, float(most))]
@@ -157,11 +157,11 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            lines(pd.DataFrame(rows), "x", "y", "device",
-                  axis=("different paths in a group of 32", "time over that of one")),
+            line_chart(pd.DataFrame(rows), "x", "y", "device",
+                       axis=("different paths in a group of 32", "time over that of one")),
             f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
             f"after the other. {BARS}.",
-            "; ".join(f"{case['paths']} paths{of_device(view, str(case['device']))}: {two_digits(case['estimate'])}"
+            "; ".join(f"{case['paths']} paths{device_suffix(view, str(case['device']))}: {two_digits(case['estimate'])}"
                       for case in cases),
         ),
         ["One instruction works on a whole group. Where its members part ways, each path has to be run in turn."],
@@ -176,9 +176,9 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     rows = [
-        row(
-            f"{_LOADS.get(case['load'], case['load'])}, {case['dtype']}{of_device(view, str(case['device']))}",
-            percent(case),
+        estimate_row(
+            f"{_LOADS.get(case['load'], case['load'])}, {case['dtype']}{device_suffix(view, str(case['device']))}",
+            percent_case(case),
             "%",
         )
         for case in cases
@@ -195,7 +195,7 @@ def _sustained(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimates(rows, "% of the rate lost from a run's first to its last tenth", [0.0], "none", log=False),
+            estimate_chart(rows, "% of the rate lost from a run's first to its last tenth", [0.0], "none", log=False),
             f"● measured on {view.name} in runs of at least {MINUTES_S / 60:.0f} minutes. {BARS}.",
             alt_text(rows),
         ),

@@ -7,13 +7,13 @@ from typing import Any
 
 from report.formatting import capitalize, format_count, join_words, threshold_text, two_digits, with_unit
 from report.pages.chart_rows import alt_text
-from report.pages.charts import Chart, estimates
-from report.pages.estimate_list import span
+from report.pages.charts import Chart, estimate_chart
+from report.pages.estimate_list import format_range
 from report.pages.exhibit_types import Exhibit, Family, Table, records
 from report.pages.figure_data import Evidence
 from report.pages.heading_numbers import ratios, sentence
-from report.pages.machine_selection import on_shown
-from report.pages.verdict_words import BARS, between
+from report.pages.machine_selection import filter_cases
+from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
 
 # The claims whose published evidence is drawn; the first one's factor is the band.
@@ -51,13 +51,14 @@ def _band(document: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
 def _ends(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """Two marks on a row with a line between them, and both numbers in words."""
     least, most = float(low["estimate"]), float(high["estimate"])
-    return {"estimate": most, "other": least, "low": least, "high": most, "text": span((least, most), two_digits),
+    return {"estimate": most, "other": least, "low": least, "high": most,
+            "text": format_range((least, most), two_digits),
             "tier": "published"}  # fmt: skip
 
 
 def _ranged(case: Mapping[str, Any]) -> str:
     """A number and its range over entries: '31 (24 to 38)'."""
-    around = between(case["low"], case["high"], "1", 2)
+    around = format_interval(case["low"], case["high"], "1", 2)
     return two_digits(case["estimate"]) + (f" ({around})" if around else "")
 
 
@@ -65,14 +66,14 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     """Server processors that the slowest and the fastest GPU of a round replace, a row for each job."""
     jobs = sorted(document["replaced"], key=lambda one: (not one["training"], -one["most"]["estimate"]))
     best = {one: [job["most"]["estimate"] for job in jobs if job["training"] is one] for one in (True, False)}
-    kinds = [f"{span(best[True], two_digits)} server processors in training"] if best[True] else []
-    kinds += [f"{span(best[False], two_digits)} in answering"] if best[False] else []
+    kinds = [f"{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
+    kinds += [f"{format_range(best[False], two_digits)} in answering"] if best[False] else []
     slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
     rounds = join_words(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
     rows = [{"label": capitalize(str(job["job"])), **_ends(job["least"], job["most"])} for job in jobs]
     return Chart(
         name, f"The fastest GPU of a round replaces {join_words(kinds)}",
-        estimates(rows, "server processors that one GPU replaces", *_band(document), log=True),
+        estimate_chart(rows, "server processors that one GPU replaces", *_band(document), log=True),
         f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
         f"the fastest ({fast}).",
         alt_text(rows),
@@ -115,14 +116,14 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
         return
     title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server"
     if weak:
-        reached = span([one[end] for one in weak for end in ("other", "estimate")], two_digits)
+        reached = format_range([one[end] for one in weak for end in ("other", "estimate")], two_digits)
         title += f"; against weak CPU software, older GPUs reach {reached} times"
     limits, called = _band(evidence.document)
     below = sum(one["estimate"] < limits[0] for one in tuned)
     yield Exhibit(
         Chart(
             "published-training", title,
-            estimates([*tuned, *weak], "training speed over a server", limits, called, log=True),
+            estimate_chart([*tuned, *weak], "training speed over a server", limits, called, log=True),
             "○ published; a line joins the benchmarks with the smallest and the largest lead. Blue: MLPerf, trained to "
             "the same quality, in the newest round with that GPU. Grey: image networks with Torch of 2016.",
             alt_text([*tuned, *weak]),
@@ -141,7 +142,7 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
     found = {claim: _published(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(found.values()):
         return
-    spans = [span([case["estimate"] for case in cases], two_digits) for cases in found.values()]
+    spans = [format_range([case["estimate"] for case in cases], two_digits) for cases in found.values()]
     rows, table = [], []
     for claim, cases in found.items():
         for case in sorted(cases, key=lambda one: -float(one["estimate"])):
@@ -162,7 +163,7 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
             "published-memory",
             f"Memory of data-centre GPUs is {spans[0]} times as fast as a desktop's, and {spans[1]} times as fast as a "
             "server's",
-            estimates(rows, "memory bandwidth of the GPU over that of the CPU", [1.0], "equal", log=True),
+            estimate_chart(rows, "memory bandwidth of the GPU over that of the CPU", [1.0], "equal", log=True),
             "○ published. Orange: over a desktop with two channels of DDR5, by different programs. Blue: over the "
             "fastest server processor of the source, by the same program.",
             alt_text(rows),
@@ -178,7 +179,7 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
     table = []
     for pair in evidence.document.get("counterparts") or []:
         published, unit = float(pair["published"]), str(pair["unit"])
-        for one in on_shown(pair["here"], evidence.shown):
+        for one in filter_cases(pair["here"], evidence.shown):
             name = evidence.names.get(str(one["node"]), str(one["label"]))
             ends = {end: float(one[end]) / published if one[end] is not None else None for end in ("low", "high")}
             label = str(pair["title"]) + (f" ({name})" if len(pair["here"]) > 1 else "")
@@ -209,7 +210,7 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "published-beside", str(title),
-            estimates(rows, "measured here over published by others", [1.0], "equal", log=True),
+            estimate_chart(rows, "measured here over published by others", [1.0], "equal", log=True),
             f"◑ derived: measured here over published. {BARS} of what was measured here.",
             alt_text(rows),
         ), says,

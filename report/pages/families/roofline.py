@@ -12,11 +12,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from report.formatting import join_words, two_digits, with_unit
-from report.pages.chart_rows import alt_text, as_percent, dicts, name_of, percent, row
-from report.pages.charts import INK, Chart, estimates, heat, lines
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import alt_text, as_percent, estimate_row, figure_suffix, percent_case, row_dicts
+from report.pages.charts import INK, Chart, estimate_chart, heat_map, line_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import Number, amounts, as_share, ratios, sentence, shares, texts
+from report.pages.heading_numbers import Number, amounts, as_share, filled_texts, ratios, sentence, shares
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.prediction import predict_places
 from report.quantities.roofline import peak_arithmetic, peak_bandwidth
@@ -34,12 +34,12 @@ Ceilings = dict[str, dict[str, float]]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the roofline with its steps, what memory limits, and what few numbers predict."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        name = name_of(place, device)
+        name = figure_suffix(place, device)
         steps = view.of("roofline", "time", device)
         steps = steps[(steps["flop"] > 0) & (steps["bytes"] > 0)] if len(steps) else steps
         if len(steps):
@@ -74,7 +74,7 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
         for dtype, x in zip(table["dtype"], table["x"], strict=True)
     ]
     table["share"] = table["rate"] / table["ceiling"]
-    reached = [_of_limit(row, ceilings[row["dtype"]]) for row in dicts(table)]
+    reached = [_of_limit(row, ceilings[row["dtype"]]) for row in row_dicts(table)]
     title = sentence(
         "Whole steps reach {share} of the rate that memory and arithmetic allow",
         "What whole steps reach of the rate that memory and arithmetic allow cannot be told from this run",
@@ -84,7 +84,7 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
     balances = [f"{two_digits(ceilings[dtype]['balance'])} FLOP/B in {dtype}" for dtype in table["dtype"].unique()]
     rows = [
         [_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _share(one)]
-        for row, one in zip(dicts(table), reached, strict=True)
+        for row, one in zip(row_dicts(table), reached, strict=True)
     ]
     return Exhibit(
         Chart(
@@ -126,8 +126,8 @@ def _share(one: Number) -> str:
 
 def _under_roof(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Figure]:
     """The steps as points, a panel for each number format, with its two ceilings as a line."""
-    drawn = lines(table, "x", "rate", "kind", "dtype", ("operations for each byte moved (FLOP/B)", "GFLOP/s"),
-                  joined=False)  # fmt: skip
+    drawn = line_chart(table, "x", "rate", "kind", "dtype", ("operations for each byte moved (FLOP/B)", "GFLOP/s"),
+                       joined=False)  # fmt: skip
 
     def draw(width: float) -> Figure:
         figure = drawn(width)
@@ -169,19 +169,19 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         "How much of the time memory limits cannot be told from this run",
         **(places or {"time": shares(shown[:1])}),
     )
-    rows = [row(_named(case, dtype=False), case, "1", 0.01, as_percent(case["estimate"])) for case in shown]
+    rows = [estimate_row(_named(case, dtype=False), case, "1", 0.01, as_percent(case["estimate"])) for case in shown]
     yield Exhibit(
         Chart(
             f"roofline-memory-{name}",
             str(title),
-            estimates(rows, "share of the operators' time (%)", log=False),
+            estimate_chart(rows, "share of the operators' time (%)", log=False),
             f"● measured on {view.device_name(device)}, in {usual}. {BARS}. Counted is the time in "
             "operators for which memory is the lower of the two limits, whether they reach it or not.",
             alt_text(rows),
         ),
         [],
         Table(["Step", "Time that memory limits"],
-              [[_named(case), stated(percent(case), "%")] for case in cases], "lr",
+              [[_named(case), format_estimate(percent_case(case), "%")] for case in cases], "lr",
               f"What memory limits on {view.device_name(device)}"),
         ["G11", "W06"],
         title,
@@ -222,7 +222,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"roofline-predicted-{name}",
             str(title),
-            heat(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
+            heat_map(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
             f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below "
             "its median error; the numbers were fitted on other kernels.",
             "; ".join(f"{kind}: {join_words(list(map(str, text.loc[kind])))} with "
@@ -230,10 +230,10 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         ["Two numbers are the peak of arithmetic and the bandwidth of memory. The third is the time that a launch "
          "costs, the fourth the bandwidth of the last cache.",
-         *texts(sentence("From one number alone, bandwidth errs {ratio} as arithmetic.",
-                         ratio=ratios([case], "as much")) for case in alone)],
+         *filled_texts(sentence("From one number alone, bandwidth errs {ratio} as arithmetic.",
+                                ratio=ratios([case], "as much")) for case in alone)],
         Table(["Numbers", "Median error", "Which"],
-              [[_NUMBERS[n], stated(percent(errors[n]), "%"),
+              [[_NUMBERS[n], format_estimate(percent_case(errors[n]), "%"),
                 str(errors[n]["detail"]).partition("; ")[2] or NOTHING] for n in models], "lrl",
               "Errors over all kernels, and the numbers as fitted"),
         ["W35", "G18"],

@@ -11,13 +11,13 @@ import pandas as pd
 from report.data.network_labels import GROUPS, group, is_known, title
 from report.estimates import device_kind
 from report.formatting import first_items, format_count, format_number, join_words, range_words, with_unit
-from report.pages.chart_rows import library, name_of, one_round, scaled
+from report.pages.chart_rows import figure_suffix, is_single_round, library_name, scale_case
 from report.pages.charts import Chart
-from report.pages.estimate_list import most_threads
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.estimate_list import cases_with_most_threads
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import Sentence, as_number, ratios, sentence, texts
-from report.pages.step_chart import rungs
+from report.pages.heading_numbers import Sentence, as_number, filled_texts, ratios, sentence
+from report.pages.step_chart import step_chart
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
@@ -50,12 +50,12 @@ def by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
 
 def single_requests(cases: Sequence[Case]) -> list[Case]:
     """Those of one sample in a request, with the most threads that each device was measured with."""
-    return most_threads([case for case in cases if int(case["batch"]) == 1])
+    return cases_with_most_threads([case for case in cases if int(case["batch"]) == 1])
 
 
 def by(case: Mapping[str, Any]) -> str:
     """Runtime and number format of a rung: 'OpenVINO in bfloat16'."""
-    return f"{library(str(case['runtime']))} in {case['dtype']}"
+    return f"{library_name(str(case['runtime']))} in {case['dtype']}"
 
 
 def ladder_chart(view: View, device: str, name: str, heading: str, short: bool = False) -> Chart | None:
@@ -78,7 +78,7 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     alone = any(mark["one_round"] for row in rows for mark in row["marks"])
     return Chart(
         name, heading,
-        rungs(rows, steps, "times as fast as PyTorch as it comes", "1: PyTorch as it comes, in float32"),
+        step_chart(rows, steps, "times as fast as PyTorch as it comes", "1: PyTorch as it comes, in float32"),
         f"● measured on {view.device_name(device)}: one sample in a request, all threads. On the right the times of "
         f"PyTorch as it comes and of the fastest of all. {BARS}.{hollow if alone else ''}"
         f"{chosen if len(rows) < len(every) else ''}",
@@ -104,7 +104,9 @@ def _row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]
             told[by(gains[step])] = times[step]
     # Nothing is faster than the default.
     drawn = by_step or {BEST: gains[BEST]}
-    marks = [{"step": step, "one_round": one_round(case), **scaled(case, 1.0)} for step, case in drawn.items()]
+    marks = [
+        {"step": step, "one_round": is_single_round(case), **scale_case(case, 1.0)} for step, case in drawn.items()
+    ]
     first, last = times[DEFAULT], times[BEST]
     short = range_words(_time(first), _time(last)).replace(" to ", " → ")
     return {
@@ -166,7 +168,7 @@ def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
     ]
     yield Exhibit(
         chart,
-        [*texts(_gains(view, device)), *_fastest(view, device), *_accuracy(view, device),
+        [*filled_texts(_gains(view, device)), *_fastest(view, device), *_accuracy(view, device),
          *unmeasured(view, device, "inference", "request")],
         Table(["Network", "Batch", "Threads", "Rung", "By", "Time", "Gain", "Error"], table, "lrrllrrr",
               f"Requests on {view.device_name(device)}; gain over PyTorch as it comes; error against float64"),
@@ -180,7 +182,7 @@ def _line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], float]
     threads = int(case["threads"])
     return [
         title(str(case["model"])), f"{int(case['batch']):,}", str(threads) if threads else NOTHING, str(case["rung"]),
-        by(case), stated(case, "s"), stated(gain, "1") if gain else NOTHING,
+        by(case), format_estimate(case, "s"), format_estimate(gain, "1") if gain else NOTHING,
         NOTHING if error is None else format_number(error, 2),
     ]  # fmt: skip
 
@@ -222,7 +224,7 @@ def _fastest(view: View, device: str) -> list[str]:
         ("of all", records(view.quantity("inference.ladder_gain", device=device, rung=BEST))),
     ):
         most = Counter(
-            by(single_request) if which == "of all" else library(str(single_request["runtime"]))
+            by(single_request) if which == "of all" else library_name(str(single_request["runtime"]))
             for single_request in single_requests(cases)
         )
         if most:
@@ -237,7 +239,7 @@ def _accuracy(view: View, device: str) -> list[str]:
     if not len(points):
         return []
     formats = {
-        library(str(backend)): join_words(sorted(map(str, some["dtype"].unique())))
+        library_name(str(backend)): join_words(sorted(map(str, some["dtype"].unique())))
         for backend, some in points.groupby("backend", observed=True)
     }
     worst = points.groupby("dtype", observed=True)["error"].max().dropna().sort_values()
@@ -259,7 +261,7 @@ def unmeasured(view: View, device: str, experiment: str, noun: str) -> list[str]
         return []
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size().sort_values(ascending=False)
     told = [
-        f"{library(backend)}, {format_count(int(points), noun)} {status}: {reason}"
+        f"{library_name(backend)}, {format_count(int(points), noun)} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
     return [f"Not measured here: {first_items(told, _MOST_REASONS, '; ')}."]
@@ -267,12 +269,12 @@ def unmeasured(view: View, device: str, experiment: str, noun: str) -> list[str]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device of each node the ladder of its networks."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        yield from _ladder(view, device, f"runtimes-{name_of(place, device)}")
+        yield from _ladder(view, device, f"runtimes-{figure_suffix(place, device)}")
 
 
 FAMILY = Family(

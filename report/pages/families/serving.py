@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import format_count, format_exact, format_number, join_words, two_digits, with_unit
-from report.pages.chart_rows import dicts, library, points
-from report.pages.charts import Chart, lines
-from report.pages.estimate_list import listed, on_gpu
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import library_name, line_points, row_dicts
+from report.pages.charts import Chart, line_chart
+from report.pages.estimate_list import estimate_list, gpu_suffix
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, sentence, shares, texts
+from report.pages.heading_numbers import amounts, filled_texts, sentence, shares
 from report.pages.language_users import language_users
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.serving import LIMIT_S, SERVER
@@ -36,10 +36,10 @@ def _name(case: Mapping[str, Any]) -> str:
     service, dtype = str(case["service"]), str(case["dtype"])
     name = NAMES.get(service, service)
     if service in ("text-classifier", "image-classifier"):
-        name += f" ({library(str(case['backend']))}, {dtype})"
+        name += f" ({library_name(str(case['backend']))}, {dtype})"
     elif service == "embedding":
         name += f", {dtype}"
-    return name + on_gpu(str(case["device"]))
+    return name + gpu_suffix(str(case["device"]))
 
 
 def _held(cases: Iterable[Mapping[str, Any]]) -> str:
@@ -57,7 +57,7 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(
         {**point, "service": _name(case)}
         for case in cases
-        for point in points([case], "requests_per_s", 1e-3)
+        for point in line_points([case], "requests_per_s", 1e-3)
     )  # fmt: skip
     borne = sorted(records(view.quantity("serving.capacity")), key=lambda one: -float(one["estimate"]))
     most, least = borne[0], borne[-1]
@@ -88,15 +88,16 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, title,
-            lines(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
-                  levels={"0.1 s": 1e3 * LIMIT_S}),
+            line_chart(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
+                       levels={"0.1 s": 1e3 * LIMIT_S}),
             f"● measured on {view.name}, a server on {_held(cases)}. {BARS}.",
             "; ".join(f"{one['service']}, {format_exact(one['x'])} requests/s: {two_digits(one['y'])} ms"
-                      for one in dicts(table)),
+                      for one in row_dicts(table)),
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],
-              [[_name(case), format_exact(case["requests_per_s"]), stated(case, "s")] for case in cases], "lrr",
+              [[_name(case), format_exact(case["requests_per_s"]), format_estimate(case, "s")] for case in cases],
+              "lrr",
               f"Loads on {view.name}"),
         ["W29"],
     )  # fmt: skip
@@ -127,10 +128,10 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
     cases = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
     known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cases)]
     used = [one for one in known if one]
-    says = texts(
+    says = filled_texts(
         [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(used))] if used else []
     )
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             "A request costs the server {time} of CPU time",
@@ -139,7 +140,7 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [
             (_name(case), case, [_bears(borne, case), format_exact(case["requests_per_s"]),
-                                 stated(share, "1") if share else NOTHING])
+                                 format_estimate(share, "1") if share else NOTHING])
             for case, share in zip(cases, known, strict=True)
         ],
         "s", "CPU time of a request, ms",
@@ -162,7 +163,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
         return
     first = min(cases, key=lambda one: float(one["estimate"]))
     models = join_words(sorted({str(case["model"]) for case in cases}))
-    yield listed(
+    yield estimate_list(
         "serving-outgrows",
         sentence(
             f"At the traffic that its maker documents, serving {first['model']} takes as many GPU hours as training it "
@@ -180,7 +181,7 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node loads, costs, and users of language models; then what serving takes against training."""
-    yield from on_each(evidence, _machine)
+    yield from exhibits_per_machine(evidence, _machine)
     yield from _outgrows(evidence)
 
 

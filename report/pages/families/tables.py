@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from report.formatting import capitalize, format_count, format_exact, format_number, two_digits
-from report.pages.chart_rows import dicts, library, of_device, points
-from report.pages.charts import Chart, lines
-from report.pages.estimate_list import Listed, listed, on_gpu
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import device_suffix, library_name, line_points, row_dicts
+from report.pages.charts import Chart, line_chart
+from report.pages.estimate_list import ListEntry, estimate_list, gpu_suffix
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import amounts, ratios, sentence
 from report.pages.verdict_words import BARS
@@ -43,7 +43,7 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(
         {**point, "op": _op(case), "on": "CPU" if case["device"] == "cpu" else view.device_name(str(case["device"]))}
         for case in cases
-        for point in points([case], "rows", MILLION)
+        for point in line_points([case], "rows", MILLION)
     )
     largest = {(_op(case), case["device"]): case for case in cases}.values()
     mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
@@ -61,15 +61,16 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            lines(table, "x", "y", "op", "on" if several_devices else None, ("rows of the table", "million rows/s")),
+            line_chart(table, "x", "y", "op", "on" if several_devices else None,
+                       ("rows of the table", "million rows/s")),
             f"● measured on {view.name}, by the fastest library at each size. {BARS}.",
             "; ".join(f"{one['op']}, {one['on']}, {format_exact(one['x'])} rows: {two_digits(one['y'])} million rows/s"
-                      for one in dicts(table)),
+                      for one in row_dicts(table)),
         ),
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
-              [[f"{_op(case)}{on_gpu(str(case['device']))}", f"{int(case['rows']):,}", str(case["detail"]),
-                stated(case, "rows/s")] for case in cases], "lrlr", f"Work on tables on {view.name}"),
+              [[f"{_op(case)}{gpu_suffix(str(case['device']))}", f"{int(case['rows']):,}", str(case["detail"]),
+                format_estimate(case, "rows/s")] for case in cases], "lrlr", f"Work on tables on {view.name}"),
         heading=title,
     )  # fmt: skip
 
@@ -78,7 +79,7 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
     """The fastest library of the CPU over pandas, at every size that pandas was measured with."""
     rates = view.quantity("tabular.rate", device="cpu")
     usual = sorted(records(rates.filter(backend=DEFAULT)) if len(rates) else [], key=_place)
-    entries: list[Listed] = []
+    entries: list[ListEntry] = []
     for case in usual:
         at = {"op": case["op"], "rows": case["rows"]}
         best = rates.filter(backend="best", **at)
@@ -91,7 +92,7 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
         ratios([one for _, one, _ in entries if one["rows"] == end(sizes[one["op"]])], "as fast") for end in (min, max)
     )
     several_sizes = any(len(set(rows)) > 1 for rows in sizes.values())
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             f"On the largest tables the fastest library is {{large}} as {DEFAULT}, on the smallest {{small}}"
@@ -113,7 +114,7 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
         return
     copied = [one for one in largest if one["transfers"] == "included"]
     included = ", copies included" if copied else ""
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             f"A GPU works through the largest tables {{gain}} as its host's CPU{included}",
@@ -147,15 +148,15 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     )
     cases.sort(key=lambda one: (int(one["trees"]) != trees, int(one["rows"]) != rows, int(one["rows"]),
                                 float(one["estimate"])))  # fmt: skip
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
-            f"{what} {does} in {{best}} with {library(str(best['backend']))}"
+            f"{what} {does} in {{best}} with {library_name(str(best['backend']))}"
             + (", in {slowest} with the slowest library and number of threads" if "slowest" in ends else ""),
             f"How long {what} take to {does} cannot be told from this run",
             **ends,
         ),
-        [(f"{library(str(case['backend']))}, {_resources(view, case)}, {format_count(int(case['rows']), 'row')}"
+        [(f"{library_name(str(case['backend']))}, {_resources(view, case)}, {format_count(int(case['rows']), 'row')}"
           + (f", {format_count(int(case['trees']), 'tree')}" if int(case["trees"]) != trees else ""), case, [])
          for case in cases],
         "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
@@ -168,7 +169,7 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
 def _resources(view: View, case: Mapping[str, Any]) -> str:
     """'2 threads', or 'GPU'."""
     threads = int(case["threads"])
-    return format_count(threads, "thread") if threads else of_device(view, str(case["device"])).removeprefix(", ")
+    return format_count(threads, "thread") if threads else device_suffix(view, str(case["device"])).removeprefix(", ")
 
 
 def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
@@ -180,7 +181,7 @@ def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
         return
     fits = [case for case in cases if case["phase"] == "fit"]
     work = "learn" if fits else "predict"
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             f"Boosted trees {work} {{gain}} on a GPU as on its host's CPU",
@@ -196,7 +197,7 @@ def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node rates, gains over pandas, boosted trees, and gains of a GPU."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from report.estimates import device_kind
 from report.formatting import join_words
-from report.pages.chart_rows import alt_text, name_of, rough, row
-from report.pages.charts import Chart, estimates
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records
+from report.pages.chart_rows import alt_text, estimate_row, figure_suffix, format_rough
+from report.pages.charts import Chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import Sentence, amounts, ratios, sentence, texts
+from report.pages.heading_numbers import Sentence, amounts, filled_texts, ratios, sentence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.time_to_train import fastest_jobs
 from report.quantities.train_hours import DAYS
@@ -25,12 +25,12 @@ Case = dict[str, Any]
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each device the published trainings, and the jobs that were run whole."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        name = name_of(place, device)
+        name = figure_suffix(place, device)
         yield from _published(view, device, name)
         yield from _whole(view, device, name)
 
@@ -41,9 +41,9 @@ def spoken(hours: float) -> str:
         (1 / 60, 1 / 3600, "s"), (1.0, 1 / 60, "min"), (2 * _DAY, 1.0, "hours"), (2 * _YEAR, _DAY, "days"),
     ):  # fmt: skip
         if hours < most:
-            told = rough(hours / size)
+            told = format_rough(hours / size)
             return f"{told} {unit if told != '1' or unit in ('s', 'min') else unit[:-1]}"
-    return f"{rough(hours / _YEAR)} years"
+    return f"{format_rough(hours / _YEAR)} years"
 
 
 def _range(case: Case, scale: float = 1.0) -> str:
@@ -58,7 +58,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cases = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda case: case["estimate"])
     if not cases:
         return
-    rows = [row(case["run"], case, "h", _DAY, spoken(case["estimate"]), tier="derived") for case in cases]
+    rows = [estimate_row(case["run"], case, "h", _DAY, spoken(case["estimate"]), tier="derived") for case in cases]
     long = sum(case["estimate"] > _DAY for case in cases)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
@@ -69,7 +69,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
         time=amounts([cases[-1]], spoken, limit=math.inf),
     )
     each = join_words(
-        [f"{text} ({node['run']})" for node in nodes if (text := amounts([node], rough, limit=math.inf).text)]
+        [f"{text} ({node['run']})" for node in nodes if (text := amounts([node], format_rough, limit=math.inf).text)]
     )
     known = coverage(view.data, device_kind(device))
     laptops = records(view.quantity("time_to_train.ratio", device=device)) if device_kind(device) == "gpu" else []
@@ -77,7 +77,7 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"time-to-train-{name}",
             str(title),
-            estimates(rows, "days", [1.0], "one day", log=True),
+            estimate_chart(rows, "days", [1.0], "one day", log=True),
             f"◑ derived for {view.device_name(device)}. {BARS}.",
             alt_text(rows),
         ),
@@ -88,8 +88,8 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
                "correct it, so no interval is known.")
             + " That large models fit and keep this rate is assumed.",
             *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
-            *texts(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
-                           gain=ratios([laptop], "as long")) for laptop in laptops),
+            *filled_texts(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
+                                  gain=ratios([laptop], "as long")) for laptop in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between"],
               [[case["run"], f"{case['flop']:.2g}", spoken(case["estimate"]), _range(case)] for case in cases], "lrrr",
@@ -112,7 +112,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
     parts = {(case["job"], case["dtype"], case["backend"]): case
              for case in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
     jobs = sorted(records(fastest_jobs(cases)), key=lambda case: case["estimate"])
-    rows = [row(case["job"], case, "s", text=spoken(case["estimate"] / 3600)) for case in jobs]
+    rows = [estimate_row(case["job"], case, "s", text=spoken(case["estimate"] / 3600)) for case in jobs]
     lines = []
     for case in sorted(records(cases), key=lambda case: case["estimate"]):
         part = parts.get((case["job"], case["dtype"], case["backend"]))
@@ -123,7 +123,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"time-to-train-whole-{name}",
             str(title),
-            estimates(rows, "seconds from data on disk to the declared accuracy", log=True),
+            estimate_chart(rows, "seconds from data on disk to the declared accuracy", log=True),
             f"● measured on {view.device_name(device)}, in the fastest number format. {BARS}.",
             alt_text(rows),
         ),

@@ -9,12 +9,12 @@ import pandas as pd
 
 from report.data.network_labels import GROUPS, NETWORKS, group, title
 from report.formatting import format_number, two_digits
-from report.pages.chart_rows import library, name_of
-from report.pages.charts import Chart, bars
-from report.pages.estimate_list import listed, on_gpu
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import figure_suffix, library_name
+from report.pages.charts import Chart, bar_chart
+from report.pages.estimate_list import estimate_list, gpu_suffix
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import Number, amounts, quotient, ratios, sentence, texts
+from report.pages.heading_numbers import Number, amounts, divide_cases, filled_texts, ratios, sentence
 from report.pages.verdict_words import NOTHING
 from report.quantities.training import BASE, DEFAULT, TOP, WHOLE
 
@@ -44,20 +44,20 @@ def tuned(evidence: Evidence) -> dict[str, Any] | None:
         for view in evidence.views
         for (model, batch), rungs in ladders(view).items()
         if WHOLE in rungs and DEFAULT in rungs
-        and (gain := quotient(rungs[WHOLE], rungs[DEFAULT])).low and gain.low > 1 and gain.narrow
+        and (gain := divide_cases(rungs[WHOLE], rungs[DEFAULT])).low and gain.low > 1 and gain.narrow
     ]  # fmt: skip
     return max(gains, key=lambda one: (one["view"].own, one["gain"].value), default=None)
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node the rungs of each model and networks by name; for each GPU, captured steps beside eager ones."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     yield from _ladder(view, place)
     for device in view.devices():
-        yield from _named(view, device, f"training-named-{name_of(place, device)}")
+        yield from _named(view, device, f"training-named-{figure_suffix(place, device)}")
     yield from show_captured(view, f"training-captured-{place}")
 
 
@@ -65,13 +65,13 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
     if models := ladders(view):
         rows = [
             {"model": f"{model}, batch {batch:,}", "rung": name, "gain": rung["estimate"] / rungs[BASE]["estimate"],
-             "by": str(rung["detail"]), "rate": stated(rung, "samples/s")}
+             "by": str(rung["detail"]), "rate": format_estimate(rung, "samples/s")}
             for (model, batch), rungs in models.items()
             for name, rung in rungs.items()
         ]  # fmt: skip
         table = pd.DataFrame(rows)
         best = [
-            quotient(max(rungs.values(), key=lambda one: one["estimate"]), rungs[BASE]) for rungs in models.values()
+            divide_cases(max(rungs.values(), key=lambda one: one["estimate"]), rungs[BASE]) for rungs in models.values()
         ]
         heading = sentence(
             "With the best that was tried, training is {gain} as on one core as PyTorch comes",
@@ -83,7 +83,7 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
             Chart(
                 f"training-{place}",
                 str(heading),
-                bars(table, "gain", "model", "rate over one core as PyTorch comes", hue="rung"),
+                bar_chart(table, "gain", "model", "rate over one core as PyTorch comes", hue="rung"),
                 f"● measured on {view.name}.",
                 "; ".join(f"{row['model']}, {row['rung']}: {two_digits(row['gain'])}" for row in rows),
             ),
@@ -113,14 +113,14 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
     held = {_key(record): record for record in records(view.quantity("training.peak_memory_bytes", device=device))}
     entries = [
         (f"{title(str(one['model']))}, batch {int(one['batch']):,}, {one['dtype']}", one,
-         [library(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
-          stated(held[_key(one)], "B") if _key(one) in held else NOTHING])
+         [library_name(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
+          format_estimate(held[_key(one)], "B") if _key(one) in held else NOTHING])
         for one in best
     ]  # fmt: skip
     where = "" if device == "cpu" else " on the GPU"
     plain = {_key({**record, "backend": ""}): record for record in records(rates) if record["backend"] == "torch"}
     tuned_steps = [(one, plain[key]) for one in best if (key := _key({**one, "backend": ""})) in plain]
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             f"Networks that people know train at {{rate}} examples a second{where}",
@@ -130,10 +130,10 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
         entries, "samples/s", "examples a second",
         f"● measured on {view.device_name(device)}: a step of AdamW, each format in its fastest backend.",
         ["Step", "By", "Threads", "Memory at its peak", "Rate"], log=True,
-        says=[*texts([
+        says=[*filled_texts([
             sentence("The fastest other format trains {gain} as float32.", gain=ratios(_format_gains(best), "as fast")),
             sentence("The fastest backend trains {gain} as PyTorch as it comes, in the same format.",
-                     gain=ratios([quotient(*pair) for pair in tuned_steps], "as fast")),
+                     gain=ratios([divide_cases(*pair) for pair in tuned_steps], "as fast")),
         ])],
         groups=[group(str(one["model"])) for one in best],
     )  # fmt: skip
@@ -148,7 +148,7 @@ def _format_gains(cases: Iterable[Mapping[str, Any]]) -> list[Number]:
     found: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
     for one in sorted(cases, key=lambda one: float(one["estimate"])):
         found.setdefault((one["model"], one["batch"]), {})[one["dtype"] == "float32"] = one
-    return [quotient(both[False], both[True]) for both in found.values() if len(both) == 2]
+    return [divide_cases(both[False], both[True]) for both in found.values() if len(both) == 2]
 
 
 def show_captured(view: View, name: str) -> Iterable[Exhibit]:
@@ -160,9 +160,9 @@ def show_captured(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     labels = [
-        f"{case['model']}, batch {int(case['batch']):,}, {case['dtype']}{on_gpu(case['device'])}" for case in cases
+        f"{case['model']}, batch {int(case['batch']):,}, {case['dtype']}{gpu_suffix(case['device'])}" for case in cases
     ]
-    yield listed(
+    yield estimate_list(
         name,
         sentence(
             "Captured in one graph, a training step on the GPU is {gain} as launched operator by operator",

@@ -9,11 +9,11 @@ import pandas as pd
 
 from report.estimates import device_kind
 from report.formatting import join_words, two_digits, with_unit
-from report.pages.chart_rows import dicts, points
-from report.pages.charts import Chart, bars, lines
-from report.pages.exhibit_types import Exhibit, Family, Table, on_each, records, stated
+from report.pages.chart_rows import line_points, row_dicts
+from report.pages.charts import Chart, bar_chart, line_chart
+from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, ratios, sentence, shares, texts
+from report.pages.heading_numbers import amounts, filled_texts, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 from report.quantities.offload import REST, host_rates, per_second
 
@@ -41,7 +41,7 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(
         {**point, "way": WAYS[str(case["direction"])], "memory": MEMORIES[str(case["host_memory"])]}
         for case in cases
-        for point in points([case], "size", 1e9, KILO)
+        for point in line_points([case], "size", 1e9, KILO)
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
     # A size that no copy fell short of is not known.
@@ -56,19 +56,19 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )
     own = records(view.quantity("transfer.memory_ratio", device=device, host_memory="pinned"))
     large = [one for one in own if one["size"] == max(other["size"] for other in own)]
-    says = texts([sentence("The GPU's own memory moves {gain} bytes a second as the largest copies.",
-                          gain=ratios(large, "as many"))] if large else [])  # fmt: skip
+    says = filled_texts([sentence("The GPU's own memory moves {gain} bytes a second as the largest copies.",
+                                 gain=ratios(large, "as many"))] if large else [])  # fmt: skip
     yield Exhibit(
         Chart(
-            name, str(title), lines(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
+            name, str(title), line_chart(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
             f"● measured on {view.name}, copies one after the other. {BARS}.",
             "; ".join(f"{one['way']}, {one['memory']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} GB/s"
-                      for one in dicts(table)),
+                      for one in row_dicts(table)),
         ),
         says,
         Table(["Copy", "Memory", "Size", "Rate"],
               [[WAYS[str(case["direction"])], MEMORIES[str(case["host_memory"])], with_unit(float(case["size"]), "B"),
-                stated(case, "B/s")] for case in cases], "llrr", f"Copies on {view.name}"),
+                format_estimate(case, "B/s")] for case in cases], "llrr", f"Copies on {view.name}"),
         ["W22"],
         title,
     )  # fmt: skip
@@ -104,7 +104,9 @@ def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
             drawn += [{"case": _case(request), "share": 100 * float(parts[key]["estimate"]) / total, "part": part,
                        "time": float(request["estimate"]), "whole": request, "of": parts[key]}
                       for key, part in PARTS.items()]  # fmt: skip
-            table.append([_case(request), stated(request, "s"), *(stated(parts[key], "1") for key in PARTS)])
+            table.append(
+                [_case(request), format_estimate(request, "s"), *(format_estimate(parts[key], "1") for key in PARTS)]
+            )
     if not drawn:
         return
     least = min(drawn, key=lambda one: one["time"])
@@ -120,7 +122,7 @@ def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            bars(shown, "share", "case", "percent of a request's time", "part", stacked=True),
+            bar_chart(shown, "share", "case", "percent of a request's time", "part", stacked=True),
             f"● measured on {view.name}, float32, from pinned host memory and back to it.",
             "; ".join(f"{one['case']}, {one['part']}: {two_digits(one['share'])}%" for one in drawn),
         ),
@@ -145,7 +147,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
         for op in OPS
         for who, case in found
         if case["op"] == op
-        for point in points([case], "size", MICRO, KILO)
+        for point in line_points([case], "size", MICRO, KILO)
     )
     if not len(table):
         return
@@ -169,15 +171,16 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
     yield Exhibit(
         Chart(
             name, str(title),
-            lines(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
+            line_chart(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
             f"● measured on {view.name}, float32; the CPU by its fastest library, a GPU from pinned host memory and "
             f"back. {BARS}.",
             "; ".join(f"{one['op']}, {one['who']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} µs"
-                      for one in dicts(table)),
+                      for one in row_dicts(table)),
         ),
         _over_100_cores(view) if asked else ["A GPU has to copy the data there and back and to be started besides."],
         Table(["Request", "By", "Data", "Time"],
-              [[_case(one), who, with_unit(float(one["size"]), "B"), stated(one, "s")] for who, one in found], "llrr",
+              [[_case(one), who, with_unit(float(one["size"]), "B"), format_estimate(one, "s")] for who, one in found],
+              "llrr",
               f"Requests on {view.name}"),
         ["W18"] if asked else [],
         title,
@@ -186,13 +189,14 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
 
 def _over_100_cores(view: View) -> list[str]:
     gains = records(view.quantity("offload.speedup_over_100_cores"))
-    return texts([sentence("A GPU computes a matrix product {gain} as 100 cores would.", gain=ratios(gains, "as fast"))]
-                if gains else [])  # fmt: skip
+    return filled_texts([sentence("A GPU computes a matrix product {gain} as 100 cores would.",
+                                  gain=ratios(gains, "as fast"))]
+                       if gains else [])  # fmt: skip
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node copies to its first GPU and the parts of requests to it, and the time of requests to all."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from report.formatting import format_count, format_exact, format_number, join_words, with_unit
-from report.pages.chart_rows import percent
-from report.pages.estimate_list import Listed, has_gpu, listed, on_gpu
-from report.pages.exhibit_types import Exhibit, Family, on_each, records
+from report.pages.chart_rows import percent_case
+from report.pages.estimate_list import ListEntry, estimate_list, gpu_suffix, has_gpu
+from report.pages.exhibit_types import Exhibit, Family, exhibits_per_machine, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, as_number, ratios, sentence, texts
+from report.pages.heading_numbers import amounts, as_number, filled_texts, ratios, sentence
 from report.pages.verdict_words import NOTHING
 from report.quantities.libraries import CUDA
 
@@ -51,12 +51,12 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     rates = _rates(view)
-    entries: list[Listed] = []
+    entries: list[ListEntry] = []
     for case in cases:
         rate, unit = rates.get(tuple(case[name] for name in _POINT), (None, ""))
         words = with_unit(float(rate["estimate"]), unit) if rate else NOTHING
-        which = on_gpu(str(case["device"])).removesuffix(", GPU")
-        entries.append((f"{_case(case)}{which}", percent(case), [words]))
+        which = gpu_suffix(str(case["device"])).removesuffix(", GPU")
+        entries.append((f"{_case(case)}{which}", percent_case(case), [words]))
     mine = {
         backend: ratios((case for case in cases if case["backend"] == backend), "as fast")
         for backend in NAMES
@@ -69,9 +69,9 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
     )
     naive = [as_number(record).inverse for record in records(view.quantity("without_cuda.naive_over_library"))]
     says = ["WebGPU is Vulkan with checks at run time."] if any(case["backend"] == "webgpu" for case in cases) else []
-    says += texts([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
-                             gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
-    yield listed(
+    says += filled_texts([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
+                                    gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
+    yield estimate_list(
         name, title, entries, "%", "percent of the rate in CUDA",
         f"● measured on {view.name}, float32, the same kernel on the same chip.",
         ["Kernel", "Rate", "Of CUDA's rate"], 1.0, [IDLE, 100.0], "from half of CUDA's rate to all of it", False, says,
@@ -87,7 +87,7 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
             by_unit.setdefault(unit, []).append(case)
     for unit, cases in sorted(by_unit.items(), reverse=True):
         best = max(cases, key=lambda case: float(case["estimate"]))
-        yield listed(
+        yield estimate_list(
             f"{name}-{'passes' if unit == 'B/s' else 'products'}",
             sentence(
                 "Without a GPU, Vulkan in software reaches {rate}",
@@ -102,7 +102,7 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """For each node with a GPU the shares of CUDA's rate; without one, what software does."""
-    return on_each(evidence, _machine)
+    return exhibits_per_machine(evidence, _machine)
 
 
 def _machine(view: View, place: int) -> Iterable[Exhibit]:

@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 
 from contract.errors import StudyError
 from report.pages import site_sources
-from report.pages.articles import article, read_articles
+from report.pages.articles import article_context, read_articles
 from report.pages.front_statements import read_front
 from report.pages.glossary import read_glossary
 from tests.report.claim_mistakes import dump, pointed_at
@@ -95,7 +95,11 @@ def judged(name: str, verdict: str = "challenged", finding: str = "It is so.", k
 
 def page(raw: Mapping[str, Any], *verdicts: Mapping[str, Any]) -> BeautifulSoup:
     """An article's page as pandoc makes it."""
-    told = site_sources.templates().get_template("article.qmd").render(a=article(raw, {"verdicts": list(verdicts)}))
+    told = (
+        site_sources.template_environment()
+        .get_template("article.qmd")
+        .render(a=article_context(raw, {"verdicts": list(verdicts)}))
+    )
     made = pypandoc.convert_text(told, "html5", format="markdown", extra_args=["--wrap=none", "--fail-if-warnings"])
     return BeautifulSoup(made, "html.parser")
 
@@ -120,7 +124,7 @@ def test_a_claim_without_a_clause_is_listed_under_the_text() -> None:
 
 def test_a_clause_of_another_articles_claim_is_refused() -> None:
     with pytest.raises(StudyError, match="claim N01 is not one of 'nuface': take it out there"):
-        article(ONE, {"verdicts": [judged("N01", key="whygpu")]})
+        article_context(ONE, {"verdicts": [judged("N01", key="whygpu")]})
 
 
 def test_hostile_words_stay_words() -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contract.files import read_json
-from report.pages.bibliography import bibliography, key_of, key_of_published
+from report.pages.bibliography import document_key, format_bibtex, published_key
 from report.pages.markdown import clean
 
 HOSTILE = [
@@ -51,7 +51,7 @@ def squeezed(told: str) -> str:
 @example(HOSTILE)
 @given(titles=st.lists(text, min_size=10, max_size=20))
 def test_a_page_lists_every_source_whatever_its_title_holds(tmp_path: Path, titles: list[str]) -> None:
-    (tmp_path / "references.bib").write_text(bibliography(document(titles, titles)), encoding="utf-8")
+    (tmp_path / "references.bib").write_text(format_bibtex(document(titles, titles)), encoding="utf-8")
     made = pypandoc.convert_text(
         "---\nnocite: '@*'\n---\n", "html5", format="markdown",
         extra_args=["--citeproc", f"--bibliography={tmp_path / 'references.bib'}", "--wrap=none"],
@@ -60,7 +60,7 @@ def test_a_page_lists_every_source_whatever_its_title_holds(tmp_path: Path, titl
     entries = {str(one["id"]).removeprefix("ref-"): one for one in page.select(".csl-entry")}
     assert len(entries) == 2 * len(titles)
     for at, title in enumerate(titles):
-        for key in (key_of(f"https://example.org/{at}"), key_of_published(f"made-up-{at}.x")):
+        for key in (document_key(f"https://example.org/{at}"), published_key(f"made-up-{at}.x")):
             assert squeezed(clean(title)) in squeezed(entries[key].get_text())
             assert "2024" in entries[key].get_text()
             assert not entries[key].find(["strong", "sub", "sup", "code", "script"])
@@ -68,12 +68,12 @@ def test_a_page_lists_every_source_whatever_its_title_holds(tmp_path: Path, titl
 
 def test_a_document_that_is_named_twice_has_one_entry() -> None:
     twice = {"references": [{"source": source("https://example.org/a", "A")}] * 2, "published": None}
-    assert [one["id"] for one in read(bibliography(twice))] == [key_of("https://example.org/a")]
+    assert [one["id"] for one in read(format_bibtex(twice))] == [document_key("https://example.org/a")]
 
 
 def test_an_address_cannot_leave_its_field() -> None:
     (found,) = read(
-        bibliography({"references": [{"source": source("https://a.org/}\n@misc{b", "A")}], "published": []})
+        format_bibtex({"references": [{"source": source("https://a.org/}\n@misc{b", "A")}], "published": []})
     )
     assert found["title"] == "A"
     assert "\n" not in found["URL"]
@@ -81,18 +81,18 @@ def test_an_address_cannot_leave_its_field() -> None:
 
 @given(st.lists(st.text(), min_size=2, max_size=30, unique=True))
 def test_keys_follow_from_the_address_alone_and_are_those_of_earlier_editions(addresses: list[str]) -> None:
-    assert len({key_of(address) for address in addresses}) == len(addresses)
-    assert key_of("https://example.org/paper?a=1") == "d-bbf89368"
+    assert len({document_key(address) for address in addresses}) == len(addresses)
+    assert document_key("https://example.org/paper?a=1") == "d-bbf89368"
 
 
 def test_published_sources_have_keys_of_their_own_and_all_are_read(published: Path) -> None:
     verdicts: Mapping[str, Any] = read_json(published / "verdicts.json")
-    found = read(bibliography(verdicts))
+    found = read(format_bibtex(verdicts))
     assert len({one["id"] for one in found}) == len(found)
     urls = {str(reference["source"]["url"]) for reference in verdicts["references"]}
     assert {one["id"] for one in found} == {
-        *map(key_of, urls),
-        *(key_of_published(one["id"]) for one in verdicts["published"]),
+        *map(document_key, urls),
+        *(published_key(one["id"]) for one in verdicts["published"]),
     }
     assert all(one["title"] and one["author"] for one in found)
 

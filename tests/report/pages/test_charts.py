@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from report.pages import charts
-from report.pages.control_characters import visible
-from report.pages.svg import save
+from report.pages.control_characters import remove_invisible
+from report.pages.svg import save_chart
 
 Draw = Callable[[float], Figure]
 MOST_BYTES = 60_000
@@ -35,23 +35,25 @@ def estimates(*names: str) -> Draw:
     rows = [{"label": name, "estimate": 3.0 + at, "low": 2.5, "high": 3.5 + at, "text": name[:9], "tier": "published"}
             for at, name in enumerate(names)]  # fmt: skip
     last = {"label": "another", "estimate": 40.0, "low": None, "high": None, "text": "40", "side": "challenges"}
-    return charts.estimates([*rows, last], "times", [10.0], "threshold: 10")
+    return charts.estimate_chart([*rows, last], "times", [10.0], "threshold: 10")
 
 
 def lines(*names: str) -> Draw:
     points = [
         {"x": 10.0**at, "y": 5.0 + 3 * at, "low": 4.0, "high": 20.0, "of": name} for name in names for at in (0, 2)
     ]
-    return charts.lines(pd.DataFrame(points), "x", "y", "of" if len(names) > 1 else None, axis=("size", names[0]))
+    return charts.line_chart(pd.DataFrame(points), "x", "y", "of" if len(names) > 1 else None, axis=("size", names[0]))
 
 
 def bars(*names: str) -> Draw:
-    return charts.bars(pd.DataFrame({"x": [1.0, *[2.5] * len(names)], "y": ["another", *names]}), "x", "y", "seconds")
+    return charts.bar_chart(
+        pd.DataFrame({"x": [1.0, *[2.5] * len(names)], "y": ["another", *names]}), "x", "y", "seconds"
+    )
 
 
 def heat(*names: str) -> Draw:
     fields = [{"x": at, "y": name, "value": 1.0 + at} for name in names for at in (1, 2)]
-    return charts.heat(pd.DataFrame(fields), "x", "y", "value", ("batch", "model"), "times")
+    return charts.heat_map(pd.DataFrame(fields), "x", "y", "value", ("batch", "model"), "times")
 
 
 TYPES: Mapping[str, Callable[..., Draw]] = {"estimates": estimates, "lines": lines, "bars": bars, "heat": heat}
@@ -67,7 +69,7 @@ def drawn(draw: Draw, folder: Path) -> dict[str, str]:
     with warnings.catch_warnings():
         # Signs that the font lacks are the reader's browser's to draw.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font|Matplotlib currently does not support")
-        save(charts.Chart("chart", "A title", draw), folder)
+        save_chart(charts.Chart("chart", "A title", draw), folder)
     return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
 
 
@@ -106,7 +108,7 @@ def test_a_drawing_is_readable_on_a_dark_page(kind: Callable[..., Draw], tmp_pat
 @pytest.mark.parametrize("names", [HOSTILE, LONG], ids=["hostile", "long"])
 def test_a_name_is_text_whatever_it_holds(kind: Callable[..., Draw], tmp_path: Path, names: list[str]) -> None:
     for svg in drawn(kind(*names), tmp_path).values():
-        assert not [name for name in names if squeezed(visible(name)) not in words(svg)]
+        assert not [name for name in names if squeezed(remove_invisible(name)) not in words(svg)]
         assert not {one.tag.rpartition("}")[2] for one in ET.fromstring(svg).iter()} & {"b", "script", "a", "image"}
         assert len(svg.encode()) < MOST_BYTES
 
@@ -116,7 +118,7 @@ def test_a_name_is_text_whatever_it_holds(kind: Callable[..., Draw], tmp_path: P
 @given(name=st.text(min_size=1, max_size=40))
 def test_any_name_is_drawn_as_valid_xml(tmp_path: Path, name: str) -> None:
     for svg in drawn(estimates(name), tmp_path).values():
-        assert squeezed(visible(name)) in words(svg)
+        assert squeezed(remove_invisible(name)) in words(svg)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -130,7 +132,7 @@ def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> N
         for at, value in enumerate(values)
     ]
     with charts.theme():
-        figure = charts.estimates(rows, "times", [values[0]], "a line")(width)
+        figure = charts.estimate_chart(rows, "times", [values[0]], "a line")(width)
         figure.canvas.draw()
         low, high = figure.axes[0].get_xlim()
         ticks = [label.get_text() for label in figure.axes[0].get_xticklabels() if label.get_text()]
@@ -141,7 +143,7 @@ def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> N
 def test_bars_may_be_of_more_kinds_than_there_are_colours(tmp_path: Path) -> None:
     kinds = [f"kind {at}" for at in range(2 * len(charts.SERIES))]
     table = pd.DataFrame([{"x": 1.0 + at, "y": "a row", "kind": kind} for at, kind in enumerate(kinds)])
-    for svg in drawn(charts.bars(table, "x", "y", "seconds", hue="kind", stacked=True), tmp_path).values():
+    for svg in drawn(charts.bar_chart(table, "x", "y", "seconds", hue="kind", stacked=True), tmp_path).values():
         assert not [kind for kind in kinds if squeezed(kind) not in words(svg)]
 
 
@@ -161,7 +163,7 @@ def test_the_same_rows_make_the_same_file(kind: Callable[..., Draw], tmp_path: P
 )
 def test_an_axis_across_a_phone_has_numbers_at_decades_alone(which: str, width: float, expected: list[int]) -> None:
     axes = Figure().subplots()
-    charts.scale(axes, which, [1, 50], True, width)
+    charts.set_scale(axes, which, [1, 50], True, width)
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
     assert [round(tick, 6) for tick in axis.get_majorticklocs() if low <= tick <= high] == expected

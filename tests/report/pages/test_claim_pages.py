@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from contract.files import read_json
 from report.pages import charts, site_sources
-from report.pages.claim_figure import MOST_ROWS, claim_chart, one_axis, title_of
+from report.pages.claim_figure import MOST_ROWS, chart_title, claim_chart, parts_to_draw
 from report.pages.claim_page import claim_context
 from report.pages.figure_data import Evidence
 from report.pages.markdown import clean
-from report.pages.site_content import build
-from report.pages.threshold_slider import as_json
+from report.pages.site_content import build_content
+from report.pages.threshold_slider import sliders_json
 from tests.golden.__main__ import kept_pages
 
 sizes = st.one_of(st.integers(-3, 6).map(float), st.floats(1e-3, 1e6))
@@ -107,7 +107,7 @@ def side(value: float, ends: Sequence[float], told: str) -> bool:
 
 @given(st.lists(sizes, min_size=1, max_size=12), st.lists(sizes, min_size=1, max_size=2, unique=True).map(sorted))
 def test_a_title_tells_the_truth_about_the_sides(estimates: list[float], ends: list[float]) -> None:
-    title = title_of([{"estimate": value} for value in estimates], ends, LINE)
+    title = chart_title([{"estimate": value} for value in estimates], ends, LINE)
     line = f"the threshold of {LINE}" if len(ends) == 1 else LINE
     assert title.endswith(line)
     if title == f"Exactly {line}":
@@ -133,7 +133,7 @@ HOSTILE = ["</script><script>alert(1)</script>", "<!--", "a\u2028b", "&amp;", '"
 def test_a_parts_name_cannot_leave_the_sliders_script(name: str) -> None:
     one = {"parts": [name], "unit": "1", "declared": 2.0, "range": [1.0, 4.0], "log": False}
     pieces = [[1.0, "supported", "depends", 0]]
-    text = as_json({"parts": [{}, {}], "by_threshold": [{**one, "pieces": pieces}]})
+    text = sliders_json({"parts": [{}, {}], "by_threshold": [{**one, "pieces": pieces}]})
     page = BeautifulSoup(f'<script type="application/json">{text}</script><p>after</p>', "html.parser")
     assert page.p is not None and page.p.get_text() == "after"
     assert not set(text) & set("<>&\u2028\u2029")
@@ -151,7 +151,7 @@ def test_figures_of_published_verdicts_show_few_cases_whose_labels_differ(docume
     for verdict in document["verdicts"]:
         chart = claim_chart(verdict, names)
         labels = [label for label, _ in rows(chart)] if chart else []
-        assert len(labels) <= MOST_ROWS and bool(labels) == bool(one_axis(verdict)), verdict["id"]
+        assert len(labels) <= MOST_ROWS and bool(labels) == bool(parts_to_draw(verdict)), verdict["id"]
         assert all(labels) and len(set(labels)) == len(labels), (verdict["id"], labels)
 
 
@@ -161,16 +161,16 @@ FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails
 
 def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mapping[str, Any]) -> None:
     sources = {"of a fleet": "\n".join(kept_pages("fleet")).partition("==== explained")[0]}
-    templates = site_sources.templates()
+    templates = site_sources.template_environment()
     # The quantity of some claims names cells: those of a matrix.
     matrices = {
         verdict["id"]
         for verdict in document["verdicts"]
         if any("_cell" in part["quantity"] for part in verdict["parts"])
     }
-    for page in build(Evidence(document, None)).pages:
+    for page in build_content(Evidence(document, None)).pages:
         if page.path.removeprefix("claims/") not in matrices:
-            sources[page.path] = site_sources.source(page, templates, {})
+            sources[page.path] = site_sources.page_source(page, templates, {})
     assert {name: found[0] for name, text in sources.items() if (found := FORBIDDEN.search(text))} == {}
 
 

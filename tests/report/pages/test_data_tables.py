@@ -47,10 +47,10 @@ def test_every_sample_stands_in_the_table_of_its_machine(written: tuple[Path, Pa
     groups = samples.groupby(["node", "experiment", "device"])
     assert {tuple(row) for row in files[["node", "experiment", "device"]].to_numpy()} == set(groups.groups)
     for (node, experiment, device), part in groups:
-        path = out / site_paths.samples(node, experiment, device)
+        path = out / site_paths.samples_path(node, experiment, device)
         table = read(path)
         assert sorted(table["value"].dropna()) == pytest.approx(sorted(part["value"].dropna()), rel=0, abs=0)
-        (line,) = files[files["path"] == site_paths.samples(node, experiment, device)].to_dict("records")
+        (line,) = files[files["path"] == site_paths.samples_path(node, experiment, device)].to_dict("records")
         assert line["samples"] == len(table) == len(part) and line["bytes"] == path.stat().st_size
     assert (out / "data" / "node-b" / "gemm.cuda-1.csv").is_file()
 
@@ -122,8 +122,8 @@ NAMES = st.one_of(
 def test_no_name_leads_out_of_the_folder_or_needs_quoting_or_is_another_machines(
     one: tuple[str, str, str], other: str
 ) -> None:
-    parts = site_paths.samples(*one).split("/")
+    parts = site_paths.samples_path(*one).split("/")
     assert len(parts) == 3 and parts[0] == "data"
     for part in parts:
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", part) and ".." not in part and len(part) < 255
-    assert (site_paths.samples(other, *one[1:]) == site_paths.samples(*one)) == (one[0] == other)
+    assert (site_paths.samples_path(other, *one[1:]) == site_paths.samples_path(*one)) == (one[0] == other)

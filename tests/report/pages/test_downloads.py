@@ -14,7 +14,7 @@ from contract.files import read_json
 from report.cli import main
 from report.data.row_ranges import parse_ranges
 from report.pages import site_paths
-from report.pages.downloads import RECORD, build
+from report.pages.downloads import RECORD, write_downloads
 from report.pages.editions.edition_record import read_editions
 from tests.report.pages.edition_files import Judged, stand_in_report
 
@@ -30,7 +30,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Judged) -> None:
-    made = build(report, second.verdicts, second.data)
+    made = write_downloads(report, second.verdicts, second.data)
     assert all((report / name).is_file() for name in made)
     listed = pd.read_csv(report / site_paths.FILES)
     rows = {node: set[int]() for node in listed["node"]}
@@ -45,17 +45,17 @@ def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Jud
 
 
 def test_built_again_it_is_the_same_and_knows_the_editions(report: Path, first: Judged, second: Judged) -> None:
-    build(report, second.verdicts, second.data, first.verdicts)
+    write_downloads(report, second.verdicts, second.data, first.verdicts)
     before = contents(report)
     times = [read_edition["generated_utc"] for read_edition in read_editions(report / site_paths.EDITIONS)]
     assert times == [first.document["generated_utc"], second.document["generated_utc"]]
     # The site as it was tells of the earlier editions as well as their verdicts do.
-    build(report, second.verdicts, second.data, report / site_paths.EDITIONS)
+    write_downloads(report, second.verdicts, second.data, report / site_paths.EDITIONS)
     assert contents(report) == before
 
 
 def test_what_an_earlier_build_made_is_removed_and_nothing_else(report: Path, second: Judged) -> None:
-    build(report, second.verdicts, second.data)
+    write_downloads(report, second.verdicts, second.data)
     mine, outside = report / "data" / "mine.csv", report.parent / "outside"
     gone = report / "data" / "node-z" / "gemm.cpu.csv"
     gone.parent.mkdir()
@@ -72,16 +72,16 @@ def test_what_an_earlier_build_made_is_removed_and_nothing_else(report: Path, se
 def test_a_folder_without_a_report_is_refused(report: Path, second: Judged) -> None:
     (report / site_paths.PDF).unlink()
     with pytest.raises(StudyError, match=f"{site_paths.PDF}: render first"):
-        build(report, second.verdicts, second.data)
+        write_downloads(report, second.verdicts, second.data)
 
 
 def test_a_report_of_other_verdicts_is_refused(report: Path, first: Judged) -> None:
     with pytest.raises(StudyError, match=r"rendered from the verdicts of 2026-02-01.*render again"):
-        build(report, first.verdicts, first.data)
+        write_downloads(report, first.verdicts, first.data)
     assert not (report / site_paths.VERDICTS).exists()
 
 
 def test_verdicts_without_their_table_are_refused(report: Path, second: Judged, tmp_path: Path) -> None:
     alone = Path(shutil.copy(second.verdicts, tmp_path / "verdicts.json"))
     with pytest.raises(StudyError, match=r"verdicts\.csv: no such file"):
-        build(report, alone, second.data)
+        write_downloads(report, alone, second.data)

@@ -16,10 +16,10 @@ from contract.files import read_json, write_json
 from report.cli import main
 from report.outcomes import Verdict
 from report.pages import site_sources
-from report.pages.edition_changes import since_last
+from report.pages.edition_changes import changes_since_last
 from report.pages.editions.difference_causes import CAUSES
-from report.pages.editions.edition_comparison import compare, headline, lines, machines
-from report.pages.editions.edition_record import edition
+from report.pages.editions.edition_comparison import compare_editions, format_comparison, headline, machine_sentences
+from report.pages.editions.edition_record import extract_edition
 from report.pages.site_content import editions_page
 from tests.report.pages.edition_files import Judged
 
@@ -59,7 +59,7 @@ def edited(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, 
 
 def change(edit: Edit, verdict: str = "challenged") -> list[dict[str, Any]]:
     """The causes that are told after an edit."""
-    found = compare(record(), edited(edit, verdict=verdict))
+    found = compare_editions(record(), edited(edit, verdict=verdict))
     told = [*found["changed"], *found["revised"]]
     return list(told[0]["why"]) if told else []
 
@@ -141,19 +141,19 @@ def ids(found: list[dict[str, Any]]) -> set[str]:
 def test_every_claim_stands_once_and_every_change_has_its_cause_forth_and_back(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    found, back = compare(one, other), compare(other, one)
+    found, back = compare_editions(one, other), compare_editions(other, one)
     listed = [*ids(found["changed"]), *found["stayed"], *ids(found["added"])]
     assert sorted(listed) == sorted(claim["id"] for claim in other["claims"])
     assert ids(found["revised"]) <= set(found["stayed"])
     for each in [*found["changed"], *found["revised"]]:
         places = [CAUSES.index(cause["cause"]) for cause in each["why"] if cause["text"]]
         assert places and places == sorted(places)
-    text = "\n".join(lines(found))
+    text = "\n".join(format_comparison(found))
     assert all(name in text for name in listed) and headline(found).endswith(".")
     assert ids(found["changed"]) == ids(back["changed"]) and ids(found["added"]) == ids(back["withdrawn"])
     assert sorted(found["nodes"]["added"]) == sorted(back["nodes"]["gone"])
-    same = compare(one, copy.deepcopy(one))
-    assert same["stayed"] == [claim["id"] for claim in one["claims"]] and machines(same) == []
+    same = compare_editions(one, copy.deepcopy(one))
+    assert same["stayed"] == [claim["id"] for claim in one["claims"]] and machine_sentences(same) == []
     assert not any(same[key] for key in ("changed", "revised", "added", "withdrawn"))
 
 
@@ -164,7 +164,7 @@ def test_the_command_tells_and_writes_the_comparison(
     assert main(["compare", str(first.verdicts), str(second.verdicts), "--json", str(out)]) == 0
     told, found = capsys.readouterr().out, read_json(out)
     assert told.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in told
-    assert found == compare(edition(first.document, ""), edition(second.document, ""))
+    assert found == compare_editions(extract_edition(first.document, ""), extract_edition(second.document, ""))
     before, after = (
         {verdict["id"]: verdict["verdict"] for verdict in made.document["verdicts"]} for made in (first, second)
     )
@@ -181,10 +181,10 @@ def test_every_verdict_that_moved_is_told_with_its_reason(published: Path) -> No
     now = read_json(published / "verdicts.json")
     before = {verdict["id"]: verdict["verdict"] for verdict in read_json(EARLIER)["verdicts"]}
     moved = [verdict["id"] for verdict in now["verdicts"] if before[verdict["id"]] != verdict["verdict"]]
-    changes = since_last(now, published / "verdicts.json", EARLIER)
+    changes = changes_since_last(now, published / "verdicts.json", EARLIER)
     assert changes is not None
     rows = {row["id"]: row for row in changes["rows"]}
     assert moved and set(moved) <= set(rows)
     assert all(len(rows[name]["why"]) > 10 for name in moved)
-    text = site_sources.source(editions_page(now, changes), site_sources.templates(), {})
+    text = site_sources.page_source(editions_page(now, changes), site_sources.template_environment(), {})
     assert all(f"(claims/{name}.qmd)" in text for name in moved)

@@ -11,14 +11,20 @@ from typing import Any
 import pytest
 
 from contract.errors import StudyError
-from report.pages.editions.edition_record import before, digest, edition, read_editions, write_editions
+from report.pages.editions.edition_record import (
+    earlier_editions,
+    edition_digest,
+    extract_edition,
+    read_editions,
+    write_editions,
+)
 from tests.report.pages.edition_files import Judged
 
 Edit = Callable[[dict[str, Any]], object]
 
 
 def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) -> None:
-    made = edition(second.document, "verdicts.json")
+    made = extract_edition(second.document, "verdicts.json")
     verdicts = {verdict["id"]: verdict for verdict in second.document["verdicts"]}
     assert [claim["id"] for claim in made["claims"]] == list(verdicts)
     for claim in made["claims"]:
@@ -35,7 +41,7 @@ def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) ->
 
 
 def test_editions_are_read_as_they_were_written_the_oldest_first(first: Judged, second: Judged, tmp_path: Path) -> None:
-    made = [edition(one.document, one.verdicts) for one in (second, first)]
+    made = [extract_edition(one.document, one.verdicts) for one in (second, first)]
     write_editions(tmp_path / "editions.json", made)
     assert read_editions(tmp_path / "editions.json") == made[::-1]
     assert read_editions(first.verdicts) == [made[1]]
@@ -72,15 +78,17 @@ def test_a_file_of_no_edition_is_refused_in_a_sentence(edit: Edit, said: str, fi
 
 
 def test_the_same_verdicts_judged_again_are_no_edition_of_their_own(first: Judged, second: Judged) -> None:
-    one, two = (edition(each.document, each.verdicts) for each in (first, second))
+    one, two = (extract_edition(each.document, each.verdicts) for each in (first, second))
     again = {**two, "generated_utc": "2026-03-01T00:00:00Z", "commit": "another"}
-    assert digest(again) == digest(two) != digest(one)
-    assert before([two, one], again) == [one]
-    assert before([one], two) == [one]
-    assert before([one, two, {**two, "generated_utc": "2026-02-15T00:00:00Z"}], again) == [one]
-    assert before([{**one, "generated_utc": two["generated_utc"]}], two) == [], "what came at once is not before"
-    assert before([one], one) == []
-    assert before([two], one) == [], "what came later is not before"
+    assert edition_digest(again) == edition_digest(two) != edition_digest(one)
+    assert earlier_editions([two, one], again) == [one]
+    assert earlier_editions([one], two) == [one]
+    assert earlier_editions([one, two, {**two, "generated_utc": "2026-02-15T00:00:00Z"}], again) == [one]
+    assert earlier_editions([{**one, "generated_utc": two["generated_utc"]}], two) == [], (
+        "what came at once is not before"
+    )
+    assert earlier_editions([one], one) == []
+    assert earlier_editions([two], one) == [], "what came later is not before"
     third = copy.deepcopy(two)
     third["claims"][0]["verdict"] = "challenged" if two["claims"][0]["verdict"] != "challenged" else "supported"
-    assert before([one, two], {**third, "generated_utc": "2026-03-01T00:00:00Z"}) == [one, two]
+    assert earlier_editions([one, two], {**third, "generated_utc": "2026-03-01T00:00:00Z"}) == [one, two]

@@ -18,7 +18,7 @@ from PIL import Image
 from contract.errors import StudyError
 from contract.files import read_json, write_json
 from report.pages import site_paths
-from report.pages.downloads import build
+from report.pages.downloads import write_downloads
 from report.pages.editions import edition_release
 from report.pages.editions.edition_release import (
     BEGIN,
@@ -26,11 +26,11 @@ from report.pages.editions.edition_release import (
     END,
     README,
     ROOT,
-    digest,
-    in_words,
-    newest,
+    file_digest,
+    newest_edition,
     read_record,
-    said_now,
+    readme_section,
+    record_in_current_words,
     write_readme,
 )
 from tests.report.pages.edition_files import Judged, stand_in_report
@@ -40,7 +40,7 @@ from tests.report.pages.edition_files import Judged, stand_in_report
 def report(second: Judged, tmp_path: Path) -> Path:
     """The second edition's report, with its downloads."""
     folder = stand_in_report(tmp_path / "report", second)
-    build(folder, second.verdicts, second.data)
+    write_downloads(folder, second.verdicts, second.data)
     return folder
 
 
@@ -50,7 +50,7 @@ def keep(report: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.Monke
     checked_out(monkeypatch, str(second.document["commit"]))
 
     def kept(number: int | None = None, verdicts: Path = second.verdicts) -> Path:
-        return edition_release.release(verdicts, second.data, report, number, tmp_path / "editions")
+        return edition_release.release_edition(verdicts, second.data, report, number, tmp_path / "editions")
 
     return kept
 
@@ -68,7 +68,7 @@ def test_an_edition_says_what_it_is_of(keep: Callable[..., Path], report: Path, 
     assert (folder.name, record["number"]) == ("1", 1)
     for name in (site_paths.PDF, site_paths.VERDICTS, site_paths.VERDICTS_TABLE, site_paths.SUMMARY):
         assert (folder / name).read_bytes() == (report / name).read_bytes()
-        assert record["sha256"][name] == digest(report / name)
+        assert record["sha256"][name] == file_digest(report / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert f"{record['commit']}+".startswith(str(second.document["commit"]))
     assert record["tally"] == {name: n for name, n in second.document["tally"].items() if n}
@@ -93,14 +93,14 @@ def test_every_link_of_a_kept_edition_leads_to_what_is_kept(
 ) -> None:
     report = Path(shutil.copytree(site, tmp_path / "report"))
     verdicts, data = published / "verdicts.json", published / "data"
-    build(report, verdicts, data)
+    write_downloads(report, verdicts, data)
     checked_out(monkeypatch, str(read_json(verdicts)["commit"]))
-    folder = edition_release.release(verdicts, data, report, None, tmp_path / "editions")
+    folder = edition_release.release_edition(verdicts, data, report, None, tmp_path / "editions")
     leads = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]
     assert len(leads) > 1000
     assert [f"{page}: {link}" for page, link in leads if not (page.parent / link).exists()] == []
     # The README's links lead into the edition, too.
-    linked = re.findall(r"\]\(data/editions/1/(.*?)\)", in_words(read_record(folder)))
+    linked = re.findall(r"\]\(data/editions/1/(.*?)\)", readme_section(read_record(folder)))
     assert linked and all((folder / name).exists() for name in linked)
 
 
@@ -152,17 +152,17 @@ def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(edition_release, "ROOT", tmp_path)
     # What the command itself writes may differ.
     (tmp_path / "README.md").write_text("second", encoding="utf-8")
-    edition_release._of_the_commit(head, Path("verdicts.json"))
-    edition_release._of_the_commit(f"{head}+", Path("verdicts.json"))
+    edition_release._check_commit(head, Path("verdicts.json"))
+    edition_release._check_commit(f"{head}+", Path("verdicts.json"))
     (tmp_path / "code.py").write_text("second", encoding="utf-8")
     with pytest.raises(StudyError, match=r"^code\.py: has changes that are not committed"):
-        edition_release._of_the_commit(head, Path("verdicts.json"))
+        edition_release._check_commit(head, Path("verdicts.json"))
     git("checkout", "-q", ".")
     with pytest.raises(StudyError, match=r"was judged by commit .{12}\+, checked out is"):
-        edition_release._of_the_commit(f"{head}+", Path("verdicts.json"))
+        edition_release._check_commit(f"{head}+", Path("verdicts.json"))
     monkeypatch.setattr(edition_release, "ROOT", tmp_path.parent)
     with pytest.raises(StudyError, match="no git checkout of its own"):
-        edition_release._of_the_commit(head, Path("verdicts.json"))
+        edition_release._check_commit(head, Path("verdicts.json"))
 
 
 def test_what_was_changed_afterwards_is_noticed(keep: Callable[..., Path]) -> None:
@@ -177,7 +177,7 @@ def test_the_readme_gets_the_words_between_its_marks_and_no_others(keep: Callabl
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     write_readme(record, readme)
     text = readme.read_text(encoding="utf-8")
-    assert text == f"before\n{in_words(record)}\nafter\n"
+    assert text == f"before\n{readme_section(record)}\nafter\n"
     assert record["answer"] in text
     assert f"| {' | '.join(map(str, record['tally'].values()))} |" in text
     write_readme(record, readme)
@@ -190,9 +190,9 @@ def test_the_readme_gets_the_words_between_its_marks_and_no_others(keep: Callabl
 @pytest.fixture(scope="module")
 def last() -> dict[str, Any]:
     """The newest edition of the project."""
-    number = newest()
+    number = newest_edition()
     assert number is not None
-    return said_now(EDITIONS / str(number))
+    return record_in_current_words(EDITIONS / str(number))
 
 
 def test_every_edition_of_the_project_is_as_it_was_kept() -> None:
@@ -202,7 +202,7 @@ def test_every_edition_of_the_project_is_as_it_was_kept() -> None:
 
 
 def test_the_readme_says_what_the_newest_edition_says(last: dict[str, Any]) -> None:
-    assert in_words(last) in README.read_text(encoding="utf-8"), "run `python -m report edition --readme`"
+    assert readme_section(last) in README.read_text(encoding="utf-8"), "run `python -m report edition --readme`"
 
 
 def test_the_readmes_picture_is_of_the_newest_edition(last: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from contract.errors import StudyError
 from contract.files import read_json
 from report.pages import charts
-from report.pages.exhibit_types import Exhibit, Family, stated
+from report.pages.exhibit_types import Exhibit, Family, format_estimate
 from report.pages.failures import Failures
 from report.pages.families import checks, convergence
 from report.pages.figure_data import Evidence
@@ -87,7 +87,7 @@ def test_the_figures_of_a_family_are_made_alone_or_with_those_of_all(fleet: Evid
 @pytest.mark.parametrize("unknown", [None, float("nan")])
 @pytest.mark.parametrize(("rounds", "told"), [(1, "1.45 (one round)"), (3, "1.45")])
 def test_a_number_of_a_table_has_no_interval_where_none_is_known(unknown: Any, rounds: int, told: str) -> None:
-    assert stated({"estimate": 1.45, "low": unknown, "high": unknown, "n_rounds": rounds}, "1") == told
+    assert format_estimate({"estimate": 1.45, "low": unknown, "high": unknown, "n_rounds": rounds}, "1") == told
 
 
 def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:

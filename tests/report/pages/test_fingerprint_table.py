@@ -12,8 +12,8 @@ from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
 from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import judge
-from report.pages.fingerprint_table import by_kind
-from report.pages.site_sources import templates
+from report.pages.fingerprint_table import nodes_by_kind
+from report.pages.site_sources import template_environment
 from tests.report.conftest import Factory
 
 
@@ -30,8 +30,10 @@ def nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dic
 
 def page(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
     """What is told of each kind of these nodes, and the source of the page."""
-    told = by_kind(found, [node["id"] for node in found])
-    return told, templates().get_template("machines.qmd").render({"kinds": told, "refused": [], "choice": ""})
+    told = nodes_by_kind(found, [node["id"] for node in found])
+    return told, template_environment().get_template("machines.qmd").render(
+        {"kinds": told, "refused": [], "choice": ""}
+    )
 
 
 def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:

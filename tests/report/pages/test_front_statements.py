@@ -130,7 +130,7 @@ def test_a_job_of_which_nothing_can_be_told_is_left_out() -> None:
         {"job": "no machine", "claims": ["W29"], "hardware": [{"when": {"gpu": "measured"}, "says": "A GPU"}],
          "rate": [{"says": "12"}]},
     ]  # fmt: skip
-    (row,) = front_page.jobs({"jobs": jobs}, made)
+    (row,) = front_page.job_rows({"jobs": jobs}, made)
     assert (row["job"], row["rate"]) == ("told", "12")
     assert "measured here" in row["sure"]
 
@@ -142,11 +142,11 @@ def evidence(published: Path) -> Evidence:
 
 def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) -> None:
     declared = read_front()
-    told = front_page.front(
+    told = front_page.front_context(
         evidence.document,
-        Statements(evidence.document, front_page.facts(evidence)),
+        Statements(evidence.document, front_page.collect_facts(evidence)),
         declared,
-        [*front_page.charts(evidence)],
+        [*front_page.front_charts(evidence)],
     )
     for part in ("answer", "sure", "limits", "jobs"):
         assert told[part], part

@@ -17,19 +17,19 @@ from report.pages import site_sources
 from report.pages.figure_data import Evidence
 from report.pages.glossary import read_glossary
 from report.pages.markdown import escape
-from report.pages.site_content import Content, build
+from report.pages.site_content import Content, build_content
 
 
 @pytest.fixture(scope="module")
 def content(published: Path) -> Content:
-    return build(Evidence(read_json(published / "verdicts.json"), None))
+    return build_content(Evidence(read_json(published / "verdicts.json"), None))
 
 
 @pytest.fixture(scope="module")
 def anchors(content: Content) -> dict[str, str]:
     """The anchor of each term, as the glossary's page has it."""
     (page,) = [page for page in content.pages if page.path == "glossary"]
-    made = page_of(site_sources.source(page, site_sources.templates(), {}))
+    made = page_of(site_sources.page_source(page, site_sources.template_environment(), {}))
     return {head.get_text(): str(head["id"]) for head in made.find_all(id=True)}
 
 

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.pages.heading_numbers import Number, amounts, as_share, excess, merge, quotient, ratios, sentence, shares
+from report.pages.heading_numbers import (
+    Number,
+    amounts,
+    as_share,
+    divide_cases,
+    impossible_results,
+    merge_sentences,
+    ratios,
+    sentence,
+    shares,
+)
 
 sizes = st.floats(1e-6, 1e6)
 spreads = st.one_of(st.none(), st.floats(1.0, 1e4))
@@ -38,7 +48,7 @@ def test_no_share_exceeds_all_and_no_ratio_is_one_time(made: list[dict[str, floa
 
 @given(cases(), cases())
 def test_a_ratio_is_known_as_far_as_both_of_its_numbers_are(top: dict[str, float], base: dict[str, float]) -> None:
-    ratio = quotient(top, base)
+    ratio = divide_cases(top, base)
     assert ratio.value == pytest.approx(top["estimate"] / base["estimate"])
     if ratio.low is None:
         assert top["low"] is None or base["low"] is None
@@ -69,7 +79,7 @@ def test_a_ratio(number: Number, told: str | None) -> None:
 
 def test_sentences_of_several_machines_are_one_only_where_they_say_the_same() -> None:
     rate = amounts([{"estimate": 33e9, "low": 33e9, "high": 33e9}], "B/s")
-    assert merge([sentence(f"{what} {{rate}}", rate=rate) for what in ("Memory moves", "Another")]) is None
+    assert merge_sentences([sentence(f"{what} {{rate}}", rate=rate) for what in ("Memory moves", "Another")]) is None
 
 
 def test_a_machine_does_not_speak_for_others_where_no_number_can_be_told() -> None:
@@ -77,13 +87,13 @@ def test_a_machine_does_not_speak_for_others_where_no_number_can_be_told() -> No
     each = [
         sentence("It reaches {share} of the peak", f"It runs at {rate} GFLOP/s", share=unknown) for rate in (33, 56)
     ]
-    assert merge(each) is None
-    assert str(merge(each[:1])) == "It runs at 33 GFLOP/s"
+    assert merge_sentences(each) is None
+    assert str(merge_sentences(each[:1])) == "It runs at 33 GFLOP/s"
 
 
 def test_a_sentence_whose_number_cannot_be_says_so_and_names_the_machine() -> None:
     low_peak = as_share({"estimate": 1.45, "low": 1.3, "high": 1.6}, "products in float32", "the measured peak")
     title = sentence("The best library reaches {share} of the peak", "No share can be told", share=shares([low_peak]))
     assert str(title) == "No share can be told"
-    (said,) = excess(title.impossible, "machine A")
+    (said,) = impossible_results(title.impossible, "machine A")
     assert "On machine A" in said and "products in float32 came to 1.4 times the measured peak" in said

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 
 from report.judging.robustness import MOST_PIECES
 from report.pages.threshold_slider import sliders
-from report.pages.verdict_words import verdict as named
+from report.pages.verdict_words import verdict_word as named
 from tests.report.built_once import loaded
 from tests.report.pages.conftest import Visit
 

@@ -11,8 +11,8 @@ from pypdf import PdfReader
 
 from report.data.gathered_files import read_summary
 from report.pages import machine_selection, site_paths
-from report.pages.arithmetic import worked_parts
-from report.pages.downloads import build
+from report.pages.arithmetic import derivation_entries
+from report.pages.downloads import write_downloads
 from report.pages.figure_data import Evidence
 from report.pages.render import render
 from tests.report.built_once import loaded, once
@@ -35,7 +35,7 @@ def published(fleet: Judged, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(folder: Path) -> None:
         render(fleet.verdicts, folder, "pandoc", fleet.data)
-        build(folder, fleet.verdicts, fleet.data)
+        write_downloads(folder, fleet.verdicts, fleet.data)
 
     return once(tmp_path_factory, "many-machines-site", make)
 
@@ -57,17 +57,17 @@ def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_show
         ]
     ).astype({"device": "category"})  # fmt: skip
     nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
-    assert machine_selection.shown(nodes, table) == ["a", "c", "f", "h", "j"]
+    assert machine_selection.select_nodes(nodes, table) == ["a", "c", "f", "h", "j"]
     # Where every machine has a folder of its own, folders tell nothing.
     apart = [{**node, "source": node["id"]} for node in nodes]
-    assert machine_selection.shown(apart, table) == ["a", "c", "f", "j"]
+    assert machine_selection.select_nodes(apart, table) == ["a", "c", "f", "j"]
 
 
 def test_where_nothing_was_measured_the_first_are_shown_and_runs_are_not_called_machines() -> None:
-    assert "1 of 3 runs are shown one by one: the first." in machine_selection.told(
+    assert "1 of 3 runs are shown one by one: the first." in machine_selection.selection_text(
         1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False
     )
-    assert "1 of 2 machines" in machine_selection.told(1, ["a.aaaaaa", "b"], known=True)
+    assert "1 of 2 machines" in machine_selection.selection_text(1, ["a.aaaaaa", "b"], known=True)
 
 
 def test_results_of_machines_that_are_not_shown_are_counted() -> None:
@@ -78,7 +78,7 @@ def test_results_of_machines_that_are_not_shown_are_counted() -> None:
         "beside": beside,
     }  # fmt: skip
     for nodes, there in ((None, 3), (["a", "c"], 2), ([], 0)):
-        (worked,) = worked_parts([{"name": "", "arithmetic": record}], shown=nodes)
+        (worked,) = derivation_entries([{"name": "", "arithmetic": record}], shown=nodes)
         assert (len(worked["beside"]), worked["more"]) == (there, 3 - there)
 
 

@@ -86,7 +86,7 @@ def test_a_page_that_fails_costs_that_page_alone(
     )
     shown = tuple(dataclasses.replace(one, show=broken) if one.key == "memory" else one for one in known)
     monkeypatch.setattr(site_content, "families", lambda: shown)
-    monkeypatch.setattr("report.pages.front_page.front", broken)
+    monkeypatch.setattr("report.pages.front_page.front_context", broken)
     report, failed = tmp_path / "report", {"measurements/memory", "claims/W15", "index"}
     assert main(["render", *options(study), "--out", str(report), "--renderer", "pandoc"]) == 1
     told = capsys.readouterr().err

@@ -13,7 +13,7 @@ import typst
 from pypdf import PdfReader
 
 from report import verdict_sentences
-from report.pages.pandoc import pack
+from report.pages.pandoc import compress_pdf
 
 
 def text_of(path: Path) -> str:
@@ -65,9 +65,9 @@ def test_packing_keeps_text_outline_links_and_tags(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     plain = typst.compile(tmp_path / "a.typ", pdf_standards=["ua-1"])
-    packed = pack(plain)
+    packed = compress_pdf(plain)
     assert len(packed) < 0.6 * len(plain)
-    assert pack(packed) == packed
+    assert compress_pdf(packed) == packed
     before, after = PdfReader(BytesIO(plain), strict=True), PdfReader(BytesIO(packed), strict=True)
     assert [page.extract_text() for page in after.pages] == [page.extract_text() for page in before.pages]
     assert [one.title for one in after.outline] == [one.title for one in before.outline] == ["One", "1 Two"]

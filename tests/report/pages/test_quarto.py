@@ -18,7 +18,7 @@ from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from report.pages import pandoc, quarto, render, site_sources
 from report.pages.figure_data import Evidence
-from report.pages.site_content import Content, build
+from report.pages.site_content import Content, build_content
 
 NAMES = ["index", "claims/N01"]
 # What went wrong stands before a stack of any depth.
@@ -61,7 +61,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("QUARTO_PATH", raising=False)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}/usr/bin{os.pathsep}/bin")
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "scripts"))
-    if quarto.find()[0]:
+    if quarto.find_quarto()[0]:
         monkeypatch.setenv("PATH", str(place))
     return place
 
@@ -69,7 +69,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("renderer", ["auto", "quarto"])
 def test_quarto_is_used_where_it_is_found(nowhere: Path, renderer: str) -> None:
     program = fake_quarto(nowhere)
-    chosen = render._choose(renderer)
+    chosen = render._choose_renderer(renderer)
     assert (chosen["name"], chosen["version"], chosen["program"]) == ("quarto", "1.9.1", str(program))
 
 
@@ -85,12 +85,12 @@ def test_quarto_that_is_asked_for_and_missing_is_an_error(
 @pytest.mark.parametrize("version", ["1.8.27", "0.10", "nightly", "''"])
 def test_an_old_quarto_is_passed_over_with_a_note(nowhere: Path, capsys: Any, version: str) -> None:
     fake_quarto(nowhere, version)
-    chosen = render._choose("auto")
+    chosen = render._choose_renderer("auto")
     assert chosen["name"] == "pandoc"
     assert (version if version != "''" else "unknown") in chosen["note"]
     assert chosen["note"] in capsys.readouterr().err
     with pytest.raises(StudyError, match=r"1\.9 or newer"):
-        render._choose("quarto")
+        render._choose_renderer("quarto")
 
 
 def test_pages_lie_beside_their_sources_and_nothing_else_is_left(tmp_path: Path, folder: Path) -> None:
@@ -125,17 +125,17 @@ def test_where_quarto_fails_pandoc_renders_every_page_with_a_note(
 ) -> None:
     fake_quarto(nowhere, last=FAILS)
     made_pages = Content([site_sources.Page(name, "failed", name, "", {}) for name in NAMES])
-    _, made = render._rendered(folder, made_pages, {}, ["index"], [], render._choose("auto"), "auto")
+    _, made = render._render_pages(folder, made_pages, {}, ["index"], [], render._choose_renderer("auto"), "auto")
     assert made["name"] == "pandoc" and "no such engine" in made["note"]
     assert "no such engine" in capsys.readouterr().err
     assert by_pandoc == NAMES, "those too that pandoc had made before"
     with pytest.raises(StudyError, match=r"no such engine.*use --renderer pandoc"):
-        render._rendered(folder, made_pages, {}, ["index"], [], render._choose("quarto"), "quarto")
+        render._render_pages(folder, made_pages, {}, ["index"], [], render._choose_renderer("quarto"), "quarto")
 
 
 @pytest.fixture(scope="module")
 def content(published: Path) -> Content:
-    return build(Evidence(read_json(published / "verdicts.json"), None))
+    return build_content(Evidence(read_json(published / "verdicts.json"), None))
 
 
 def hrefs(settings: Any) -> Iterator[str]:
@@ -154,7 +154,9 @@ def test_the_project_lists_every_page_and_names_no_other_and_no_file_that_is_not
 ) -> None:
     url = "https://example.org/study/"
     site_sources.copy_site(tmp_path)
-    (tmp_path / "_quarto.yml").write_text(site_sources.project(content.pages, url, "Edition of: a day, 'quoted'"))
+    (tmp_path / "_quarto.yml").write_text(
+        site_sources.quarto_project(content.pages, url, "Edition of: a day, 'quoted'")
+    )
     settings = read_yaml(tmp_path / "_quarto.yml")
     pages = [f"{page.path}.qmd" for page in content.pages]
     assert settings["project"]["render"] == pages
@@ -170,9 +172,9 @@ def test_the_project_lists_every_page_and_names_no_other_and_no_file_that_is_not
 
 def test_each_kind_of_page_is_read_without_a_warning(content: Content) -> None:
     """As Quarto's reader has it: attributes of tables are off."""
-    templates = site_sources.templates()
+    templates = site_sources.template_environment()
     for page in {page.template: page for page in content.pages}.values():
-        source = site_sources.source(page, templates, content.terms)
+        source = site_sources.page_source(page, templates, content.terms)
         made = pypandoc.convert_text(
             source, "html5", format="markdown-table_attributes",
             extra_args=["--fail-if-warnings", f"--lua-filter={site_sources.TEMPLATES / 'pages.lua'}"],
@@ -184,4 +186,4 @@ def test_each_kind_of_page_is_read_without_a_warning(content: Content) -> None:
 
 @pytest.mark.parametrize(("told", "enough"), [("1.9.0", True), ("1.8.27", False), ("10.0.1", True), ("", False)])
 def test_a_version_of_quarto_is_new_enough_or_not(told: str, enough: bool) -> None:
-    assert quarto.new_enough(told) == enough
+    assert quarto.is_new_enough(told) == enough

@@ -133,7 +133,7 @@ def test_a_network_whose_weights_were_not_counted_comes_first_in_its_group() -> 
 def finding(evidence: Evidence) -> str | None:
     """What the front page says of the ladder."""
     (declared,) = [one for one in read_front()["findings"] if one.get("figure") == "ladder"]
-    return Statements(evidence.document, dict(front_page._ladder(evidence)), marks=False).first(declared["says"])
+    return Statements(evidence.document, dict(front_page._runtime_facts(evidence)), marks=False).first(declared["says"])
 
 
 def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_sure(synthetic: Factory) -> None:
@@ -141,7 +141,7 @@ def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_
     measured(node, "mlp", {("torch", "float32"): 50.0, ("onnx", "float32"): 1.0})
     measured(node, "resnet-50", {("torch", "float32"): 50.0, ("onnx", "float32"): 49.0}, spread=0.3)
     evidence = evidence_of(synthetic, node)
-    assert finding(evidence) is None and front_page.charts(evidence) == []
+    assert finding(evidence) is None and front_page.front_charts(evidence) == []
 
 
 def test_the_front_page_tells_of_a_readers_own_machine_first_and_of_sure_gains(synthetic: Factory) -> None:
