@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.devices import KINDS, detect
 from experiments.devices.base import Device
-from experiments.kernels.cuda_compile import package
+from experiments.kernels.cuda_compile import cupy_package
 from experiments.registry import Experiment, experiments
 from experiments.sweep import preset_path
 
@@ -78,7 +78,7 @@ def format_listing(listing: Mapping[str, Any]) -> str:
     lines += ["".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines += ["yes: all of it. A library's name: what is done by that library alone. –: nothing.", ""]
     if not listing["cupy"] and any(device["id"].startswith("cuda") for device in listing["devices"]):
-        lines.append(f"CuPy is not installed, which cupy and cuda need: pip install {package()}")
+        lines.append(f"CuPy is not installed, which cupy and cuda need: pip install {cupy_package()}")
     lines += [f"{device['id']}: {device['name']}" for device in listing["devices"]]
     return "\n".join([*lines, *(f"left out: {reason}" for reason in listing["left_out"])])
 

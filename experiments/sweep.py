@@ -92,7 +92,7 @@ def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str
     counts = _thread_counts(threads, hardware.usable_cores())
     if "backend" not in resolved:
         return [{**resolved, "threads": count} for count in counts]
-    libraries = backends.expand(resolved["backend"])
+    libraries = backends.expand_group(resolved["backend"])
     return [{**resolved, "backend": name, "threads": count} for name in libraries for count in counts]
 
 

@@ -34,7 +34,7 @@ NAMES = tuple(_BY_NAME)
 GROUPS = ("openblas-*", "other-blas")
 
 
-def expand(name: str) -> list[str]:
+def expand_group(name: str) -> list[str]:
     """Expand a library name, or a name in GROUPS, to library names."""
     if name == "openblas-*":
         x86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -44,12 +44,12 @@ def expand(name: str) -> list[str]:
     return [name]
 
 
-def get(name: str) -> Backend | None:
+def get_backend(name: str) -> Backend | None:
     """Return the library called `name`, or None."""
     return _BY_NAME.get(name)
 
 
 def environment(name: str) -> dict[str, str]:
     """Return the variables to set when starting a process that uses library `name`."""
-    backend = get(name)
+    backend = get_backend(name)
     return dict(backend.environment) if backend else {}

@@ -43,21 +43,21 @@ class Cblas(Backend):
         (m, k), n = a.shape, b.shape[1]
         out = torch.empty(m, n, dtype=a.dtype)
         layout = (_ROW_MAJOR, _AS_IT_IS, _AS_IT_IS, m, n, k)
-        places = (1.0, a.data_ptr(), k, b.data_ptr(), n, 0.0, out.data_ptr(), n)
+        operands = (1.0, a.data_ptr(), k, b.data_ptr(), n, 0.0, out.data_ptr(), n)
         # Set the limit again: an earlier limit did not reach a library that was not loaded yet.
         limits = threadpool_limits(limits=threads, user_api="blas")
 
         def product() -> torch.Tensor:
             _ = limits, a, b
-            function(*layout, *places)
+            function(*layout, *operands)
             return out
 
         return product
 
     def path(self) -> str:
         """Return the path to the first installed library, or ''."""
-        found = (name if "/" in name else ctypes.util.find_library(name) for name in self._libraries)
-        return next((path for path in found if path), "")
+        candidates = (name if "/" in name else ctypes.util.find_library(name) for name in self._libraries)
+        return next((path for path in candidates if path), "")
 
     def _load(self) -> Any:
         path = self.path()

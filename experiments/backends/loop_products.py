@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COMPILED: dict[str, dict[str, Any]] = {"scalar": {}, "simd": {"fastmath": True}}
 
 
-def dots(a: Any, bt: Any, c: Any, m: int, n: int, k: int, zero: Any) -> None:
+def dot_products(a: Any, bt: Any, c: Any, m: int, n: int, k: int, zero: Any) -> None:
     """Compute c = a @ bt.T on flat row-major sequences: a (m, k), bt (n, k), c (m, n); zero in their number format."""
     for i in range(m):
         for j in range(n):
@@ -28,7 +28,7 @@ def dots(a: Any, bt: Any, c: Any, m: int, n: int, k: int, zero: Any) -> None:
 
 
 @cache
-def compiled(function: Callable[..., Any], how: str) -> Callable[..., Any]:
+def compile_loop(function: Callable[..., Any], how: str) -> Callable[..., Any]:
     """Return `function` itself (python), or machine code (scalar, simd) that runs without the interpreter lock."""
     if how == "python":
         return function
@@ -47,11 +47,11 @@ class Loops(Backend):
 
         if threads > 1:
             raise Unsupported("the plain loops run on one thread")
-        wanted = (Dtype.FLOAT64,) if self.name == "python" else (Dtype.FLOAT32, Dtype.FLOAT64)
-        if dtype not in wanted:
+        formats = (Dtype.FLOAT64,) if self.name == "python" else (Dtype.FLOAT32, Dtype.FLOAT64)
+        if dtype not in formats:
             raise Unsupported(f"the {self.name} loop has no {dtype} product")
         (m, k), n = a.shape, b.shape[1]
-        loop = compiled(dots, self.name)
+        loop = compile_loop(dot_products, self.name)
         left, right, out = (np.ravel(x) for x in (a.numpy(), b.t().contiguous().numpy(), np.empty((m, n), dtype.value)))
         zero = out.dtype.type(0)
         if self.name == "python":

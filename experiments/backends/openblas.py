@@ -32,7 +32,7 @@ class NumPy(Backend):
         if dtype not in (Dtype.FLOAT32, Dtype.FLOAT64):
             raise Unsupported(f"NumPy's BLAS has no {dtype} product")
         if self._core:
-            self._obeyed()
+            self._require_core_type()
         left, right = a.numpy(), b.numpy()
         out = np.empty((a.shape[0], b.shape[1]), dtype=left.dtype)
         wrapped = torch.from_numpy(out)
@@ -43,13 +43,13 @@ class NumPy(Backend):
 
         return product
 
-    def _obeyed(self) -> None:
+    def _require_core_type(self) -> None:
         """Raise Unsupported unless OpenBLAS uses the requested kernels: it ignores requests that it cannot meet."""
-        took = core_type()
-        if not took:
+        actual = core_type()
+        if not actual:
             raise Unsupported("NumPy's BLAS is not OpenBLAS")
-        if took.lower() != self._core.lower():
-            raise Unsupported(f"this OpenBLAS has no {self._core} kernels for this CPU: it took {took}")
+        if actual.lower() != self._core.lower():
+            raise Unsupported(f"this OpenBLAS has no {self._core} kernels for this CPU: it took {actual}")
 
 
 def core_type() -> str:

@@ -74,7 +74,7 @@ class CpuDevice(Device):
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         if dtype in (Dtype.FLOAT8, Dtype.INT8):
             raise Unsupported(f"no CPU library of this study multiplies in {dtype}")
-        library = backends.get(backend)
+        library = backends.get_backend(backend)
         if library is None:
             raise self.unsupported(backend)
         return library.matmul(a, b, dtype, self._threads)

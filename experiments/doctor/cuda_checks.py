@@ -13,7 +13,7 @@ from experiments.devices.accelerator import load_torch
 from experiments.devices.cuda import CudaDevice
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.doctor.gpu_checks import Card, examine_card
-from experiments.kernels.cuda_compile import package
+from experiments.kernels.cuda_compile import cupy_package
 from experiments.topology import read_text
 
 _NVIDIA = "0x10de"
@@ -93,7 +93,9 @@ def cupy_install(found: bool) -> Finding:
     """CuPy, which compiles and runs CUDA C."""
     if found:
         return ok("CuPy", "installed")
-    return note("CuPy", "not installed", "Points with kernels of our own are left out.", f"pip install {package()}")
+    return note(
+        "CuPy", "not installed", "Points with kernels of our own are left out.", f"pip install {cupy_package()}"
+    )
 
 
 def examine(root: Path, device: str | None, library: Any = None, torch: Torch | None = None) -> list[Finding]:

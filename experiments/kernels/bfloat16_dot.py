@@ -7,8 +7,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from experiments.kernels.fma import ACCUMULATORS, repeated
-from experiments.kernels.llvm_compile import aligned
+from experiments.kernels.fma import ACCUMULATORS, repeat_kernel
+from experiments.kernels.llvm_compile import aligned_array
 from experiments.workload import Dtype, Unsupported
 
 LANES, PAIR = 16, 2  # float32 sums per register, and products that one instruction adds to each
@@ -52,7 +52,7 @@ end:
 }}"""
 
 
-def supported() -> str:
+def unsupported_reason() -> str:
     """Return the reason if this kernel cannot measure the CPU's bfloat16 peak; '' otherwise."""
     features = llvm.get_host_cpu_features()
     if features.get("amx-bf16"):
@@ -67,13 +67,13 @@ def dot(threads: int) -> tuple[Callable[[int], float], int]:
     """
     import numpy as np
 
-    lacking = supported()
-    if lacking:
-        raise Unsupported(lacking)
+    reason = unsupported_reason()
+    if reason:
+        raise Unsupported(reason)
     random = np.random.default_rng()
     memory = []
     for _ in range(threads):
-        block = aligned((ACCUMULATORS + 4) * LANES, Dtype.FLOAT32)
+        block = aligned_array((ACCUMULATORS + 4) * LANES, Dtype.FLOAT32)
         factors = random.normal(size=(2, LANES * PAIR)).astype(np.float32)
         # A bfloat16 is the upper half of a float32.
         b, c = (factors.view(np.uint32) >> 16).astype(np.uint16)
@@ -89,4 +89,4 @@ def dot(threads: int) -> tuple[Callable[[int], float], int]:
         results = block[4 * LANES :].reshape(ACCUMULATORS, LANES)
         return float(np.max(np.abs(results - (start + terms.sum(axis=1))) / size))
 
-    return repeated(dot_ir(), memory, error), 2 * ACCUMULATORS * LANES * PAIR * threads
+    return repeat_kernel(dot_ir(), memory, error), 2 * ACCUMULATORS * LANES * PAIR * threads

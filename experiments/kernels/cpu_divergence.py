@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 UNROLLED = 4
 
 
-def _arm(arm: int, type_: str, start: str, after: str) -> str:
+def _arm_ir(arm: int, type_: str, start: str, after: str) -> str:
     """Return blocks %arm and %rounds: an arm's rounds on `start`, then a jump to `after`; the last %x is the result."""
-    many = GROUP if type_ != "i32" else 1
+    lanes = GROUP if type_ != "i32" else 1
 
-    def every(value: int) -> str:
-        return f"<{', '.join([f'i32 {value}'] * many)}>" if many > 1 else str(value)
+    def broadcast(value: int) -> str:
+        return f"<{', '.join([f'i32 {value}'] * lanes)}>" if lanes > 1 else str(value)
 
     body = "\n".join(
-        f"""  %h{arm}.{i} = lshr {type_} %x{arm}.{i}, {every(16)}
+        f"""  %h{arm}.{i} = lshr {type_} %x{arm}.{i}, {broadcast(16)}
   %g{arm}.{i} = xor {type_} %x{arm}.{i}, %h{arm}.{i}
-  %x{arm}.{i + 1} = mul {type_} %g{arm}.{i}, {every(MULTIPLIERS[arm])}"""
+  %x{arm}.{i + 1} = mul {type_} %g{arm}.{i}, {broadcast(MULTIPLIERS[arm])}"""
         for i in range(UNROLLED)
     )
     return f"""
@@ -44,7 +44,7 @@ rounds{arm}:
   br i1 %more{arm}, label %rounds{arm}, label %{after}"""
 
 
-def _loops(body: str, step: int) -> str:
+def _loop_ir(body: str, step: int) -> str:
     """Return a function that runs `body`, from label %each to label %next, for each turn and each `step` elements."""
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
@@ -84,13 +84,13 @@ def masked_ir() -> str:
     last = GROUP - 1
     arms = ""
     for arm in range(GROUP):
-        here = f"<{', '.join([f'i32 {arm}'] * GROUP)}>"
+        arm_numbers = f"<{', '.join([f'i32 {arm}'] * GROUP)}>"
         following = f"br i1 %last{arm}, label %taken, label %arm{arm + 1}" if arm < last else "br label %taken"
         before = f"%v{arm}" if arm else "%x"
-        arms += _arm(arm, vector, "%x", f"take{arm}")
+        arms += _arm_ir(arm, vector, "%x", f"take{arm}")
         arms += f"""
 take{arm}:
-  %is{arm} = icmp eq {vector} %arms, {here}
+  %is{arm} = icmp eq {vector} %arms, {arm_numbers}
   %v{arm + 1} = select <{GROUP} x i1> %is{arm}, {vector} %x{arm}.{UNROLLED}, {vector} {before}
   %last{arm} = icmp eq i32 %mask, {arm}
   {following}"""
@@ -107,12 +107,12 @@ taken:
   %v = phi {vector} {ends}
   store {vector} %v, ptr %at, align 4
   br label %next"""
-    return _loops(body, GROUP)
+    return _loop_ir(body, GROUP)
 
 
 def branching_ir() -> str:
     """Return IR that jumps to each element's arm through an address table."""
-    arms = "".join(_arm(arm, "i32", "%x", "taken") for arm in range(GROUP))
+    arms = "".join(_arm_ir(arm, "i32", "%x", "taken") for arm in range(GROUP))
     cases = " ".join(f"i32 {arm}, label %arm{arm}" for arm in range(GROUP))
     ends = ", ".join(f"[%x{arm}.{UNROLLED}, %rounds{arm}]" for arm in range(GROUP))
     body = f"""  %x = load i32, ptr %at
@@ -127,7 +127,7 @@ taken:
   %y = phi i32 {ends}
   store i32 %y, ptr %at
   br label %next"""
-    return _loops(body, 1)
+    return _loop_ir(body, 1)
 
 
 def cpu_paths(kind: Literal["masked", "branching"]) -> Paths:

@@ -14,7 +14,7 @@ from experiments.workload import Unsupported
 Launch = Callable[..., None]
 
 
-def package() -> str:
+def cupy_package() -> str:
     """Return pip's name for the CuPy that fits this build of torch."""
     import torch
 
@@ -23,30 +23,30 @@ def package() -> str:
     return f"cupy-cuda{(torch.version.cuda or '13').partition('.')[0]}x"
 
 
-def cupy_on(device: str) -> Any:
+def open_cupy(device: str) -> Any:
     """Return CuPy, set to torch's GPU `device`. Raises Unsupported without CuPy, and on GPUs without CUDA or ROCm."""
     if device.startswith(("mps", "xpu")):
         raise Unsupported("CUDA C and CuPy run on NVIDIA's and AMD's GPUs alone")
-    cupy = _cupy()
+    cupy = _import_cupy()
     cupy.cuda.Device(int(device.partition(":")[2] or 0)).use()
     return cupy
 
 
-def _cupy() -> Any:
+def _import_cupy() -> Any:
     try:
         import cupy
     except ImportError:
-        raise Unsupported(f"CuPy is not installed: pip install {package()}") from None
+        raise Unsupported(f"CuPy is not installed: pip install {cupy_package()}") from None
     return cupy
 
 
 @cache
-def module(source: str, options: tuple[str, ...] = ()) -> Any:
+def compile_module(source: str, options: tuple[str, ...] = ()) -> Any:
     """Return CuPy's module for this source, compiled per GPU on first use. Raises Unsupported without CuPy."""
-    return _cupy().RawModule(code=source, options=options)
+    return _import_cupy().RawModule(code=source, options=options)
 
 
-def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), shared_bytes: int = 0) -> Launch:
+def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), shared_bytes: int = 0) -> Launch:
     """Return launch(grid, block, *arguments) for one kernel.
 
     grid and block: ints or tuples. arguments: tensors, or NumPy scalars of exactly the type that the kernel declares.
@@ -55,9 +55,9 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
     """
     import torch
 
-    cupy = cupy_on(device)
+    cupy = open_cupy(device)
     try:
-        function = module(source, options).get_function(name)
+        function = compile_module(source, options).get_function(name)
     except Exception as refusal:
         # CuPy wraps compiler messages in exceptions from several modules.
         if "Compile" not in type(refusal).__name__ and "CUDADriver" not in type(refusal).__name__:
@@ -68,18 +68,18 @@ def kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), s
         function.max_dynamic_shared_size_bytes = shared_bytes
 
     def launch(grid: int | tuple[int, ...], block: int | tuple[int, ...], *arguments: Any) -> None:
-        places = tuple(
+        pointers = tuple(
             argument.data_ptr() if isinstance(argument, torch.Tensor) else argument for argument in arguments
         )
         sizes = [(size,) if isinstance(size, int) else size for size in (grid, block)]
         # Use torch's current stream, which holds its events and its graph capture.
-        with _same_stream(cupy, torch.cuda.current_stream()):
-            function(*sizes, places, shared_mem=shared_bytes)
+        with _wrap_stream(cupy, torch.cuda.current_stream()):
+            function(*sizes, pointers, shared_mem=shared_bytes)
 
     return launch
 
 
-def _same_stream(cupy: Any, stream: Any) -> Any:
+def _wrap_stream(cupy: Any, stream: Any) -> Any:
     """Wrap torch's stream for CuPy, which leaves it alive: since version 14 by object, before by address."""
     takes = getattr(cupy.cuda.Stream, "from_external", None)
     if takes is not None and hasattr(stream, "__cuda_stream__"):

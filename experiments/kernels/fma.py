@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, has_fma
+from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, has_fma
 from experiments.workload import Dtype, Unsupported, largest_error
 
 # Accumulators in flight: enough to hide the latency of an FMA (4 cycles) on two pipes, few enough for AVX2's 16
@@ -49,7 +49,7 @@ end:
 }}"""
 
 
-def repeated(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
+def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
     """Return kernel(n): run the loop n times on each memory block, a thread per block; it returns the largest error."""
     address, _ = compile_ir(ir)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
@@ -79,15 +79,15 @@ def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float],
     for _ in range(threads):
         # x = c - x alternates between two random values: bits toggle as in real data, and nothing grows, settles or
         # becomes denormal.
-        block = aligned((ACCUMULATORS + 3) * lanes, dtype)
+        block = aligned_array((ACCUMULATORS + 3) * lanes, dtype)
         block[:lanes] = -1.0
         block[lanes : 3 * lanes] = random.normal(size=2 * lanes)
         memory.append(block)
 
     def error(block: Any, n: int) -> float:
         _, c, d = block[: 3 * lanes].astype(np.float64).reshape(3, lanes)
-        right = c - d if n % 2 else d
+        expected = c - d if n % 2 else d
         results = block[3 * lanes :].reshape(ACCUMULATORS, lanes)
-        return float(np.max(np.abs(results - right)) / np.max(np.abs(np.stack([c, d]))))
+        return float(np.max(np.abs(results - expected)) / np.max(np.abs(np.stack([c, d]))))
 
-    return repeated(fma_ir(dtype, lanes), memory, error), ACCUMULATORS * lanes * threads
+    return repeat_kernel(fma_ir(dtype, lanes), memory, error), ACCUMULATORS * lanes * threads

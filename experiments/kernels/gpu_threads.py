@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.kernels.cuda_compile import kernel
+from experiments.kernels.cuda_compile import compile_kernel
 
 if TYPE_CHECKING:
     import torch
@@ -73,21 +73,21 @@ Chains = Callable[["torch.Tensor", "torch.Tensor", int, float], None]
 Paths = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor", int, int], None]
 
 
-def room(device: str) -> tuple[int, int]:
+def thread_capacity(device: str) -> tuple[int, int]:
     """Return a GPU's multiprocessor count, and the threads that each one holds at once."""
     import torch
 
-    about = torch.cuda.get_device_properties(device)
-    return int(about.multi_processor_count), int(about.max_threads_per_multi_processor)
+    properties = torch.cuda.get_device_properties(device)
+    return int(properties.multi_processor_count), int(properties.max_threads_per_multi_processor)
 
 
-def full(device: str) -> int:
+def resident_threads(device: str) -> int:
     """Return the threads in as many whole `paths` blocks as a GPU holds at once."""
-    multiprocessors, each = room(device)
+    multiprocessors, each = thread_capacity(device)
     return multiprocessors * (each // PATH_BLOCK) * PATH_BLOCK
 
 
-def spread(threads: int, multiprocessors: int) -> tuple[int, int]:
+def launch_shape(threads: int, multiprocessors: int) -> tuple[int, int]:
     """Return grid and block: fill all multiprocessors with warps first, then up to one warp per scheduler in a block.
 
     The hardware gives every multiprocessor a block before it gives any a second one.
@@ -99,12 +99,12 @@ def spread(threads: int, multiprocessors: int) -> tuple[int, int]:
 
 def chains(device: str) -> Chains:
     """Return a callable (starts, ends, steps, c) on float32 tensors, one element per thread. Raises Unsupported."""
-    launch, (multiprocessors, _) = kernel(SOURCE, "chains", device), room(device)
+    launch, (multiprocessors, _) = compile_kernel(SOURCE, "chains", device), thread_capacity(device)
 
     def run(starts: torch.Tensor, ends: torch.Tensor, steps: int, c: float) -> None:
         threads = starts.numel()
         given = (np.uint32(threads), np.uint32(steps), np.float32(c))
-        launch(*spread(threads, multiprocessors), starts, ends, *given)
+        launch(*launch_shape(threads, multiprocessors), starts, ends, *given)
 
     return run
 
@@ -114,7 +114,7 @@ def cuda_paths(device: str) -> Paths:
 
     table: bytes, shape (ROWS, GROUP); starts, ends: 32 bits per thread, whole groups.
     """
-    launch = kernel(SOURCE, "paths", device)
+    launch = compile_kernel(SOURCE, "paths", device)
 
     def run(table: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, turns: int, paths: int) -> None:
         threads = starts.numel()
@@ -124,7 +124,7 @@ def cuda_paths(device: str) -> Paths:
     return run
 
 
-def deal(random: np.random.Generator) -> Any:
+def make_arm_table(random: np.random.Generator) -> Any:
     """Return an arm table: each row holds every arm once, in random order. Shape (ROWS, GROUP), uint8, NumPy.
 
     With fewer paths, a power of 2, an arm's number modulo `paths` applies, so all are taken equally often.
@@ -132,7 +132,7 @@ def deal(random: np.random.Generator) -> Any:
     return random.permuted(np.tile(np.arange(GROUP, dtype=np.uint8), (ROWS, 1)), axis=1)
 
 
-def after_steps(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
+def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
     """Return the chains' ends, in float64 rounded to float32 at every step. starts: float32 values in float64.
 
     Squares are exact. Where |x| < 1/8 a sum may be rounded twice, which changes a bit once in some 2^29 steps.
@@ -143,7 +143,7 @@ def after_steps(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
     return x
 
 
-def after_turns(table: torch.Tensor, starts: torch.Tensor, turns: int, paths: int) -> torch.Tensor:
+def path_ends(table: torch.Tensor, starts: torch.Tensor, turns: int, paths: int) -> torch.Tensor:
     """Return the paths' ends for all elements at once, without branches: int64, in the shape of `starts`."""
     import torch
 

@@ -53,7 +53,7 @@ def compile_ir(ir: str) -> tuple[int, str]:
     return engine.get_function_address("kernel"), assembly
 
 
-def aligned(length: int, dtype: Dtype) -> Any:
+def aligned_array(length: int, dtype: Dtype) -> Any:
     """Return an uninitialised NumPy array with `length` elements, aligned to a cache line."""
     import numpy as np
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from experiments.kernels.cuda_compile import kernel
+from experiments.kernels.cuda_compile import compile_kernel
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,7 @@ def product(kind: Literal["naive", "tiled"], device: str) -> Product:
     It returns once the kernel is launched on PyTorch's current stream. Raises Unsupported without CuPy, and on GPUs
     for which the source does not compile.
     """
-    launch = kernel(SOURCE, kind, device)
+    launch = compile_kernel(SOURCE, kind, device)
 
     def run(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
         m, n, k = *out.shape, a.shape[1]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned, compile_ir, vector_bytes
+from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, vector_bytes
 from experiments.workload import Dtype
 
 # The scalar s, and the arrays that each operation reads and writes.
@@ -87,15 +87,15 @@ def stream(
     address, _ = compile_ir(stream_ir(op, dtype, lanes, nontemporal=nontemporal))
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 4)(address)
     per_thread = stream_elements(len(arrays[0]), dtype, threads) // threads
-    scalar = aligned(lanes, dtype)
+    scalar = aligned_array(lanes, dtype)
     scalar[:] = STREAM_SCALAR
     three = (arrays[0], arrays[1], arrays[-1])
-    places = [[array.ctypes.data + t * per_thread * dtype.itemsize for array in three] for t in range(threads)]
+    addresses = [[array.ctypes.data + t * per_thread * dtype.itemsize for array in three] for t in range(threads)]
     team = Team(threads)
     blocks = per_thread // (4 * lanes)
 
     def run(repeat: int) -> None:
-        team.run([partial(function, repeat, blocks, c, a, b, scalar.ctypes.data) for c, a, b in places])
+        team.run([partial(function, repeat, blocks, c, a, b, scalar.ctypes.data) for c, a, b in addresses])
 
     return run
 

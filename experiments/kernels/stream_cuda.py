@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.devices import Device
-from experiments.kernels.cuda_compile import kernel
+from experiments.kernels.cuda_compile import compile_kernel
 from experiments.kernels.stream import STREAM_SCALAR
 from experiments.workload import Dtype, Unsupported
 
@@ -97,13 +97,13 @@ TYPES(triad, Triad)
 _TYPES = {Dtype.FLOAT32: "float", Dtype.FLOAT64: "double"}
 
 
-def vectors(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
+def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
     """Return launch(c, a, b, passes): copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b, `passes` times.
 
     The arrays are contiguous tensors of equal length, aligned to 16 bytes (else ValueError); copy and scale ignore b.
-    Raises Unsupported for formats other than float32 and float64, and where `kernel` does.
+    Raises Unsupported for formats other than float32 and float64, and where `compile_kernel` does.
     """
-    launch = kernel(SOURCE, f"{op}_{_type(dtype)}_vectors", device.name, OPTIONS)
+    launch = compile_kernel(SOURCE, f"{op}_{_c_type(dtype)}_vectors", device.name, OPTIONS)
     together = RESIDENT * int(device.describe().get("multiprocessors", 1))
 
     def run(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, passes: int) -> None:
@@ -118,9 +118,9 @@ def vectors(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
     return run
 
 
-def plain(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
-    """Return launch(c, a, b): one pass, one thread per element. Raises Unsupported as `vectors` does."""
-    launch = kernel(SOURCE, f"{op}_{_type(dtype)}_plain", device.name, OPTIONS)
+def plain_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
+    """Return launch(c, a, b): one pass, one thread per element. Raises Unsupported as `vector_kernel` does."""
+    launch = compile_kernel(SOURCE, f"{op}_{_c_type(dtype)}_plain", device.name, OPTIONS)
 
     def run(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
         launch(max(1, -(-c.numel() // BLOCK)), BLOCK, c, a, b, np.int64(c.numel()))
@@ -128,7 +128,7 @@ def plain(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
     return run
 
 
-def _type(dtype: Dtype) -> str:
+def _c_type(dtype: Dtype) -> str:
     if dtype not in _TYPES:
         raise Unsupported(f"the kernels of STREAM move {' and '.join(_TYPES)}, not {dtype}")
     return _TYPES[dtype]

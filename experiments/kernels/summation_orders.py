@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BLOCK = 32  # terms per block in a blocked sum
 
 
-def visit(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
+def visit_cells(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
     """Compute the listed cells of c = a @ bt.T in turn, each by the same sequential dot product.
 
     a (m, k), bt (n, k), c (m, n); cells: numbers i*n + j; zero in their number format.
@@ -46,7 +46,7 @@ extern "C" __global__ void visit(
 _REAL = {"float32": "float", "float64": "double"}
 
 
-def visited(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
+def product_by_cells(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
     """Return a @ b computed in this cell order, dealt in contiguous parts to `threads` CPU threads.
 
     a (m, k), b (k, n); cells: every number i*n + j once. Raises Unsupported for formats other than float32 and
@@ -62,7 +62,7 @@ def visited(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int)
     if a.device.type != "cpu":
         _visit_on_gpu(a, bt, c, cells.to(a.device), _REAL[name])
         return c
-    kernel, out = _compiled(), c.numpy()
+    kernel, out = _compile_visit(), c.numpy()
     calls = [
         partial(kernel, a.numpy(), bt.numpy(), out, part.numpy(), out.dtype.type(0))
         for part in torch.tensor_split(cells, threads)
@@ -72,10 +72,10 @@ def visited(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int)
 
 
 @cache
-def _compiled() -> Callable[..., None]:
+def _compile_visit() -> Callable[..., None]:
     import numba
 
-    kernel: Callable[..., None] = numba.njit(nogil=True)(visit)
+    kernel: Callable[..., None] = numba.njit(nogil=True)(visit_cells)
     return kernel
 
 
@@ -83,7 +83,7 @@ def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: tor
     import numpy as np
 
     (n, k), count, threads = bt.shape, cells.numel(), 128
-    launch = cuda_compile.kernel(VISIT_CUDA, "visit", str(a.device), (f"-DREAL={real}",))
+    launch = cuda_compile.compile_kernel(VISIT_CUDA, "visit", str(a.device), (f"-DREAL={real}",))
     launch(-(-count // threads), threads, a, bt, c, cells, *map(np.int64, (count, n, k)))
 
 
@@ -95,7 +95,7 @@ def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
     return {"rows": rows, "columns": rows.reshape(m, n).t().reshape(-1), "random": torch.randperm(m * n)}
 
 
-def summed(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tensor:
+def sequential_product(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tensor:
     """Return a @ b, with each cell's terms added sequentially in this order.
 
     Each product and each sum is rounded to the operands' format. a (m, k), b (k, n).
@@ -106,35 +106,37 @@ def summed(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tens
     return total
 
 
-def blocked(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
-    """Return a @ b, with terms added block by block, then the block sums in turn; rounded as in `summed`."""
+def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
+    """Return a @ b, with terms added block by block, then the block sums; rounded as in `sequential_product`."""
     k = a.shape[1]
     starts = range(0, k, block)
-    parts = (summed(a, b, range(start, min(start + block, k))) for start in starts)
-    return _added(parts)
+    parts = (sequential_product(a, b, range(start, min(start + block, k))) for start in starts)
+    return _sum_parts(parts)
 
 
-def pairwise(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
-    """Return a @ b by pairwise summation, halving down to single terms; rounded as in `summed`.
+def pairwise_product(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
+    """Return a @ b by pairwise summation, halving down to single terms; rounded as in `sequential_product`.
 
     Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 4.1.
     """
     end = a.shape[1] if end is None else end
     if end - start == 1:
-        return summed(a, b, [start])
+        return sequential_product(a, b, [start])
     middle = (start + end) // 2
-    return pairwise(a, b, start, middle) + pairwise(a, b, middle, end)
+    return pairwise_product(a, b, start, middle) + pairwise_product(a, b, middle, end)
 
 
-def split(product: Callable[[Any, Any], torch.Tensor], a: torch.Tensor, b: torch.Tensor, parts: int) -> torch.Tensor:
+def split_product(
+    product: Callable[[Any, Any], torch.Tensor], a: torch.Tensor, b: torch.Tensor, parts: int
+) -> torch.Tensor:
     """Return a @ b as a sum over `parts` partial products by `product`, each rounded to the operands' format."""
     import torch
 
     pieces = zip(torch.tensor_split(a, parts, dim=1), torch.tensor_split(b, parts, dim=0), strict=True)
-    return _added(product(left.contiguous(), right.contiguous()) for left, right in pieces)
+    return _sum_parts(product(left.contiguous(), right.contiguous()) for left, right in pieces)
 
 
-def _added(parts: Iterator[torch.Tensor]) -> torch.Tensor:
+def _sum_parts(parts: Iterator[torch.Tensor]) -> torch.Tensor:
     total = next(parts).clone()
     for part in parts:
         total += part
@@ -151,7 +153,7 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
     total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
     lost = torch.zeros_like(total)
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    (a_high, a_low), (b_high, b_low) = _split_halves(a), _split_halves(b)
     for p in range(a.shape[1]):
         product = a[:, p, None] * b[p]
         cross = a_high[:, p, None] * b_high[p] - product + a_high[:, p, None] * b_low[p] + a_low[:, p, None] * b_high[p]
@@ -162,7 +164,7 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return total + lost
 
 
-def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _split_halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Split x into two float64 whose products with other halves are exact."""
     scaled = x * (2.0**27 + 1)
     high = scaled - (scaled - x)

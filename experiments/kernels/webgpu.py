@@ -31,9 +31,9 @@ _DRIVER = "containers have NVIDIA's with NVIDIA_DRIVER_CAPABILITIES=all; VK_DRIV
 
 def adapters() -> tuple[Any, ...]:
     """Return this machine's Vulkan adapters, software included. Raises Unsupported, with the reason, without any."""
-    found = _enumerated()
-    if found:
-        return found
+    available = _enumerate_adapters()
+    if available:
+        return available
     try:
         ctypes.CDLL("libvulkan.so.1")
     except OSError:
@@ -42,7 +42,7 @@ def adapters() -> tuple[Any, ...]:
 
 
 @cache
-def _enumerated() -> tuple[Any, ...]:
+def _enumerate_adapters() -> tuple[Any, ...]:
     """Return Vulkan's adapters; the process's only instance loads no other interface."""
     try:
         import wgpu
@@ -56,33 +56,34 @@ def _enumerated() -> tuple[Any, ...]:
 
 
 @cache
-def vulkan(device: Device) -> Vulkan:
+def open_vulkan(device: Device) -> Vulkan:
     """Return Vulkan on the same chip as `device`; on a CPU, its software adapter. Raises Unsupported without one."""
-    found = adapters()
+    available = adapters()
     if device.kind == "cpu":
-        software = [one for one in found if one.info["adapter_type"] == "CPU"]
+        software = [adapter for adapter in available if adapter.info["adapter_type"] == "CPU"]
         if not software:
             raise Unsupported("no Vulkan adapter for a CPU (apt install mesa-vulkan-drivers)")
         return Vulkan(software[0])
-    name, hardware = device.describe().get("name"), [one for one in found if one.info["adapter_type"] != "CPU"]
-    same = [one for one in hardware if one.info["device"] == name]
-    if len(same) == 1:
-        return Vulkan(same[0])
-    opened = _by_memory(same or hardware, device)
+    name = device.describe().get("name")
+    hardware = [adapter for adapter in available if adapter.info["adapter_type"] != "CPU"]
+    same_name = [adapter for adapter in hardware if adapter.info["device"] == name]
+    if len(same_name) == 1:
+        return Vulkan(same_name[0])
+    opened = _match_by_memory(same_name or hardware, device)
     if opened is None:
-        others = ", ".join(str(one.info["device"]) for one in found)
-        raise Unsupported(f"Vulkan does not show {name}, only {others} ({_DRIVER})")
+        names = ", ".join(str(adapter.info["device"]) for adapter in available)
+        raise Unsupported(f"Vulkan does not show {name}, only {names} ({_DRIVER})")
     return opened
 
 
-def _by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
+def _match_by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
     """Find the adapter that shares the device's memory, because GPUs of one kind share a name."""
     for candidate in candidates:
         opened = Vulkan(candidate)
         free = device.free_bytes()
-        held = opened.empty(TELLING_BYTES // 4)
+        buffer = opened.empty_buffer(TELLING_BYTES // 4)
         taken = free - device.free_bytes()
-        held.destroy()
+        buffer.destroy()
         if taken >= TELLING_BYTES // 2:
             return opened
     return None
@@ -100,17 +101,17 @@ class Vulkan:
         """Return a buffer for kernels to read. Raises Unsupported if it is too large."""
         import wgpu
 
-        self._fits(data.nbytes)
+        self._require_fit(data.nbytes)
         return self.device.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.STORAGE)
 
-    def empty(self, length: int) -> Any:
+    def empty_buffer(self, length: int) -> Any:
         """Return a zeroed buffer for kernels to write. Raises Unsupported if it is too large."""
         import wgpu
 
-        self._fits(4 * length)
+        self._require_fit(4 * length)
         return self.device.create_buffer(size=4 * length, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
 
-    def _fits(self, size: int) -> None:
+    def _require_fit(self, size: int) -> None:
         if size > self._most:
             raise Unsupported(f"{size / 2**20:.0f} MiB in one buffer, {self._most / 2**20:.0f} MiB bind on {self.name}")
 
@@ -122,11 +123,11 @@ class Vulkan:
 class Kernel:
     """Entry point in a WGSL text with bindings a, b, out and three uniform sizes."""
 
-    def __init__(self, place: Vulkan, source: str, name: str, sizes: Sequence[int], checked: bool = True) -> None:
+    def __init__(self, vulkan: Vulkan, source: str, name: str, sizes: Sequence[int], checked: bool = True) -> None:
         import wgpu
 
-        self._device = place.device
-        module = (self._device.create_shader_module if checked else self._unchecked)(code=source)
+        self._device = vulkan.device
+        module = (self._device.create_shader_module if checked else self._unchecked_module)(code=source)
         self._pipeline = self._device.create_compute_pipeline(
             layout="auto", compute={"module": module, "entry_point": name}
         )
@@ -134,23 +135,24 @@ class Kernel:
             data=np.array([*sizes, 0], np.uint32), usage=wgpu.BufferUsage.UNIFORM
         )
 
-    def _unchecked(self, code: str) -> Any:
+    def _unchecked_module(self, code: str) -> Any:
         """Create a module without run-time checks, which wgpu's Python interface does not expose."""
         from wgpu.backends.wgpu_native import ffi, lib
         from wgpu.backends.wgpu_native._api import GPUShaderModule, libf
 
         text = code.encode()
-        held = ffi.new("char[]", text)
+        text_buffer = ffi.new("char[]", text)
         source, described = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
         source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
-        source.code.data, source.code.length = held, len(text)
+        source.code.data, source.code.length = text_buffer, len(text)
         described.nextInChain = ffi.cast("WGPUChainedStruct *", source)
-        place, none = self._device._internal, lib.WGPUShaderRuntimeChecks_None
-        return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(place, described, none), self._device)
+        internal, none = self._device._internal, lib.WGPUShaderRuntimeChecks_None
+        return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(internal, described, none), self._device)
 
     def bind(self, *buffers: Any) -> Any:
         """Bind the kernel's arguments a, b and out."""
-        entries = [{"binding": place, "resource": {"buffer": one}} for place, one in enumerate((*buffers, self._sizes))]
+        arguments = enumerate((*buffers, self._sizes))
+        entries = [{"binding": number, "resource": {"buffer": buffer}} for number, buffer in arguments]
         return self._device.create_bind_group(layout=self._pipeline.get_bind_group_layout(0), entries=entries)
 
     def batch(self, bound: Sequence[Any], grid: tuple[int, int], count: int) -> Callable[[], None]:
@@ -166,8 +168,8 @@ class Kernel:
                 encoder = self._device.create_command_encoder()
                 commands = encoder.begin_compute_pass()
                 commands.set_pipeline(self._pipeline)
-                for one in islice(turns, min(TOGETHER, count - done)):
-                    commands.set_bind_group(0, one)
+                for binding in islice(turns, min(TOGETHER, count - done)):
+                    commands.set_bind_group(0, binding)
                     commands.dispatch_workgroups(*grid)
                 commands.end()
                 self._device.queue.submit([encoder.finish()])

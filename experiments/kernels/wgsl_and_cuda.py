@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from experiments.devices import Device
 from experiments.kernels.naive_products import TILE, product
 from experiments.kernels.stream import STREAM_SCALAR
-from experiments.kernels.stream_cuda import BLOCK, plain
+from experiments.kernels.stream_cuda import BLOCK, plain_kernel
 from experiments.workload import Dtype
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ fn triad(
 """
 
 
-def sizes(name: Name, n: int) -> tuple[int, int, int]:
-    """Return `sizes` in the WGSL text for a product of two n x n matrices, or a triad over n elements."""
+def wgsl_sizes(name: Name, n: int) -> tuple[int, int, int]:
+    """Return the WGSL text's sizes for a product of two n x n matrices, or a triad over n elements."""
     return (n, 1, 1) if name == "triad" else (n, n, n)
 
 
-def grid(name: Name, n: int) -> tuple[int, int]:
+def launch_grid(name: Name, n: int) -> tuple[int, int]:
     """Return the blocks along x and y, with a triad's folded into as few rows as the limit allows."""
     if name != "triad":
         return -(-n // TILE), -(-n // TILE)
@@ -92,9 +92,9 @@ def grid(name: Name, n: int) -> tuple[int, int]:
     return -(-blocks // rows), rows
 
 
-def cuda(name: Name, device: Device) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
-    """Return launch(a, b, out) for the CUDA C kernel on PyTorch's stream. Raises Unsupported as `kernel` does."""
+def cuda_kernel(name: Name, device: Device) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
+    """Return launch(a, b, out) for the CUDA C kernel on torch's stream. Raises Unsupported as `compile_kernel` does."""
     if name != "triad":
         return product(name, device.name)
-    launch = plain(name, Dtype.FLOAT32, device)
+    launch = plain_kernel(name, Dtype.FLOAT32, device)
     return lambda a, b, out: launch(out, a, b)

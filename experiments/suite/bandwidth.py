@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.devices import Device
 from experiments.kernels import stream_cuda
-from experiments.kernels.llvm_compile import aligned
+from experiments.kernels.llvm_compile import aligned_array
 from experiments.kernels.stream import STREAM_ARRAYS, STREAM_SCALAR, stream, stream_elements
 from experiments.registry import experiment
 from experiments.workload import Dtype, Footprint, Threads, Unsupported, Workload
@@ -48,13 +48,17 @@ def bandwidth(
     """
     elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
     if backend.startswith("llvm"):
-        return _llvm(device, op, elements, dtype, threads, nontemporal=backend == "llvm-nt")
+        return _llvm_workload(device, op, elements, dtype, threads, nontemporal=backend == "llvm-nt")
     if elements == 0:
         raise Unsupported(f"footprint too small for {STREAM_ARRAYS[op]} arrays")
-    return _cupy(device, op, elements, dtype) if backend == "cupy" else _torch(device, op, elements, dtype)
+    return (
+        _cupy_workload(device, op, elements, dtype)
+        if backend == "cupy"
+        else _torch_workload(device, op, elements, dtype)
+    )
 
 
-def _expected(op: str, a: Any, b: Any) -> Any:
+def _expected_result(op: str, a: Any, b: Any) -> Any:
     return {
         "copy": lambda: a,
         "scale": lambda: STREAM_SCALAR * a,
@@ -63,7 +67,9 @@ def _expected(op: str, a: Any, b: Any) -> Any:
     }[op]()
 
 
-def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool) -> Workload:
+def _llvm_workload(
+    device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool
+) -> Workload:
     """Run the study's LLVM kernel on NumPy arrays; one call repeats the pass over a small footprint."""
     import numpy as np
 
@@ -72,7 +78,7 @@ def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads
     touched = stream_elements(elements, dtype, threads)
     if touched == 0:
         raise Unsupported(f"footprint too small for {threads} threads")
-    arrays = [aligned(elements, dtype) for _ in range(STREAM_ARRAYS[op])]
+    arrays = [aligned_array(elements, dtype) for _ in range(STREAM_ARRAYS[op])]
     _fill(arrays)
     kernel = stream(op, dtype, arrays, threads, nontemporal)
     moved = float(STREAM_ARRAYS[op] * touched * dtype.itemsize)
@@ -86,7 +92,7 @@ def _llvm(device: Device, op: str, elements: int, dtype: Dtype, threads: Threads
         for start in range(0, touched, 1 << 18):
             part = slice(start, min(start + (1 << 18), touched))
             c, a, b = (array[part].astype(np.float64) for array in (arrays[0], arrays[1], arrays[-1]))
-            exact = _expected(op, a, b)
+            exact = _expected_result(op, a, b)
             difference += float(np.sum((c - exact) ** 2))
             size += float(np.sum(exact**2))
         return math.sqrt(difference / size)
@@ -110,11 +116,11 @@ def _fill(arrays: list[Any]) -> None:
             array[start : start + len(block)] = block[: len(array) - start]
 
 
-def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
+def _torch_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     """Run one PyTorch operator per call, dispatch included, as a PyTorch user does."""
     import torch
 
-    c, a, b = _arrays(device, op, elements, dtype)
+    c, a, b = _make_arrays(device, op, elements, dtype)
     calls = {
         "copy": lambda: c.copy_(a),
         "scale": lambda: torch.mul(a, STREAM_SCALAR, out=c),
@@ -135,12 +141,12 @@ def _torch(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     )
 
 
-def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
+def _cupy_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     """Run the study's CUDA kernel; one call repeats the pass over a small footprint."""
     if device.kind != "gpu":
         raise device.unsupported("cupy")
-    launch = stream_cuda.vectors(op, dtype, device)
-    c, a, b = _arrays(device, op, elements, dtype)
+    launch = stream_cuda.vector_kernel(op, dtype, device)
+    c, a, b = _make_arrays(device, op, elements, dtype)
     moved = float(STREAM_ARRAYS[op] * elements * dtype.itemsize)
     passes = math.ceil(CALL_BYTES / moved)
 
@@ -153,7 +159,9 @@ def _cupy(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     )
 
 
-def _arrays(device: Device, op: str, elements: int, dtype: Dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _make_arrays(
+    device: Device, op: str, elements: int, dtype: Dtype
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return c, a and b: c filled with nan, a and b random; b is a if `op` takes a single operand."""
     import torch
 
@@ -172,7 +180,7 @@ def _error(device: Device, op: str, c: torch.Tensor, a: torch.Tensor, b: torch.T
     difference: Any = 0.0
     size: Any = 0.0
     for result, left, right in zip(c.split(PART), a.split(PART), b.split(PART), strict=True):
-        exact = _expected(op, device.to_float64(left), device.to_float64(right))
+        exact = _expected_result(op, device.to_float64(left), device.to_float64(right))
         difference = difference + (device.to_float64(result) - exact).square().sum()
         size = size + exact.square().sum()
     return math.sqrt(float(difference) / float(size))

@@ -47,7 +47,7 @@ class Table(NamedTuple):
     chances: np.ndarray
 
 
-def table(rows: int, random: np.random.Generator) -> Table:
+def random_table(rows: int, random: np.random.Generator) -> Table:
     """Draw normal columns; three of them (a line, a wave and a fold) determine the probability for label 1."""
     import numpy as np
 
@@ -81,8 +81,8 @@ def environment(params: dict[str, Any]) -> dict[str, str]:
 def call_s(phase: Phase, rows: int, trees: int, backend: Backend, threads: int = 0, **_: Any) -> float:
     """Estimate the seconds for a fit (which sorts the columns first) or a prediction; 0 threads means a GPU."""
     if phase == "fit":
-        alone = 0.25 + 3.5e-6 * rows + trees * (2e-3 + 1.1e-7 * rows)
-        return alone * (0.1 + 0.9 / threads if threads else 0.1)
+        one_thread_s = 0.25 + 3.5e-6 * rows + trees * (2e-3 + 1.1e-7 * rows)
+        return one_thread_s * (0.1 + 0.9 / threads if threads else 0.1)
     return 5e-4 + PREDICT_S[backend] * rows * trees / (threads or 10)
 
 
@@ -98,9 +98,9 @@ def extra_s(phase: Phase, trees: int, backend: Backend, threads: int = 0, **_: A
 def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backend, threads: Threads) -> Workload:
     """Fit `trees` trees to `rows` rows with 28 columns, or predict the probabilities for `rows` rows.
 
-    All libraries get the same synthetic data, drawn by `table`; inputs and results lie in host memory. fit: the whole
-    `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained on
-    LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves. Error:
+    All libraries get the same synthetic data from `random_table`; inputs and results lie in host memory. fit: the
+    whole `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained
+    on LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves. Error:
     distance between predicted and true probabilities on fresh rows, relative to the true ones' distance from 1/2; 1 if
     nothing was learnt, infinite if a row predicted alone differs from the same row in a batch. Unsupported: builds
     without the GPU.
@@ -108,9 +108,11 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
     import numpy as np
 
     if rows < 1 or trees < 1 or (phase == "fit" and rows < FEWEST_ROWS):
-        raise Unsupported(f"a fit needs {FEWEST_ROWS:,} rows, a prediction a row, both a tree")
-    make = {"xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}[backend](device, trees, threads)
-    learnt = table(rows if phase == "fit" else LEARNT_ROWS, np.random.default_rng(SEED))
+        raise Unsupported(f"a fit needs at least {FEWEST_ROWS:,} rows, a prediction at least 1, both at least 1 tree")
+    make = {"xgboost": _xgboost_factory, "lightgbm": _lightgbm_factory, "sklearn": _sklearn_factory}[backend](
+        device, trees, threads
+    )
+    learnt = random_table(rows if phase == "fit" else LEARNT_ROWS, np.random.default_rng(SEED))
 
     def fit() -> Any:
         return make().fit(learnt.inputs, learnt.labels)
@@ -118,9 +120,9 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
     if phase == "fit":
         return Workload(run=fit, check=lambda: _error(fit()), tolerance=tolerance(rows, trees), clock="host")
     model, count = fit(), min(MOST_TABLES, max(1, MOST_ROWS // rows))
-    asked = np.split(table(rows * count, np.random.default_rng()).inputs, count)
+    batches = np.split(random_table(rows * count, np.random.default_rng()).inputs, count)
     return Workload(
-        run=[partial(model.predict_proba, inputs) for inputs in asked],
+        run=[partial(model.predict_proba, inputs) for inputs in batches],
         check=lambda: _error(model),
         tolerance=tolerance(LEARNT_ROWS, trees),
         clock="host",
@@ -136,15 +138,15 @@ def _error(model: Any) -> float:
     """Return the model's error as defined in `boosting`; nan if a probability is nan."""
     import numpy as np
 
-    held = table(HELD_ROWS, np.random.default_rng())
-    found = model.predict_proba(held.inputs)[:, 1]
-    alone = [model.predict_proba(held.inputs[at : at + 1])[0, 1] for at in range(SINGLE_ROWS)]
-    if float(np.abs(alone - found[:SINGLE_ROWS]).max()) > SAME:
+    sample = random_table(HELD_ROWS, np.random.default_rng())
+    predicted = model.predict_proba(sample.inputs)[:, 1]
+    predicted_singly = [model.predict_proba(sample.inputs[at : at + 1])[0, 1] for at in range(SINGLE_ROWS)]
+    if float(np.abs(predicted_singly - predicted[:SINGLE_ROWS]).max()) > SAME:
         return float("inf")
-    return float(np.linalg.norm(found - held.chances) / np.linalg.norm(held.chances - 0.5))
+    return float(np.linalg.norm(predicted - sample.chances) / np.linalg.norm(sample.chances - 0.5))
 
 
-def _xgboost(device: Device, trees: int, threads: int) -> Callable[[], Any]:
+def _xgboost_factory(device: Device, trees: int, threads: int) -> Callable[[], Any]:
     """Return a factory for untrained models. Raises Unsupported."""
     import xgboost
 
@@ -162,7 +164,7 @@ def _xgboost(device: Device, trees: int, threads: int) -> Callable[[], Any]:
     )  # fmt: skip
 
 
-def _lightgbm(device: Device, trees: int, threads: int) -> Callable[[], Any]:
+def _lightgbm_factory(device: Device, trees: int, threads: int) -> Callable[[], Any]:
     """Return a factory for untrained models. Raises Unsupported."""
     try:
         import lightgbm
@@ -174,18 +176,18 @@ def _lightgbm(device: Device, trees: int, threads: int) -> Callable[[], Any]:
     options: dict[str, Any] = {"n_estimators": trees, "num_leaves": LEAVES, "learning_rate": LEARNING_RATE}
     options |= {"n_jobs": threads or None, "verbosity": -1}
     if device.kind == "gpu":
-        options |= _of_gpu(lightgbm, device)
+        options |= _gpu_options(lightgbm, device)
     return partial(lightgbm.LGBMClassifier, **options)
 
 
-def _of_gpu(lightgbm: Any, device: Device) -> dict[str, Any]:
+def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
     """Return LightGBM's options for a GPU. Raises Unsupported if its build has none for this GPU.
 
     Wheels support only OpenCL, which names the device in its log alone.
     """
     import numpy as np
 
-    log, few = _Log(), table(FEWEST_ROWS, np.random.default_rng(SEED))
+    log, few = _Log(), random_table(FEWEST_ROWS, np.random.default_rng(SEED))
     lightgbm.register_logger(log)
     cuda = {"device_type": "cuda", "gpu_device_id": int(device.name.partition(":")[2] or 0)}
     for options in ([cuda] if device.maker == "NVIDIA" else []) + [{"device_type": "gpu"}]:
@@ -218,7 +220,7 @@ class _Log:
     warning = info
 
 
-def _sklearn(device: Device, trees: int, threads: int) -> Callable[[], Any]:
+def _sklearn_factory(device: Device, trees: int, threads: int) -> Callable[[], Any]:
     """Return a factory for untrained models. Raises Unsupported."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 

@@ -20,12 +20,12 @@ def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int
 
     kernel, per_loop = chains.chain()
     loops = -(-chain // per_loop)
-    right = chains.chain_value(50)
+    expected = chains.chain_value(50)
     return Workload(
         run=lambda: kernel(loops),
         metric="clock",
         rate=float(loops * per_loop),
         rate_unit="Hz",
-        check=lambda: 0.0 if kernel(50) == right else 1.0,
+        check=lambda: 0.0 if kernel(50) == expected else 1.0,
         tolerance=0.0,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from experiments.backends import Library
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.suite.gemm import copies, flop, memory, smaller, traffic
+from experiments.suite.gemm import copy_count, flop, least_traffic, memory, smaller
 from experiments.workload import Dtype, Threads, Workload, largest_error, relative_error
 
 if TYPE_CHECKING:
@@ -44,12 +44,15 @@ def content(
 
     Work: 2*m*n*k FLOP for every content. Unsupported: formats that the library or the device lacks.
     """
-    a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
-    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
+    a, b = make_operand(device, content, (m, k), dtype), make_operand(device, _second_content(content), (k, n), dtype)
+    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copy_count(device, least_traffic(m, n, k, dtype)) - 1)]
 
-    def fresh() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def draw_operands_and_product() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return new operands and their product, in float64."""
-        a, b = filled(device, content, (m, k), dtype), filled(device, _second(content), (k, n), dtype)
+        a, b = (
+            make_operand(device, content, (m, k), dtype),
+            make_operand(device, _second_content(content), (k, n), dtype),
+        )
         return device.to_float64(a), device.to_float64(b), device.to_float64(device.matmul(backend, a, b, dtype)())
 
     def check() -> float:
@@ -59,51 +62,53 @@ def content(
         """
         import torch
 
-        a, b, c = fresh()
+        a, b, c = draw_operands_and_product()
         x = device.to_float64(torch.randint(1, 5, (n, 1), device=device.name))
         pairs = [(c[CHECKED], a[CHECKED] @ b), (c @ x, a @ (b @ x))]
-        return largest_error(*[error(result, exact, may_flush=content == "denormal") for result, exact in pairs])
+        return largest_error(
+            *[content_error(result, exact, may_flush=content == "denormal") for result, exact in pairs]
+        )
 
-    def flushed() -> dict[str, tuple[float, str]]:
-        a, b, c = fresh()
+    def observe_flushed() -> dict[str, tuple[float, str]]:
+        a, b, c = draw_operands_and_product()
         lost = (c[CHECKED] == 0) & (a[CHECKED] @ b != 0)
         return {"flushed_share": (float(lost.double().mean()), "1")}
 
     return Workload(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
         flop=flop(m, n, k),
-        bytes=traffic(m, n, k, dtype),
+        bytes=least_traffic(m, n, k, dtype),
         check=check,
         tolerance=dtype.matmul_tolerance(k),
-        observe=flushed if content == "denormal" else None,
+        observe=observe_flushed if content == "denormal" else None,
     )
 
 
-def _second(content: Content) -> Content:
+def _second_content(content: Content) -> Content:
     return "normal" if content == "denormal" else content
 
 
-def filled(device: Device, content: Content, shape: tuple[int, int], dtype: Dtype) -> torch.Tensor:
+def make_operand(device: Device, content: Content, shape: tuple[int, int], dtype: Dtype) -> torch.Tensor:
     """Return a matrix with this content in the device's number format."""
     import torch
 
-    made, place = device.torch_dtype(dtype), device.name
+    torch_dtype, name = device.torch_dtype(dtype), device.name
     if content == "normal":
         return device.random_normal(shape, dtype)
     if content == "zeros":
-        return torch.zeros(shape, dtype=made, device=place)
+        return torch.zeros(shape, dtype=torch_dtype, device=name)
     if content == "ones":
-        return torch.ones(shape, dtype=made, device=place)
+        return torch.ones(shape, dtype=torch_dtype, device=name)
     if content == "integers":
-        return torch.randint(0, LARGEST_INTEGER + 1, shape, device=place).to(made)
-    chance = torch.rand(shape, dtype=torch.float64, device=place if device.float64 else "cpu")
+        return torch.randint(0, LARGEST_INTEGER + 1, shape, device=name).to(torch_dtype)
+    chance = torch.rand(shape, dtype=torch.float64, device=name if device.float64 else "cpu")
     if content == "sparse":
-        return device.random_normal(shape, dtype) * (chance < DENSITY).to(place)
+        return device.random_normal(shape, dtype) * (chance < DENSITY).to(name)
     # Stay far enough below the smallest normal number that rounding cannot reach it.
-    return ((2 * chance - 1) * 0.9 * torch.finfo(made).tiny).to(made).to(place)
+    return ((2 * chance - 1) * 0.9 * torch.finfo(torch_dtype).tiny).to(torch_dtype).to(name)
 
 
-def error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) -> float:
+def content_error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) -> float:
     """Return the relative error (Frobenius norm); if the exact result is zero, 0 for a zero result, else infinite.
 
     may_flush: accept a zero result. Returns nan, which exceeds every tolerance, if the result has a nan.

@@ -48,33 +48,33 @@ def convergence(
     device.torch_dtype(dtype)
     images, labels = runs.split_images(data, device.name).training
     if not 1 <= batch <= len(labels):
-        raise Unsupported(f"{data} has {len(labels)} images for training: a batch is one of 1 to {len(labels)}")
+        raise Unsupported(f"batch must be 1 to {len(labels)}: {data} has {len(labels)} training images")
     if epochs < 1 or seeds < 1:
-        raise Unsupported("a run takes at least one epoch and one seed")
+        raise Unsupported("epochs and seeds must be at least 1")
     trainer = runs.make_trainer(data, model, rate, device, dtype, seed=0)
     weights = sum(parameter.numel() for parameter in trainer.model.parameters())
 
     def observe() -> Mapping[str, Observed]:
-        every = [runs.train(data, model, batch, rate, epochs, device, dtype, seed) for seed in range(1, seeds + 1)]
-        reached = [run for run in every if run.target_s is not None]
-        found: dict[str, Observed] = {
-            "test_accuracy": ([run.test_accuracy for run in every], "1"),
-            "validation_accuracy": ([run.validation_accuracy for run in every], "1"),
-            "updates": (every[0].updates, "1"),
-            "reached_share": (len(reached) / len(every), "1"),
+        all_runs = [runs.train(data, model, batch, rate, epochs, device, dtype, seed) for seed in range(1, seeds + 1)]
+        reached = [run for run in all_runs if run.target_s is not None]
+        metrics: dict[str, Observed] = {
+            "test_accuracy": ([run.test_accuracy for run in all_runs], "1"),
+            "validation_accuracy": ([run.validation_accuracy for run in all_runs], "1"),
+            "updates": (all_runs[0].updates, "1"),
+            "reached_share": (len(reached) / len(all_runs), "1"),
             "time_to_target": ([run.target_s for run in reached if run.target_s is not None], "s"),
         }
-        return {name: values for name, values in found.items() if values[0] != []}
+        return {name: values for name, values in metrics.items() if values[0] != []}
 
-    def fresh(size: int) -> runs.Images:
+    def draw_images(size: int) -> runs.Images:
         import torch
 
-        chosen = torch.randint(len(labels), (size,))
-        return images[chosen.to(images.device)], labels[chosen.to(labels.device)]
+        indices = torch.randint(len(labels), (size,))
+        return images[indices.to(images.device)], labels[indices.to(labels.device)]
 
-    trainer.set_batch(*fresh(min(batch, CHECKED)))
+    trainer.set_batch(*draw_images(min(batch, CHECKED)))
     return Workload(
         observe=observe,
-        check=lambda: least_error(trainer, fresh, 6.0 * weights, tolerance),
+        check=lambda: least_error(trainer, draw_images, 6.0 * weights, tolerance),
         tolerance=tolerance,
     )

@@ -74,19 +74,19 @@ def equivalence(
     if dtype not in TOLERANCE:
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")
     if steps < 1:
-        raise Unsupported("a curve has at least one step")
+        raise Unsupported("steps must be at least 1")
     # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
-    seed = _seed()
+    seed = _draw_seed()
     run = cache(lambda: train(model, batch, steps, seed, device, dtype, backend, threads))
 
     def observe() -> Mapping[str, Observed]:
-        expected = reference(model, batch, steps, seed)
+        expected = reference_losses(model, batch, steps, seed)
         rounding = [
-            deviation(reference(model, batch, steps, seed, dtype.unit_roundoff, number), expected)
+            deviation(reference_losses(model, batch, steps, seed, dtype.unit_roundoff, number), expected)
             for number in range(1, DISTURBED + 1)
         ]
-        return compared(run().losses, expected, max(LEAST[dtype], FACTOR * max(rounding)))
+        return curve_metrics(run().losses, expected, max(LEAST[dtype], FACTOR * max(rounding)))
 
     def check() -> float:
         return relative_error(run().first, exact_losses(model, batch, seed))
@@ -94,17 +94,17 @@ def equivalence(
     return Workload(observe=observe, check=check, tolerance=TOLERANCE[dtype])
 
 
-def compared(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
+def curve_metrics(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
     """Return the metrics for a curve against the expected one, without losses that are nan or infinite."""
-    found: dict[str, Observed] = {
+    metrics: dict[str, Observed] = {
         "loss": ([loss for loss in losses if math.isfinite(loss)], "1"),
         "reference_loss": (expected, "1"),
         "loss_tolerance": (tolerance, "1"),
     }
     if not all(map(math.isfinite, losses)):
-        return {**found, "agrees_share": (0.0, "1")}
-    apart = deviation(losses, expected)
-    return {**found, "loss_deviation": (apart, "1"), "agrees_share": (float(apart <= tolerance), "1")}
+        return {**metrics, "agrees_share": (0.0, "1")}
+    difference = deviation(losses, expected)
+    return {**metrics, "loss_deviation": (difference, "1"), "agrees_share": (float(difference <= tolerance), "1")}
 
 
 def deviation(losses: Curve, expected: Curve) -> float:
@@ -113,12 +113,12 @@ def deviation(losses: Curve, expected: Curve) -> float:
 
 
 @cache
-def _seed() -> int:
+def _draw_seed() -> int:
     """Draw this process's seed, and so its round's."""
     return secrets.randbits(31)
 
 
-def _begin(model: str, batch: int, steps: int, seed: int) -> tuple[torch.nn.Module, list[Any]]:
+def _make_model_and_batches(model: str, batch: int, steps: int, seed: int) -> tuple[torch.nn.Module, list[Any]]:
     """Return a model and its batches on the CPU, drawn from `seed`."""
     import torch
 
@@ -137,15 +137,15 @@ def train(
 
     from experiments.models.trainer import Trainer
 
-    made, batches = _begin(model, batch, steps, seed)
-    made = training.through(backend, made, device, dtype)
+    network, batches = _make_model_and_batches(model, batch, steps, seed)
+    network = training.route_linear_layers(backend, network, device, dtype)
     inputs, targets = batches[0]
-    trainer = Trainer(made.to(device.name), inputs, targets, device, dtype)
+    trainer = Trainer(network.to(device.name), inputs, targets, device, dtype)
     if backend == "inductor":
-        begun = copy.deepcopy(made.state_dict())
+        begun = copy.deepcopy(network.state_dict())
         trainer.compile(threads)  # this takes a step, so restore the weights
-        made.load_state_dict(begun)
-    trainer.optimiser = torch.optim.Adam(made.parameters(), lr=RATE)
+        network.load_state_dict(begun)
+    trainer.optimiser = torch.optim.Adam(network.parameters(), lr=RATE)
     trainer.set_batch(*batches[0])
     with trainer.autocast():
         first = cross_entropy(trainer.call(trainer.inputs), trainer.targets, reduction="none").detach().cpu()
@@ -158,7 +158,7 @@ def train(
 
 
 @cache
-def reference(model: str, batch: int, steps: int, seed: int, disturbance: float = 0.0, number: int = 0) -> Curve:
+def reference_losses(model: str, batch: int, steps: int, seed: int, disturbance: float = 0.0, number: int = 0) -> Curve:
     """Return the losses on the CPU in float32, from a plain PyTorch script.
 
     disturbance: largest relative change to each weight at each step, drawn with seed `number`.
@@ -166,15 +166,15 @@ def reference(model: str, batch: int, steps: int, seed: int, disturbance: float 
     import torch
     from torch.nn.functional import cross_entropy
 
-    made, batches = _begin(model, batch, steps, seed)
-    optimiser = torch.optim.Adam(made.parameters(), lr=RATE)
+    network, batches = _make_model_and_batches(model, batch, steps, seed)
+    optimiser = torch.optim.Adam(network.parameters(), lr=RATE)
     draw, losses = torch.Generator().manual_seed(number), []
     for inputs, targets in batches:
         if disturbance:
             with torch.no_grad():
-                for weight in made.parameters():
+                for weight in network.parameters():
                     weight.mul_(1 + disturbance * (2 * torch.rand(weight.shape, generator=draw) - 1))
-        loss = cross_entropy(made(inputs), targets.flatten())
+        loss = cross_entropy(network(inputs), targets.flatten())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -187,10 +187,10 @@ def exact_losses(model: str, batch: int, seed: int) -> torch.Tensor:
     import torch
     from torch.nn.functional import cross_entropy
 
-    made, [(inputs, targets)] = _begin(model, batch, 1, seed)
+    network, [(inputs, targets)] = _make_model_and_batches(model, batch, 1, seed)
     images = inputs.double() if inputs.is_floating_point() else inputs
     with torch.no_grad():
-        return cross_entropy(made.double()(images), targets.flatten(), reduction="none")
+        return cross_entropy(network.double()(images), targets.flatten(), reduction="none")
 
 
 def relative_error(losses: torch.Tensor, exact: torch.Tensor) -> float:

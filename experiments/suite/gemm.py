@@ -29,10 +29,10 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
     """Return the size of operands and result, plus the check's float64 copies."""
-    return traffic(m, n, k, Dtype(dtype)) + (m * k + k * n + m * n) * 8.0
+    return least_traffic(m, n, k, Dtype(dtype)) + (m * k + k * n + m * n) * 8.0
 
 
-def traffic(m: int, n: int, k: int, dtype: Dtype) -> float:
+def least_traffic(m: int, n: int, k: int, dtype: Dtype) -> float:
     """Return the minimum bytes to move: operands and result."""
     return float((m * k + k * n) * dtype.itemsize + m * n * dtype.result_itemsize)
 
@@ -54,18 +54,18 @@ def gemm(
     the device lacks.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
-    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies(device, traffic(m, n, k, dtype)) - 1)]
+    operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copy_count(device, least_traffic(m, n, k, dtype)) - 1)]
     return Workload(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],
         flop=flop(m, n, k),
-        bytes=traffic(m, n, k, dtype),
+        bytes=least_traffic(m, n, k, dtype),
         check=lambda: fresh_error(device, m, n, k, dtype, backend),
         tolerance=dtype.matmul_tolerance(k),
         graph=device.kind != "cpu",
     )
 
 
-def copies(device: Device, each: float) -> int:
+def copy_count(device: Device, each: float) -> int:
     """Return the number of operand sets, `each` bytes in size, to exceed twice the last cache, up to a limit."""
     most = MOST_COPIES if device.kind == "cpu" else MOST_COPIES_GPU
     return min(most, 1 + int(2 * device.last_level_cache_bytes // each))

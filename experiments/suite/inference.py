@@ -102,19 +102,19 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     from experiments.models.zoo import ZOO
 
     if batch < 1:
-        raise Unsupported("a request has data")
+        raise Unsupported("batch must be at least 1")
     if dtype not in TOLERANCE or (dtype is Dtype.INT8 and backend not in RUNTIMES):
-        raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's and OpenVINO's")
+        raise Unsupported(f"{backend} does not support {dtype} here: int8 needs ONNX Runtime or OpenVINO")
     if backend == "openvino" and device.kind != "cpu":
         raise device.unsupported(backend)
-    entry, kept = ZOO[model], Dtype.FLOAT32 if backend in RUNTIMES else dtype
+    entry, weight_dtype = ZOO[model], Dtype.FLOAT32 if backend in RUNTIMES else dtype
     if backend == "channels_last" and not entry.images:
-        raise Unsupported(f"{model} takes no images, which alone have channels")
+        raise Unsupported(f"{model} takes no images: channels_last needs them")
     set_tf32(device, dtype)
-    with seeded_weights(device, kept):
+    with seeded_weights(device, weight_dtype):
         network = entry.model().eval()
     channels_last = backend == "channels_last" or (backend == "inductor" and entry.images)
-    service = Service(entry, network, device, kept, batch, channels_last)
+    service = Service(entry, network, device, weight_dtype, batch, channels_last)
     if backend == "onnx":
         from experiments.models import onnx_runtime
 
@@ -126,8 +126,10 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     elif backend == "inductor":
         from experiments.models.compiled import compile_call
 
-        service.answer = service.without_gradients(
-            compile_call(network, threads, lambda call: service.without_gradients(call)(service.there), freezing=True)
+        service.answer = service.wrap_inference_mode(
+            compile_call(
+                network, threads, lambda call: service.wrap_inference_mode(call)(service.device_inputs), freezing=True
+            )
         )
     elif backend == "graph":
         service.capture()
@@ -139,7 +141,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
         tolerance=TOLERANCE[dtype],
         clock="host",
         single=True,
-        beside=service.on_device(),
+        beside=service.device_workloads(),
     )
 
 
@@ -164,28 +166,28 @@ class Service:
         if channels_last:
             network = network.to(memory_format=self.layout)  # type: ignore[call-overload]
         self.entry, self.network, self.device, self.batch = entry, network, device, batch
-        self.kept = device.torch_dtype(dtype)
-        self.inputs = [self.fresh() for _ in range(SLOTS)]
-        self.there = self.inputs[0].to(device.name)
-        self.answer: Callable[[torch.Tensor], torch.Tensor] = self.without_gradients(network)
-        self.out = self.answer(self.there)
+        self.torch_dtype = device.torch_dtype(dtype)
+        self.inputs = [self.draw_inputs() for _ in range(SLOTS)]
+        self.device_inputs = self.inputs[0].to(device.name)
+        self.answer: Callable[[torch.Tensor], torch.Tensor] = self.wrap_inference_mode(network)
+        self.out = self.answer(self.device_inputs)
         if device.kind != "cpu":
-            self.inputs = [device.stage(one) for one in self.inputs]
-        self.results = [self.in_host_memory(self.out) for _ in range(SLOTS)]
+            self.inputs = [device.stage(inputs) for inputs in self.inputs]
+        self.results = [self.host_buffer(self.out) for _ in range(SLOTS)]
 
-    def in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
+    def host_buffer(self, data: torch.Tensor) -> torch.Tensor:
         """Return an empty host buffer with the shape and format of `data`."""
         import torch
 
-        place = torch.empty(data.shape, dtype=data.dtype)
-        return place if self.device.kind == "cpu" else self.device.stage(place)
+        buffer = torch.empty(data.shape, dtype=data.dtype)
+        return buffer if self.device.kind == "cpu" else self.device.stage(buffer)
 
-    def fresh(self) -> torch.Tensor:
+    def draw_inputs(self) -> torch.Tensor:
         """Draw new samples in host memory."""
         inputs = self.entry.batch(self.batch)[0].contiguous(memory_format=self.layout)
-        return inputs.to(self.kept) if inputs.is_floating_point() else inputs
+        return inputs.to(self.torch_dtype) if inputs.is_floating_point() else inputs
 
-    def without_gradients(self, call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    def wrap_inference_mode(self, call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
         """Wrap `call` in inference mode, to keep nothing for gradients."""
         import torch
 
@@ -198,18 +200,18 @@ class Service:
 
     def capture(self) -> None:
         """Compute by one graph launch from now on. Raises Unsupported if the device has no graphs."""
-        answer, held = self.answer, [self.out]
+        answer, result = self.answer, [self.out]
 
         def compute() -> None:
-            held[0] = answer(self.there)
+            result[0] = answer(self.device_inputs)
 
         replay = self.device.graph([compute])
 
-        def once(_: torch.Tensor) -> torch.Tensor:
+        def replay_graph(_: torch.Tensor) -> torch.Tensor:
             replay()
-            return held[0]
+            return result[0]
 
-        self.answer = once
+        self.answer = replay_graph
 
     def request(self, slot: int) -> None:
         """Process one request; on a GPU only launch it, since the core waits for completion."""
@@ -221,15 +223,15 @@ class Service:
             self.fetch(slot)
 
     def send(self, slot: int) -> None:
-        self.there.copy_(self.inputs[slot], non_blocking=True)
+        self.device_inputs.copy_(self.inputs[slot], non_blocking=True)
 
     def compute(self) -> None:
-        self.out = self.answer(self.there)
+        self.out = self.answer(self.device_inputs)
 
     def fetch(self, slot: int) -> None:
         self.results[slot].copy_(self.out, non_blocking=True)
 
-    def on_device(self) -> list[Workload]:
+    def device_workloads(self) -> list[Workload]:
         """Return the workload to time each part by the GPU's clock; none on a CPU."""
         if self.device.kind == "cpu":
             return []
@@ -246,8 +248,8 @@ class Service:
 
         tables = [module for module in self.network.modules() if isinstance(module, torch.nn.Embedding)]
         weights = sum(p.nbytes for p in self.network.parameters()) - sum(table.weight.nbytes for table in tables)
-        rows = sum(self.there.numel() * table.embedding_dim * table.weight.element_size() for table in tables)
-        return float(weights + rows + self.there.nbytes + self.out.nbytes)
+        rows = sum(self.device_inputs.numel() * table.embedding_dim * table.weight.element_size() for table in tables)
+        return float(weights + rows + self.device_inputs.nbytes + self.out.nbytes)
 
     def error(self) -> float:
         """Return the relative error against float64 for answers to fresh inputs, as they lie in host memory."""
@@ -255,7 +257,7 @@ class Service:
 
         from experiments.models.text_generation import exact_logits
 
-        slot, inputs = 0, self.fresh()
+        slot, inputs = 0, self.draw_inputs()
         self.inputs[slot].copy_(inputs)
         with torch.inference_mode():  # exposes values that are never written
             self.results[slot].fill_(torch.nan)
@@ -265,6 +267,6 @@ class Service:
         if not bool(answers.isfinite().all()):
             return float("nan")
         checked = max(1, int(CHECKED_FLOP / self.entry.forward_flop(1)))
-        chosen = torch.randperm(self.batch)[:checked]
-        right = exact_logits(self.network, inputs[chosen], self.device).unflatten(0, (len(chosen), -1))
-        return relative_error(answers[chosen], right)
+        indices = torch.randperm(self.batch)[:checked]
+        exact = exact_logits(self.network, inputs[indices], self.device).unflatten(0, (len(indices), -1))
+        return relative_error(answers[indices], exact)

@@ -97,7 +97,7 @@ def language_models(
             return {"time": (llama_bench.test_seconds(path, device, threads, tokens, RUN if writes else 0), "s")}
 
         return Workload(observe=observe, **counted)
-    runtime = loaded(model, format, backend, device, threads, tokens)
+    runtime = open_runtime(model, format, backend, device, threads, tokens)
     prompt = random_prompt(tokens)
     return Workload(
         run=partial(runtime.decode, prompt, RUN) if writes else lambda: runtime.prefill(random_prompt(tokens)),
@@ -108,15 +108,15 @@ def language_models(
     )
 
 
-def loaded(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
+def open_runtime(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
     """Return the runtime for this model: the last point's if it matches, or a new one in its place."""
     from experiments.language import gguf_files
     from experiments.language.runtimes import RUNTIMES
 
-    asked = (model, format, backend, device.name, threads, tokens)
-    if asked not in _loaded:
+    key = (model, format, backend, device.name, threads, tokens)
+    if key not in _loaded:
         while _loaded:
             _loaded.popitem()[1].close()
         path = gguf_files.model_file(model, shapes()[model], format)
-        _loaded[asked] = RUNTIMES[backend](path, shapes()[model], device, threads, tokens + RUN)
-    return _loaded[asked]
+        _loaded[key] = RUNTIMES[backend](path, shapes()[model], device, threads, tokens + RUN)
+    return _loaded[key]

@@ -32,7 +32,7 @@ SLOTS = 256
 PERCENTILES = (("p50", 50.0, 1), ("p99", 99.0, 100))
 
 
-def context(prompt_tokens: int, new_tokens: int) -> int:
+def context_tokens(prompt_tokens: int, new_tokens: int) -> int:
     """Return the tokens to reserve per slot."""
     return -(-(prompt_tokens + new_tokens) // BLOCK) * BLOCK
 
@@ -43,7 +43,7 @@ def memory(model: str, format: Format, users: int, prompt_tokens: int, new_token
     from experiments.language.token_check import checked_shape
 
     shape = shapes()[model]
-    cache = users * shape.cache_bytes(context(prompt_tokens, new_tokens))
+    cache = users * shape.cache_bytes(context_tokens(prompt_tokens, new_tokens))
     return float(file_bytes(shape, format) + cache + 4 * checked_shape(model).parameters)
 
 
@@ -79,7 +79,7 @@ def language_serving(
 
     shape = shapes()[model]
     if min(users, seconds, prompt_tokens) < 1 or new_tokens < 2:
-        raise Unsupported("there is a user at least, a second, a token of a prompt, and two of an answer")
+        raise Unsupported("users, seconds and prompt_tokens must be at least 1, new_tokens at least 2")
     if users > SLOTS:
         raise Unsupported(f"llama.cpp's server answers {SLOTS} users at a time, not {users}")
     if prompt_tokens + new_tokens > shape.context:
@@ -88,17 +88,17 @@ def language_serving(
         language_server.require_program(device.kind == "gpu")
     elif device.kind == "gpu":
         raise device.unsupported(backend)
-    cpus, others = split_cores(cores)
+    cpus, client_cpus = split_cores(cores)
     room = max(1, len(cpus))
     if threads > room:
         raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
     orders = {
-        "backend": backend, "slots": users, "context": context(prompt_tokens, new_tokens), "threads": threads,
+        "backend": backend, "slots": users, "context": context_tokens(prompt_tokens, new_tokens), "threads": threads,
         "gpu": int(device.name.partition(":")[2] or 0) if device.kind == "gpu" else None, "cpus": cpus,
     }  # fmt: skip
     load = {
         "users": users, "prompt_tokens": prompt_tokens, "new_tokens": new_tokens, "seconds": seconds,
-        "timeout_s": TIMEOUT_S, "cpus": others or cpus,
+        "timeout_s": TIMEOUT_S, "cpus": client_cpus or cpus,
     }  # fmt: skip
 
     def error() -> float:
@@ -109,13 +109,13 @@ def language_serving(
     def observe() -> dict[str, Observed]:
         path = gguf_files.model_file(model, shape, format)
         with runtime_server.running_server({**orders, "model": str(path)}) as running:
-            seen = offered(running, load)
-        return metrics(seen, room if not others else 0)
+            records = run_load(running, load)
+        return load_metrics(records, room if not client_cpus else 0)
 
     return Workload(observe=lambda: repeat_if_disturbed(observe), check=error, tolerance=token_check.TOLERANCE)
 
 
-def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
+def run_load(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put a load on a server and return the fields of `experiments.serving.simulated_users.LoadResult`.
 
     Raises RuntimeError if no answer was right, HarnessError for trouble outside the server, or if the server ended.
@@ -124,34 +124,34 @@ def offered(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
         "simulated_users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)}
     )
     try:
-        seen = child.answer(load["seconds"] + ENDS_S)
+        records = child.answer(load["seconds"] + ENDS_S)
     except HarnessError:
         running.require_alive()
         raise
     finally:
         child.stop()
     running.require_alive()
-    if seen["stood_s"]:
-        raise DisturbedError(f"the load stood still for {seen['stood_s']:.1f} s")
-    if not seen["whole"]:
-        raise RuntimeError(f"no answer was right: {next(iter(seen['faults']))}")
-    return seen
+    if records["stood_s"]:
+        raise DisturbedError(f"the load stood still for {records['stood_s']:.1f} s")
+    if not records["whole"]:
+        raise RuntimeError(f"no answer was right: {next(iter(records['faults']))}")
+    return records
 
 
-def metrics(seen: Mapping[str, Any], shared: int) -> dict[str, Observed]:
+def load_metrics(records: Mapping[str, Any], shared: int) -> dict[str, Observed]:
     """Return the metrics from the users' records. shared: cores that users and server share."""
-    failed = sum(seen["faults"].values())
-    found: dict[str, Observed] = {
-        "tokens_per_s": (seen["tokens"] / seen["span_s"], "1/s"),
-        "failed_share": (failed / (failed + len(seen["whole"])), "1"),
-        "requests": (float(failed + len(seen["whole"])), "1"),
-        "client_share": (min(1.0, seen["cpu_s"] / (seen["load_s"] * shared)) if shared else 0.0, "1"),
-        "client_delay": (percentile(np.array(seen["late"]), 99.0), "s"),
+    failed = sum(records["faults"].values())
+    metrics: dict[str, Observed] = {
+        "tokens_per_s": (records["tokens"] / records["span_s"], "1/s"),
+        "failed_share": (failed / (failed + len(records["whole"])), "1"),
+        "requests": (float(failed + len(records["whole"])), "1"),
+        "client_share": (min(1.0, records["cpu_s"] / (records["load_s"] * shared)) if shared else 0.0, "1"),
+        "client_delay": (percentile(np.array(records["late"]), 99.0), "s"),
     }
-    if seen["user_rates"]:
-        found["user_tokens_per_s"] = (percentile(np.array(seen["user_rates"]), 50.0), "1/s")
+    if records["user_rates"]:
+        metrics["user_tokens_per_s"] = (percentile(np.array(records["user_rates"]), 50.0), "1/s")
     for name, key in (("first_token", "first"), ("token", "between"), ("answer", "whole")):
         for part, percent, least in PERCENTILES:
-            if len(seen[key]) >= least:
-                found[f"{part}_{name}_latency"] = (percentile(np.array(seen[key]), percent), "s")
-    return found
+            if len(records[key]) >= least:
+                metrics[f"{part}_{name}_latency"] = (percentile(np.array(records[key]), percent), "s")
+    return metrics

@@ -49,8 +49,8 @@ def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any
     """Estimate operands and results (doubled by gradients) twice, and once in float64 for the check."""
     from experiments.models.layers import find_layer
 
-    known = find_layer(layer, shape)
-    elements = known.elements(batch) * (2 if passes == "both" else 1) if known else 0
+    layer_spec = find_layer(layer, shape)
+    elements = layer_spec.elements(batch) * (2 if passes == "both" else 1) if layer_spec else 0
     return elements * (2.0 * Dtype(dtype).itemsize + 2 * 8.0)
 
 
@@ -58,8 +58,8 @@ def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
     """Return the FLOP for one call; the backward pass does twice the forward pass's."""
     from experiments.models.layers import find_layer
 
-    known = find_layer(layer, shape)
-    return known.flop(batch) * (3 if passes == "both" else 1) if known else 0.0
+    layer_spec = find_layer(layer, shape)
+    return layer_spec.flop(batch) * (3 if passes == "both" else 1) if layer_spec else 0.0
 
 
 def extra_s(threads: int, **_: Any) -> float:
@@ -93,27 +93,27 @@ def libraries(
 
     if layer == "none":
         return Workload(observe=lambda: library_paths.origins(device))
-    known = find_layer(layer, shape)
-    if known is None or dtype not in FORMATS:
+    layer_spec = find_layer(layer, shape)
+    if layer_spec is None or dtype not in FORMATS:
         raise Unsupported(f"no {layer} {shape} in {dtype}")
-    if not isinstance(known, Product):
-        return _of_layer(device, known, batch, passes == "both", variant, dtype)
+    if not isinstance(layer_spec, Product):
+        return _layer_workload(device, layer_spec, batch, passes == "both", variant, dtype)
     if passes != "forward":
-        raise Unsupported("products are measured forward")
-    return _of_product(device, known, batch, variant, dtype)
+        raise Unsupported("products are measured forward only")
+    return _product_workload(device, layer_spec, batch, variant, dtype)
 
 
-def _copies(device: Device, elements: int, dtype: Dtype) -> int:
+def _copy_count(device: Device, elements: int, dtype: Dtype) -> int:
     return min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // (elements * dtype.itemsize))
 
 
-def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Workload:
+def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, variant: str, dtype: Dtype) -> Workload:
     from experiments.models.layers import output_and_gradients
 
     if variant not in ("library", "native"):
-        raise Unsupported(f"{variant} is about products")
+        raise Unsupported(f"variant {variant} applies to products only")
     within = switches(device.name, dtype, library=variant != "native")
-    copies = _copies(device, layer.elements(batch), dtype)
+    copies = _copy_count(device, layer.elements(batch), dtype)
     with within:
         # Layers need the format's product: raises Unsupported if the device lacks it.
         device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
@@ -121,31 +121,30 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
         modules = [layer.module(**where).train(gradients) for _ in range(copies)]
         x = device.random_normal(layer.inputs(batch), dtype)
-        y = _by_library(lambda: output_and_gradients(modules[0], x, None)[0], variant != "native")
+        y = _check_library_use(lambda: output_and_gradients(modules[0], x, None)[0], variant != "native")
         above = device.random_normal(tuple(y.shape), dtype) if gradients else None
 
     def call(module: torch.nn.Module, x: torch.Tensor, above: torch.Tensor | None) -> Callable[[], object]:
         # Keep results until the same operands' next turn, to rotate through memory for results too.
-        kept: list[list[torch.Tensor]] = [[]]
+        last_results: list[list[torch.Tensor]] = [[]]
 
         def run() -> None:
             with within:
-                kept[0] = output_and_gradients(module, x, above)
+                last_results[0] = output_and_gradients(module, x, above)
 
         return run
 
     def check() -> float:
         fresh = device.random_normal(layer.inputs(batch), dtype)
         with within:
-            got = output_and_gradients(modules[0], fresh, above)
+            computed = output_and_gradients(modules[0], fresh, above)
         exact_above = device.to_float64(above) if above is not None else None
         exact_fresh = device.to_float64(fresh)
         # Use float64 and PyTorch's own kernels: other code than the library's.
         with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
             exact = output_and_gradients(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
-        return largest_error(
-            *[relative_error(device.to_float64(one), right) for one, right in zip(got, exact, strict=True)]
-        )
+        pairs = zip(computed, exact, strict=True)
+        return largest_error(*[relative_error(device.to_float64(result), expected) for result, expected in pairs])
 
     operands = [(x, above), *((x.clone(), above.clone() if above is not None else None) for _ in modules[1:])]
     terms = max(FAST_TERMS * layer.depth, layer.positions(batch) if gradients else 0)
@@ -158,42 +157,42 @@ def _of_layer(device: Device, layer: Layer, batch: int, gradients: bool, variant
     )
 
 
-def _by_library(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
+def _check_library_use(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
     """Return the call's result. Raises Unsupported if PyTorch's use of a library contradicts `library`."""
     # Newer profilers attach CUPTI even to record only the CPU (Kineto's CUDA_RUNTIME), and slow later timings.
     from torch.autograd import profiler_legacy
 
     try:
-        with profiler_legacy.profile() as seen:
+        with profiler_legacy.profile() as profile:
             out = call()
     except NotImplementedError as lack:
         raise Unsupported(f"PyTorch: {str(lack).splitlines()[0]}") from None
-    called = any(LIBRARY_OPERATOR.match(event.name) for event in seen.function_events or ())
+    called = any(LIBRARY_OPERATOR.match(event.name) for event in profile.function_events or ())
     if library and not called:
         raise Unsupported("PyTorch calls no library for this layer here")
     if called and not library:
-        raise Unsupported("PyTorch goes on calling a library that it was forbidden")
+        raise Unsupported("PyTorch still calls a library that was switched off")
     return out
 
 
-def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype: Dtype) -> Workload:
-    multiply = _multiplier(device, variant, dtype)
+def _product_workload(device: Device, shape: Product, batch: int, variant: str, dtype: Dtype) -> Workload:
+    multiply = _make_multiply(device, variant, dtype)
 
-    def drawn() -> tuple[torch.Tensor, torch.Tensor]:
+    def draw_operands() -> tuple[torch.Tensor, torch.Tensor]:
         return device.random_normal((batch, shape.depth), dtype), device.random_normal(
             (shape.depth, shape.width), dtype
         )
 
     def check() -> float:
         """Apply Freivalds' check, C x against A (B x) in float64, to detect a wrong entry anywhere cheaply."""
-        a, b = drawn()
+        a, b = draw_operands()
         x = device.to_float64(device.random_normal((shape.width, CHECKED_COLUMNS), Dtype.FLOAT32))
         return relative_error(
             device.to_float64(multiply(a, b)()) @ x, device.to_float64(a) @ (device.to_float64(b) @ x)
         )
 
-    a, b = drawn()
-    copies = _copies(device, shape.elements(batch), dtype)
+    a, b = draw_operands()
+    copies = _copy_count(device, shape.elements(batch), dtype)
     operands = [(a, b), *((a.clone(), b.clone()) for _ in range(copies - 1))]
     return Workload(
         run=[multiply(left, right) for left, right in operands],
@@ -207,14 +206,14 @@ def _of_product(device: Device, shape: Product, batch: int, variant: str, dtype:
 Multiply = Callable[["torch.Tensor", "torch.Tensor"], Callable[[], "torch.Tensor"]]
 
 
-def _multiplier(device: Device, variant: str, dtype: Dtype) -> Multiply:
+def _make_multiply(device: Device, variant: str, dtype: Dtype) -> Multiply:
     """Return a function from operands to a callable that multiplies them into its own memory. Raises Unsupported."""
     if variant in ("naive", "tiled"):
         return _own_kernel(device, "naive" if variant == "naive" else "tiled", dtype)
     if variant == "library":
         # `Device.matmul` also sets the switch for matrix units.
         return lambda a, b: device.matmul("torch", a, b, dtype)
-    raise Unsupported(f"{variant} is about layers")
+    raise Unsupported(f"variant {variant} applies to layers only")
 
 
 def _own_kernel(device: Device, kind: Literal["naive", "tiled"], dtype: Dtype) -> Multiply:

@@ -24,8 +24,8 @@ def memory(model: str, threads: int) -> float:
     """Return the size of the check's weights in float32 and float64; 0 if the model is not instantiated."""
     from experiments.models.zoo import ZOO
 
-    held = ZOO[model].parameters() * 12.0
-    return held if held <= MOST_MADE else 0.0
+    weight_bytes = ZOO[model].parameters() * 12.0
+    return weight_bytes if weight_bytes <= MOST_MADE else 0.0
 
 
 @experiment("models", memory=memory, observed=True, fits=("cpu",), load_s=0.7)
@@ -42,11 +42,11 @@ def models(device: Device, model: Model, threads: Threads) -> Workload:
 
     entry = ZOO[model]
     graph = trace_forward(entry)
-    made = memory(model, threads) > 0
+    instantiated = memory(model, threads) > 0
     return Workload(
         observe=lambda: count(entry) | count_graph(graph),
-        check=(lambda: _error(entry, graph)) if made else None,
-        tolerance=TOLERANCE if made else None,
+        check=(lambda: _error(entry, graph)) if instantiated else None,
+        tolerance=TOLERANCE if instantiated else None,
     )
 
 
@@ -65,13 +65,13 @@ def count_graph(graph: GraphModule) -> dict[str, Observed]:
     """Count levels, span, work and widths in the forward graph."""
     from experiments.models.work_and_span import graph_extent
 
-    found = graph_extent(graph)
+    size = graph_extent(graph)
     return {
-        "levels": (found.levels, "1"),
-        "span": (found.span, "1"),
-        "work": (found.work, "1"),
-        "width": (found.widest, "1"),
-        "median_width": (found.median, "1"),
+        "levels": (size.levels, "1"),
+        "span": (size.span, "1"),
+        "work": (size.work, "1"),
+        "width": (size.widest, "1"),
+        "median_width": (size.median, "1"),
     }
 
 
@@ -81,6 +81,6 @@ def _error(entry: Entry, graph: GraphModule) -> float:
 
     model, (inputs, _) = entry.model(), entry.batch(1)
     with torch.no_grad():
-        got = graph(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
-        right = model.double()(inputs.double() if inputs.is_floating_point() else inputs)
-    return relative_error(got.double(), right)
+        traced_output = graph(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
+        exact = model.double()(inputs.double() if inputs.is_floating_point() else inputs)
+    return relative_error(traced_output.double(), exact)

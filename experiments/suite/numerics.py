@@ -102,13 +102,13 @@ def numerics(
     rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)
 
     def observe() -> dict[str, tuple[float, str]]:
-        found = spread(results, ulp(exact, results[0].dtype))
-        found["error_ulp"] = (_worst_error(a, b, results, exact), "1")
+        metrics = spread_metrics(results, ulp(exact, results[0].dtype))
+        metrics["error_ulp"] = (_worst_error(a, b, results, exact), "1")
         if method == "repeat":
-            found["distinct_results"] = (float(len({digest(result) for result in results})), "1")
-            found["fingerprint"] = (float(_fingerprint(device, m, n, k, dtype, backend)), "1")
+            metrics["distinct_results"] = (float(len({digest(result) for result in results})), "1")
+            metrics["fingerprint"] = (float(_fingerprint(device, m, n, k, dtype, backend)), "1")
         # A result with nan or infinity has failed its check; report the finite metrics only.
-        return {metric: (value, unit) for metric, (value, unit) in found.items() if math.isfinite(value)}
+        return {metric: (value, unit) for metric, (value, unit) in metrics.items() if math.isfinite(value)}
 
     return Workload(
         observe=observe,
@@ -119,27 +119,30 @@ def numerics(
 
 def _cell_order(case: Case) -> list[torch.Tensor]:
     if case.backend != "scalar":
-        raise Unsupported(f"the order of the cells inside {case.backend} is its own: backend scalar is the plain loop")
+        raise Unsupported(f"{case.backend} does not let us set the cell order: take backend scalar, the plain loop")
     if case.dtype is Dtype.TF32:
         raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
-    every = summation_orders.cell_orders(case.a.shape[0], case.b.shape[1])
-    alone = summation_orders.visited(case.a, case.b, every["rows"], 1)
-    return [alone, *(summation_orders.visited(case.a, case.b, cells, max(1, case.threads)) for cells in every.values())]
+    orders = summation_orders.cell_orders(case.a.shape[0], case.b.shape[1])
+    single_thread = summation_orders.product_by_cells(case.a, case.b, orders["rows"], 1)
+    return [
+        single_thread,
+        *(summation_orders.product_by_cells(case.a, case.b, cells, max(1, case.threads)) for cells in orders.values()),
+    ]
 
 
-def _permuted(case: Case) -> list[torch.Tensor]:
+def _permute(case: Case) -> list[torch.Tensor]:
     """Multiply as given; then with A's rows and B's columns reversed or shuffled, and put the cells back in place."""
     import torch
 
     m, n = case.a.shape[0], case.b.shape[1]
     moves = [(torch.arange(m).flip(0), torch.arange(n).flip(0))]
     moves += [(torch.randperm(m), torch.randperm(n)) for _ in range(RANDOM_ORDERS)]
-    found = [case.product(case.a, case.b)]
+    products = [case.product(case.a, case.b)]
     for move in moves:
         rows, columns = (order.to(case.a.device) for order in move)
         moved = case.product(case.a[rows], case.b[:, columns].contiguous())
-        found.append(moved[rows.argsort()][:, columns.argsort()])
-    return found
+        products.append(moved[rows.argsort()][:, columns.argsort()])
+    return products
 
 
 def _summation(case: Case) -> list[torch.Tensor]:
@@ -147,15 +150,15 @@ def _summation(case: Case) -> list[torch.Tensor]:
     import torch
 
     if case.backend != "torch":
-        raise Unsupported("sums in a given order are made of PyTorch's single operations: backend torch")
+        raise Unsupported("sums in a given order need PyTorch's single operations: take backend torch")
     if case.dtype is Dtype.TF32:
         raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
     k = case.a.shape[1]
     sequences = [list(range(k)), list(range(k - 1, -1, -1))]
     sequences += [torch.randperm(k).tolist() for _ in range(RANDOM_ORDERS)]
-    inside = (summation_orders.pairwise, summation_orders.blocked)
+    inside = (summation_orders.pairwise_product, summation_orders.blocked_product)
     return [
-        *(summation_orders.summed(case.a, case.b, terms) for terms in sequences),
+        *(summation_orders.sequential_product(case.a, case.b, terms) for terms in sequences),
         *(add(case.a, case.b) for add in inside),
     ]
 
@@ -164,22 +167,22 @@ def _split_k(case: Case) -> list[torch.Tensor]:
     """Compute the whole product, and sums over partial products, to imitate devices that share a sum."""
     parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
     whole = case.product(case.a, case.b)
-    return [whole, *(summation_orders.split(case.product, case.a, case.b, each) for each in parts)]
+    return [whole, *(summation_orders.split_product(case.product, case.a, case.b, each) for each in parts)]
 
 
 def _threads(case: Case) -> list[torch.Tensor]:
     if case.threads < 2:
-        raise Unsupported("there is no second number of threads to compare with")
-    found = []
+        raise Unsupported("threads must be at least 2, to compare with one thread")
+    products = []
     for count in (1, case.threads):
         case.device.set_threads(count)
-        found.append(case.product(case.a, case.b))
-    return found
+        products.append(case.product(case.a, case.b))
+    return products
 
 
 def _libraries(case: Case) -> list[torch.Tensor]:
     if case.backend == "torch":
-        raise Unsupported("PyTorch's product is what the other libraries are held against")
+        raise Unsupported("PyTorch's product is the baseline: take another library as backend")
     return [case.product(case.a, case.b, name) for name in ("torch", case.backend)]
 
 
@@ -190,7 +193,7 @@ def _repeat(case: Case) -> list[torch.Tensor]:
 
 _METHODS: dict[str, Callable[[Case], list[Any]]] = {
     "cell_order": _cell_order,
-    "permuted": _permuted,
+    "permuted": _permute,
     "summation": _summation,
     "split_k": _split_k,
     "threads": _threads,
@@ -207,7 +210,7 @@ def ulp(values: torch.Tensor, form: torch.dtype) -> float:
     return float(torch.finfo(form).eps) * 2.0 ** math.floor(math.log2(size))
 
 
-def spread(results: list[torch.Tensor], unit: float) -> dict[str, tuple[float, str]]:
+def spread_metrics(results: list[torch.Tensor], unit: float) -> dict[str, tuple[float, str]]:
     """Return the spread metrics for two or more equally shaped results, in `unit` and as shares: see `numerics`."""
     import torch
 
@@ -217,11 +220,11 @@ def spread(results: list[torch.Tensor], unit: float) -> dict[str, tuple[float, s
     for other in results[1:]:
         low, high = torch.minimum(low, other.double()), torch.maximum(high, other.double())
         changed |= _bits(other) != _bits(first)
-    apart = high - low
+    widths = high - low
     return {
-        "spread_ulp": (float(apart.max()) / unit, "1"),
-        "spread_median_ulp": (float(apart.median()) / unit, "1"),
-        "spread_relative": (float(torch.linalg.norm(apart) / torch.linalg.norm(first.double())), "1"),
+        "spread_ulp": (float(widths.max()) / unit, "1"),
+        "spread_median_ulp": (float(widths.median()) / unit, "1"),
+        "spread_relative": (float(torch.linalg.norm(widths) / torch.linalg.norm(first.double())), "1"),
         "differing_share": (float(changed.double().mean()), "1"),
     }
 
@@ -240,9 +243,9 @@ def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], 
     import torch
 
     rows = torch.randperm(a.shape[0])[: max(1, REFERENCE_CELLS // b.shape[1])].to(a.device)
-    right = summation_orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
-    off = [float((result[rows].double() - right).abs().max()) for result in results]
-    return largest_error(*off) / ulp(exact, results[0].dtype)
+    expected = summation_orders.dot2(a[rows], b) if results[0].dtype is torch.float64 else exact[rows]
+    errors = [float((result[rows].double() - expected).abs().max()) for result in results]
+    return largest_error(*errors) / ulp(exact, results[0].dtype)
 
 
 def digest(result: torch.Tensor) -> int:

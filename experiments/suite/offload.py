@@ -40,8 +40,8 @@ def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
     travelling = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     resident = {"gemv": m * k, "mlp": 2 * k * n}.get(op, 0)
     itemsize = Dtype(dtype).itemsize
-    places = min(MOST_SLOTS * travelling * itemsize, max(MOST_BYTES, travelling * itemsize))
-    return float(places + (travelling + 2 * resident) * (itemsize + 8) + m * n * 8)
+    slot_bytes = min(MOST_SLOTS * travelling * itemsize, max(MOST_BYTES, travelling * itemsize))
+    return float(slot_bytes + (travelling + 2 * resident) * (itemsize + 8) + m * n * 8)
 
 
 def flop(op: str, m: int, n: int, k: int, uses: int, **_: Any) -> float:
@@ -55,7 +55,7 @@ def _request(op: str, device: Device, backend: str, dtype: Dtype, m: int, n: int
     if op == "gemm":
         return Product(device, backend, dtype, m, n, k)
     if op == "gemv" and n != 1:
-        raise Unsupported("gemv multiplies one vector: n is 1")
+        raise Unsupported("gemv multiplies one vector: n must be 1")
     return Layers(device, backend, dtype, *((1, [k, m]) if op == "gemv" else (m, [k, n, k])))
 
 
@@ -86,9 +86,9 @@ def offload(
     only: the host performs pageable copies). bytes: all data to send and fetch, or their equivalent on a CPU.
     """
     if uses < 1 or min(m, n, k) < 1:
-        raise Unsupported("a request has data, and uses them")
+        raise Unsupported("m, n, k and uses must be at least 1")
     if (host_memory == "none") != (device.kind == "cpu"):
-        raise Unsupported(f"host memory {host_memory}: nothing travels on a CPU, and all of it on a GPU")
+        raise Unsupported(f"host memory {host_memory}: a CPU takes none, a GPU pinned or pageable")
     if launch == "graph" and host_memory != "pinned":
         raise Unsupported("a graph holds copies from and to pinned memory only")
     request = _request(op, device, backend, dtype, m, n, k)
@@ -99,28 +99,28 @@ def offload(
     }  # fmt: skip
     if device.kind == "cpu":
         data = request.draw_inputs()
-        calls = [_repeated(request.bind(*[one.clone() for one in data]), uses) for _ in range(slots)]
-        return Workload(run=calls, check=lambda: _error_here(request), **counts)
+        calls = [_repeat_call(request.bind(*[operand.clone() for operand in data]), uses) for _ in range(slots)]
+        return Workload(run=calls, check=lambda: _host_error(request), **counts)
     trip = Trip(request, uses, slots, host_memory == "pinned")
     if launch == "graph":
-        return Workload(phases=trip.captured(), clock="host", check=trip.error, **counts)
-    return Workload(phases=trip.phases, clock="host", check=trip.error, beside=trip.on_device(), **counts)
+        return Workload(phases=trip.capture_graphs(), clock="host", check=trip.error, **counts)
+    return Workload(phases=trip.phases, clock="host", check=trip.error, beside=trip.device_workloads(), **counts)
 
 
-def _repeated(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch.Tensor]:
+def _repeat_call(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch.Tensor]:
     """Return a call that makes `uses` calls in a row."""
     if uses == 1:
         return call
 
-    def several() -> torch.Tensor:
+    def call_repeatedly() -> torch.Tensor:
         for _ in range(uses - 1):
             call()
         return call()
 
-    return several
+    return call_repeatedly
 
 
-def _error_here(request: Request) -> float:
+def _host_error(request: Request) -> float:
     data = request.draw_inputs()
     return request.error(data, request.bind(*data)())
 
@@ -130,47 +130,47 @@ class Trip:
 
     def __init__(self, request: Request, uses: int, slots: int, pinned: bool) -> None:
         self.request, self.device, self.uses, self.pinned = request, request.device, uses, pinned
-        self.there = request.draw_inputs()
-        self.compute = _repeated(request.bind(*self.there), uses)
+        self.device_data = request.draw_inputs()
+        self.compute = _repeat_call(request.bind(*self.device_data), uses)
         self.result = self.compute()
-        self.slots = [([self._in_host_memory(one) for one in self.there], self._in_host_memory(self.result))
+        self.slots = [([self._host_copy(operand) for operand in self.device_data], self._host_copy(self.result))
                       for _ in range(slots)]  # fmt: skip
         self.turn = 0
         self.phases: Sequence[Phase] = [
-            ("enqueue_h2d", lambda: self.send(self._next())),
+            ("enqueue_h2d", lambda: self.send(self._next_slot())),
             ("enqueue_compute", self.compute),
             ("enqueue_d2h", lambda: self.fetch(self.turn)),
             ("synchronise", self.device.synchronise),
         ]
 
-    def _in_host_memory(self, data: torch.Tensor) -> torch.Tensor:
+    def _host_copy(self, data: torch.Tensor) -> torch.Tensor:
         import torch
 
         copy = torch.empty(data.shape, dtype=data.dtype).copy_(data)
         return self.device.stage(copy) if self.pinned else copy
 
-    def _next(self) -> int:
+    def _next_slot(self) -> int:
         self.turn = (self.turn + 1) % len(self.slots)
         return self.turn
 
     def send(self, slot: int) -> None:
         # Copy pageable memory synchronously, or the data could change before the copy reads them.
-        for here, there in zip(self.slots[slot][0], self.there, strict=True):
-            there.copy_(here, non_blocking=self.pinned)
+        for host_data, device_data in zip(self.slots[slot][0], self.device_data, strict=True):
+            device_data.copy_(host_data, non_blocking=self.pinned)
 
     def fetch(self, slot: int) -> None:
         self.slots[slot][1].copy_(self.result, non_blocking=self.pinned)
 
-    def captured(self) -> Sequence[Phase]:
+    def capture_graphs(self) -> Sequence[Phase]:
         """Capture the request as one graph per slot, also for `error`, and return its phases. Raises Unsupported."""
         graphs = [
             self.device.graph([partial(self.send, slot), self.compute, partial(self.fetch, slot)])
             for slot in range(len(self.slots))
         ]
-        self.phases = [("launch", lambda: graphs[self._next()]()), ("synchronise", self.device.synchronise)]
+        self.phases = [("launch", lambda: graphs[self._next_slot()]()), ("synchronise", self.device.synchronise)]
         return self.phases
 
-    def on_device(self) -> Sequence[Workload]:
+    def device_workloads(self) -> Sequence[Workload]:
         """Return the workload to time each part by the device's clock, from graphs with page-locked copies.
 
         If the device refuses graphs, return a workload that raises the refusal, to record the metric with this reason.
@@ -196,8 +196,8 @@ class Trip:
         import torch
 
         inputs, result = self.slots[(self.turn + 1) % len(self.slots)]
-        for here, data in zip(inputs, self.request.draw_inputs(), strict=True):
-            here.copy_(data)
+        for buffer, data in zip(inputs, self.request.draw_inputs(), strict=True):
+            buffer.copy_(data)
         # Fill with nan to expose values that are never written.
         result.fill_(torch.nan)
         for _, phase in self.phases:

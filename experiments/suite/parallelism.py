@@ -49,13 +49,13 @@ def parallelism(
     Unsupported: on a CPU all but paths, and paths on more than one core.
     """
     if kernel == "paths":
-        return _paths(device, paths, backend, threads)
+        return _path_workload(device, paths, backend, threads)
     if device.kind == "cpu" or backend != "cupy":
         raise device.unsupported(backend)
-    return _chains(device, in_flight)
+    return _chain_workload(device, in_flight)
 
 
-def _chains(device: Device, in_flight: int) -> Workload:
+def _chain_workload(device: Device, in_flight: int) -> Workload:
     import torch
 
     if in_flight < 1:
@@ -63,18 +63,18 @@ def _chains(device: Device, in_flight: int) -> Workload:
     run = gpu_threads.chains(device.name)
     c = float(torch.empty(1).uniform_(-1.99, -1.9))
 
-    def fresh() -> torch.Tensor:
+    def draw_starts() -> torch.Tensor:
         # Chains that start further out diverge to infinity.
         return torch.rand(in_flight, device=device.name) * 2 - 1
 
     def check() -> float:
-        begin, steps = fresh(), int(torch.randint(300, 600, ()))
+        begin, steps = draw_starts(), int(torch.randint(300, 600, ()))
         end = torch.full_like(begin, torch.nan)
         run(begin, end, steps, c)
-        wrong = end != gpu_threads.after_steps(device.to_float64(begin), steps, c).float()
+        wrong = end != gpu_threads.chain_ends(device.to_float64(begin), steps, c).float()
         return float(torch.nan) if end.isnan().any() else float(wrong.double().mean())
 
-    starts = fresh()
+    starts = draw_starts()
     return Workload(
         run=partial(run, starts, torch.empty_like(starts), STEPS, c),
         flop=flop(in_flight),
@@ -83,37 +83,37 @@ def _chains(device: Device, in_flight: int) -> Workload:
     )
 
 
-def _paths(device: Device, paths: int, backend: str, threads: int) -> Workload:
+def _path_workload(device: Device, paths: int, backend: str, threads: int) -> Workload:
     import numpy as np
     import torch
 
     from experiments.kernels.cpu_divergence import cpu_paths
 
     if paths not in (1, 2, 4, 8, 16, gpu_threads.GROUP):
-        raise Unsupported(f"a group of {gpu_threads.GROUP} takes a power of 2 of different paths, not {paths}")
+        raise Unsupported(f"paths must be a power of 2 up to {gpu_threads.GROUP}, not {paths}")
     if device.kind == "cpu":
         if backend not in ("llvm", "llvm-scalar"):
             raise device.unsupported(backend)
         if threads > 1:
-            raise Unsupported(f"the paths on a CPU are those of one core, not of {threads}")
+            raise Unsupported(f"paths on a CPU run on one core, not on {threads}")
         run, elements = cpu_paths("masked" if backend == "llvm" else "branching"), gpu_threads.CPU_ELEMENTS
     else:
         if backend != "cupy":
             raise device.unsupported(backend)
-        run, elements = gpu_threads.cuda_paths(device.name), gpu_threads.full(device.name)
+        run, elements = gpu_threads.cuda_paths(device.name), gpu_threads.resident_threads(device.name)
 
-    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        table = torch.from_numpy(gpu_threads.deal(np.random.default_rng())).to(device.name)
+    def draw_table_and_starts() -> tuple[torch.Tensor, torch.Tensor]:
+        table = torch.from_numpy(gpu_threads.make_arm_table(np.random.default_rng())).to(device.name)
         return table, torch.randint(-(1 << 31), 1 << 31, (elements,), device=device.name).int()
 
     def check() -> float:
-        table, begin = fresh()
+        table, begin = draw_table_and_starts()
         end, turns = torch.empty_like(begin), int(torch.randint(32, 64, ()))
         run(table, begin, end, turns, paths)
-        right = gpu_threads.after_turns(table, begin, turns, paths)
-        return float((end != right.int()).double().mean())
+        expected = gpu_threads.path_ends(table, begin, turns, paths)
+        return float((end != expected.int()).double().mean())
 
-    table, starts = fresh()
+    table, starts = draw_table_and_starts()
     return Workload(
         run=partial(run, table, starts, torch.empty_like(starts), TURNS, paths),
         check=check,

@@ -30,15 +30,15 @@ def peak(
 
     if kernel == "fma" and dtype is Dtype.BFLOAT16:
         run, per_loop = dot(threads)
-        return _work(run, per_loop, loops, Dtype.FLOAT32)
+        return _peak_workload(run, per_loop, loops, Dtype.FLOAT32)
     if dtype not in (Dtype.FLOAT32, Dtype.FLOAT64):
         raise Unsupported(f"no {dtype} kernel for the peak rate")
     lanes = vector_bytes() // dtype.itemsize if kernel == "fma" else 1
     run, per_loop = fma(dtype, lanes, threads)
-    return _work(run, per_loop, loops, dtype)
+    return _peak_workload(run, per_loop, loops, dtype)
 
 
-def _work(run: Callable[[int], float], per_loop: int, loops: int, dtype: Dtype) -> Workload:
+def _peak_workload(run: Callable[[int], float], per_loop: int, loops: int, dtype: Dtype) -> Workload:
     return Workload(
         run=lambda: run(loops),
         flop=2.0 * per_loop * loops,

@@ -92,7 +92,7 @@ def roofline(
     device.torch_dtype(dtype)
     from experiments.models import operator_traffic
 
-    step, check = _step(device, model, batch, phase, dtype)
+    step, check = _step_and_check(device, model, batch, phase, dtype)
     step()
     counted, moved = operator_traffic.total_traffic(step)
     return Workload(
@@ -106,7 +106,7 @@ def roofline(
     )
 
 
-def _step(
+def _step_and_check(
     device: Device, model: str, batch: int, phase: str, dtype: Dtype
 ) -> tuple[Callable[[], object], Callable[[], float]]:
     """Return a step and its check on fresh inputs. Raises Unsupported."""
@@ -123,17 +123,17 @@ def _step(
     from experiments.models.text_generation import Generator, seeded_weights, set_tf32
 
     if phase != "forward" and not (entry.described and entry.described.is_causal):
-        raise Unsupported(f"{model} answers all at once: its phases are training and forward")
+        raise Unsupported(f"{model} generates no text: its phases are training and forward")
     set_tf32(device, dtype)
     with seeded_weights(device, dtype):
         built: Any = entry.model()
     if phase == "forward":
-        return _forward(device, built, batch, dtype, entry.batch)
+        return _forward_and_check(device, built, batch, dtype, entry.batch)
     generator = Generator(built, lambda: entry.batch(batch)[0], device)
     return getattr(generator, phase), lambda: generator.error(phase)
 
 
-def _forward(
+def _forward_and_check(
     device: Device, built: Any, batch: int, dtype: Dtype, draw: Callable[[int], tuple[Any, Any]]
 ) -> tuple[Callable[[], object], Callable[[], float]]:
     import torch
@@ -142,21 +142,21 @@ def _forward(
 
     built.eval()
 
-    def fresh() -> Any:
+    def draw_inputs() -> Any:
         inputs = draw(batch)[0].to(device.name)
         return inputs.to(device.torch_dtype(dtype)) if inputs.is_floating_point() else inputs
 
-    inputs = fresh()
+    inputs = draw_inputs()
 
     @torch.no_grad()
     def step() -> None:
         built(inputs)
 
     def error() -> float:
-        other = fresh()
+        other = draw_inputs()
         with torch.no_grad():
-            got = built(other)
-        return relative_error(got.cpu().double(), exact_logits(built, other, device))
+            computed = built(other)
+        return relative_error(computed.cpu().double(), exact_logits(built, other, device))
 
     return step, error
 
@@ -166,9 +166,9 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.call_count(step, device, CALLS, SLOW_S)
-    found = [one for _ in range(calls) for one in operator_traffic.record_operators(step)]
-    metrics = summary(found, calls)
-    metrics["cached_bytes_share"] = operator_traffic.cached_share(found, device.last_level_cache_bytes), "1"
+    operators = [one for _ in range(calls) for one in operator_traffic.record_operators(step)]
+    metrics = operator_metrics(operators, calls)
+    metrics["cached_bytes_share"] = operator_traffic.cached_share(operators, device.last_level_cache_bytes), "1"
     return {name: one for name, one in metrics.items() if name not in TIMED and not math.isnan(one[0])}
 
 
@@ -177,39 +177,39 @@ def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, fl
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.call_count(step, device, CALLS, SLOW_S)
-    metrics = summary(operator_traffic.time_operators(step, device, calls), calls)
+    metrics = operator_metrics(operator_traffic.time_operators(step, device, calls), calls)
     return {name: metrics[name][0] for name in TIMED}
 
 
-def summary(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:
+def operator_metrics(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:
     """Return the metrics for operators recorded over `calls` calls; nan without timings.
 
     An operator that moves nothing (a view of its operand) has no intensity and is left out of the distributions.
     """
     moving = sorted((operator for operator in operators if operator.bytes), key=lambda one: one.intensity)
     products = [one for one in moving if one.product]
-    found = {
+    metrics = {
         "kernels": (len(moving) / calls, "1"),
-        "matmul_flop_share": (_share(_flop(products), _flop(operators)), "1"),
-        "matmul_time_share": (_share(_seconds(products), _seconds(operators)), "1"),
-        "product_intensity": (_share(_flop(products), _bytes(products)), "FLOP/B"),
+        "matmul_flop_share": (_share(_total_flop(products), _total_flop(operators)), "1"),
+        "matmul_time_share": (_share(_total_seconds(products), _total_seconds(operators)), "1"),
+        "product_intensity": (_share(_total_flop(products), _total_bytes(products)), "FLOP/B"),
     }
-    for measure, of in (("time", _seconds), ("bytes", _bytes), ("flop", _flop)):
+    for measure, total in (("time", _total_seconds), ("bytes", _total_bytes), ("flop", _total_flop)):
         for limit in BELOW:
             below = [one for one in moving if one.intensity <= limit]
-            found[f"{measure}_below.{limit:g}_share"] = _share(of(below), of(moving)), "1"
-    return found
+            metrics[f"{measure}_below.{limit:g}_share"] = _share(total(below), total(moving)), "1"
+    return metrics
 
 
-def _seconds(operators: Sequence[Operator]) -> float:
+def _total_seconds(operators: Sequence[Operator]) -> float:
     return math.fsum(operator.seconds for operator in operators)
 
 
-def _bytes(operators: Sequence[Operator]) -> float:
+def _total_bytes(operators: Sequence[Operator]) -> float:
     return math.fsum(operator.bytes for operator in operators)
 
 
-def _flop(operators: Sequence[Operator]) -> float:
+def _total_flop(operators: Sequence[Operator]) -> float:
     return math.fsum(operator.flop for operator in operators)
 
 

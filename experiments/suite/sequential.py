@@ -46,41 +46,41 @@ def sequential(
     """
     import numpy as np
 
-    from experiments.kernels.sequential import BITS, definition, tasks
+    from experiments.kernels.sequential import BITS, chains_class, tasks
 
-    define = definition(device.kind)
+    define = chains_class(device.kind)
     if backend != define.backend:
         raise device.unsupported(backend)
     if chains == "one" and threads > 1:
         raise Unsupported(f"one chain runs on one thread, not on {threads}")
-    count = 1 if chains == "one" else define.most(device.name, threads)
+    count = 1 if chains == "one" else define.max_chains(device.name, threads)
     steps, line = define.steps(kernel, count, footprint), define.line_bytes()
     random = np.random.default_rng()
-    task = tasks.make(kernel, data, footprint, count, steps, line, random)
+    task = tasks.make_task(kernel, data, footprint, count, steps, line, random)
     walkers = define(device.name, kernel, task.table, count)
 
-    def rest() -> None:
+    def reset() -> None:
         """Continue a chase where it stopped; restart the others, so that every call repeats the same steps."""
         if kernel == "chase":
-            walkers.go_on()
+            walkers.continue_from_ends()
         else:
-            walkers.place(task.starts(np.random.default_rng(0)))
+            walkers.set_starts(task.starts(np.random.default_rng(0)))
 
     def check() -> float:
         starts = task.starts(random)
         tour = min(footprint // count // line, LONGEST_TOUR) if kernel == "chase" else 0
         length = BITS * (tour // BITS + int(random.integers(30, 100)))
-        walkers.place(starts)
+        walkers.set_starts(starts)
         walkers.walk(length)
-        some = random.permutation(count)[:MOST_CHECKED]
-        wrong = walkers.ends()[some] != task.expected(starts[some], length)
-        rest()
+        checked = random.permutation(count)[:MOST_CHECKED]
+        wrong = walkers.ends()[checked] != task.expected_ends(starts[checked], length)
+        reset()
         return float(np.mean(wrong))
 
     def call() -> None:
         walkers.walk(steps)
         if kernel == "chase":
-            walkers.go_on()
+            walkers.continue_from_ends()
 
     return Workload(
         run=call,

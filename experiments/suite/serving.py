@@ -56,7 +56,7 @@ def memory(service: str, dtype: str, backend: str, **_: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunningServer:
     """Server that stays alive for later points, because it takes seconds to start."""
 
     child: Child
@@ -65,50 +65,50 @@ class Kept:
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         """Return the server's JSON answer. Raises HarnessError without an answer, RuntimeError for an error status."""
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
         try:
-            line.request(method, path, body)
-            response = line.getresponse()
-            told = response.read()
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            text = response.read()
         except (OSError, http.client.HTTPException) as silence:
-            self.raise_end()
+            self.raise_if_ended()
             raise HarnessError(f"the server does not answer: {connection_limits.describe_refusal(silence)}") from None
         finally:
-            line.close()
+            connection.close()
         if response.status >= 500:
             self.child.stop()  # a device error would fail the next points too
         if response.status != 200:
-            raise RuntimeError(f"the server said {response.status}: {told[:200].decode(errors='replace')}")
-        found: dict[str, Any] = json.loads(told)
-        return found
+            raise RuntimeError(f"the server said {response.status}: {text[:200].decode(errors='replace')}")
+        answer: dict[str, Any] = json.loads(text)
+        return answer
 
-    def raise_end(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raise HarnessError, with the server's last message if any, if it has ended or is about to."""
         if wait_until(lambda: not self.child.alive, END_S):
             self.child.answer(1.0)
 
 
-_SERVERS: dict[str, Kept] = {}
+_SERVERS: dict[str, RunningServer] = {}
 
 
-def server(orders: Mapping[str, Any]) -> Kept:
+def get_server(orders: Mapping[str, Any]) -> RunningServer:
     """Return a running server with these orders, or start one. Raises Unsupported, ChildError."""
     key = json.dumps(orders, sort_keys=True)
-    kept = _SERVERS.pop(key, None)
-    if kept is not None and not kept.child.alive:
-        kept.child.stop()
-        kept = None
+    running = _SERVERS.pop(key, None)
+    if running is not None and not running.child.alive:
+        running.child.stop()
+        running = None
     while len(_SERVERS) >= MOST_SERVERS:
         _SERVERS.pop(next(iter(_SERVERS))).child.stop()
-    if kept is None:
+    if running is None:
         child = start_process("server", orders)
-        told = child.answer(START_S)
-        kept = Kept(child, int(told["port"]), connection_limits.Room(*told["room"]))
-    _SERVERS[key] = kept  # reinsert as the most recently used
-    return kept
+        started = child.answer(START_S)
+        running = RunningServer(child, int(started["port"]), connection_limits.Room(*started["room"]))
+    _SERVERS[key] = running  # reinsert as the most recently used
+    return running
 
 
-def close() -> None:
+def close_servers() -> None:
     """End all servers; they also end with this process."""
     while _SERVERS:
         _SERVERS.popitem()[1].child.stop()
@@ -153,8 +153,8 @@ def serving(
     tolerance = kind.largest_error(dtype, backend)
     device.torch_dtype(dtype)
     if requests_per_s < 1 or seconds < 1:
-        raise Unsupported("a load has a request a second at least, and lasts a second")
-    cpus, others = split_cores(cores)
+        raise Unsupported("requests_per_s and seconds must be at least 1")
+    cpus, client_cpus = split_cores(cores)
     room = max(1, len(cpus))
     if threads > room:
         raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
@@ -166,7 +166,7 @@ def serving(
     expected: list[int] = []
 
     def check() -> float:
-        answers: list[Answer] = [server(orders).ask("POST", "/answer", body) for body in kind.requests()]
+        answers: list[Answer] = [get_server(orders).ask("POST", "/answer", body) for body in kind.requests()]
         expected[:] = [answer["answer"] for answer in answers]
         return largest_error(
             *(answer_error(answer, exact) for answer, exact in zip(answers, kind.exact_scores(), strict=True))
@@ -175,9 +175,9 @@ def serving(
     def observe() -> dict[str, Observed]:
         load = {
             "rate": requests_per_s, "count": requests_per_s * seconds, "seed": random.getrandbits(32),
-            "timeout_s": TIMEOUT_S, "cpus": others or cpus,
+            "timeout_s": TIMEOUT_S, "cpus": client_cpus or cpus,
         }  # fmt: skip
-        return _observed(server(orders), load, kind, expected, room if not others else 0, device.kind)
+        return _measure_load(get_server(orders), load, kind, expected, room if not client_cpus else 0, device.kind)
 
     return Workload(observe=lambda: repeat_if_disturbed(observe), check=check, tolerance=tolerance)
 
@@ -196,54 +196,59 @@ def repeat_if_disturbed(offer: Callable[[], dict[str, Observed]]) -> dict[str, O
     return offer()
 
 
-def _observed(
-    kept: Kept, load: Mapping[str, Any], kind: type[Service], expected: list[int], shared: int, device_kind: str
+def _measure_load(
+    running: RunningServer,
+    load: Mapping[str, Any],
+    kind: type[Service],
+    expected: list[int],
+    shared: int,
+    device_kind: str,
 ) -> dict[str, Observed]:
     """Offer a load to a server and return the metrics. shared: cores that client and server share.
 
     Raises HarnessError for trouble outside the server.
     """
-    connection_limits.require_connections(connection_limits.connection_count(load["count"]), "the server", kept.room)
+    connection_limits.require_connections(connection_limits.connection_count(load["count"]), "the server", running.room)
     bodies = [body.hex() for body in kind.requests()]
-    before = kept.ask("GET", "/usage")
-    child = start_process("http_load", {**load, "port": kept.port, "bodies": bodies, "expected": expected})
+    before = running.ask("GET", "/usage")
+    child = start_process("http_load", {**load, "port": running.port, "bodies": bodies, "expected": expected})
     try:
         # Allow for the client's start, the warm-up requests, and arrivals that come late by chance.
-        seen = child.answer(START_S + 2 * load["count"] / load["rate"])
+        records = child.answer(START_S + 2 * load["count"] / load["rate"])
     finally:
         child.stop()
     try:
-        raise_lost(seen)
+        raise_if_lost(records)
     except HarnessError:
-        kept.raise_end()
-        kept.child.stop()  # unanswered requests would disturb the next point
+        running.raise_if_ended()
+        running.child.stop()  # unanswered requests would disturb the next point
         raise
-    after = kept.ask("GET", "/usage")
-    if not wait_until(lambda: not kept.ask("GET", "/usage")["open"], DRAIN_S):
+    after = running.ask("GET", "/usage")
+    if not wait_until(lambda: not running.ask("GET", "/usage")["open"], DRAIN_S):
         # Unanswered requests would disturb the next point.
-        kept.child.stop()
-    raise_disturbed(seen, before, after)
-    return _metrics(seen, before, after, shared, device_kind)
+        running.child.stop()
+    raise_if_disturbed(records, before, after)
+    return _metrics(records, before, after, shared, device_kind)
 
 
-def raise_lost(seen: Mapping[str, Any]) -> None:
+def raise_if_lost(records: Mapping[str, Any]) -> None:
     """Raise HarnessError if over HARNESS_SHARE of the requests failed through no fault of the server.
 
     `experiments.serving.http_load.Load` attributes each failure.
     """
-    lost = sum(seen["trouble"].values())
-    offered = lost + len(seen["good"])
+    lost = sum(records["trouble"].values())
+    offered = lost + len(records["good"])
     if lost > HARNESS_SHARE * offered:
-        most = max(seen["trouble"], key=seen["trouble"].__getitem__)
-        raise HarnessError(f"{lost} of {offered} requests were not the server's to answer, most for {most}")
+        most = max(records["trouble"], key=records["trouble"].__getitem__)
+        raise HarnessError(f"{lost} of {offered} requests failed outside the server, most because of {most}")
 
 
-def raise_disturbed(seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def raise_if_disturbed(records: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Raise DisturbedError if a pause or a late load generator spoilt the result."""
-    for who, stood in (("load", seen["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
+    for who, stood in (("load", records["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
         if stood:
             raise DisturbedError(f"the {who} stood still for {stood:.1f} s")
-    count, late = len(seen["late"]), sum(one > LATE_S for one in seen["late"])
+    count, late = len(records["late"]), sum(delay > LATE_S for delay in records["late"])
     if late > max(1.0, LATE_SHARE * count):
         raise DisturbedError(
             f"the load sent {late} of {count} requests over {LATE_S:g} s late: other work on its cores, or a quota?"
@@ -251,25 +256,25 @@ def raise_disturbed(seen: Mapping[str, Any], before: Mapping[str, Any], after: M
 
 
 def _metrics(
-    seen: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], shared: int, device_kind: str
+    records: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], shared: int, device_kind: str
 ) -> dict[str, Observed]:
-    latency, good, span = np.array(seen["latency"]), np.array(seen["good"]), float(seen["span_s"])
-    found: dict[str, Observed] = {
-        "latency": ([float(one) for one in latency[:: -(-len(latency) // MOST_SAMPLES)]], "s"),
+    latency, good, span = np.array(records["latency"]), np.array(records["good"]), float(records["span_s"])
+    metrics: dict[str, Observed] = {
+        "latency": ([float(sample) for sample in latency[:: -(-len(latency) // MOST_SAMPLES)]], "s"),
         "failed_share": (float(1 - good.mean()), "1"),
-        "client_delay": (percentile(np.array(seen["late"]), 99.0), "s"),
-        "client_share": (min(1.0, seen["cpu_s"] / (span * shared)) if shared else 0.0, "1"),
+        "client_delay": (percentile(np.array(records["late"]), 99.0), "s"),
+        "client_share": (min(1.0, records["cpu_s"] / (span * shared)) if shared else 0.0, "1"),
         "requests": (float(len(latency)), "1"),
     }
     for name, percent, least in PERCENTILES:
         if len(latency) >= least:
-            found[name] = (percentile(latency, percent), "s")
+            metrics[name] = (percentile(latency, percent), "s")
     if good.any():
-        found["achieved_rate"] = (float(good.sum() / span), "1/s")
-        found["cpu_per_request"] = (float((after["cpu_s"] - before["cpu_s"]) / good.sum()), "s")
+        metrics["achieved_rate"] = (float(good.sum() / span), "1/s")
+        metrics["cpu_per_request"] = (float((after["cpu_s"] - before["cpu_s"]) / good.sum()), "s")
     if device_kind != "cpu":
-        found["gpu_busy_share"] = (min(1.0, (after["busy_s"] - before["busy_s"]) / span), "1")
-    return found
+        metrics["gpu_busy_share"] = (min(1.0, (after["busy_s"] - before["busy_s"]) / span), "1")
+    return metrics
 
 
 def percentile(values: Any, percent: float) -> float:

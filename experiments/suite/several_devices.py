@@ -23,19 +23,19 @@ def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
     return ZOO[model].parameters() * 8 * 4.0 * (ranks if threads else 1)
 
 
-def lacking(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> str:
+def lacks(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> str:
     """Return the reason if the node has too few devices for the ranks; '' otherwise, or on a CPU that they share."""
     if params["ranks"] < 1:
-        return "a job has at least one rank"
+        return "ranks must be at least 1"
     if params["threads"]:
         return ""
-    wanted = max(2, params["ranks"])  # a single rank on a GPU is the baseline for several
+    required = max(2, params["ranks"])  # a single rank on a GPU is the baseline for several
     makers = Counter(str(device.get("maker")) for device in devices if device["kind"] == "gpu")
     alike = max(makers.values(), default=0)
-    return f"{wanted} devices are needed to train on several, this node has {alike}" if alike < wanted else ""
+    return f"{required} devices are needed to train on several, this node has {alike}" if alike < required else ""
 
 
-@experiment("several-devices", memory=memory, lacks=lacking, observed=True)
+@experiment("several-devices", memory=memory, lacks=lacks, observed=True)
 def several_devices(
     device: Device,
     model: Model,
@@ -56,7 +56,7 @@ def several_devices(
     from experiments.models import ranks as processes
     from experiments.models import zoo
 
-    devices = _devices(device, ranks, interconnect, threads)
+    devices = _rank_devices(device, ranks, interconnect, threads)
     tolerance = largest_gradient_error(model, dtype)
     device.torch_dtype(dtype)
     if zoo.ZOO[model].family == "convolutional":
@@ -67,20 +67,20 @@ def several_devices(
         "model": model, "batch": batch, "dtype": str(dtype), "interconnect": interconnect, "devices": devices,
         "threads": threads,
     }  # fmt: skip
-    found = cache(lambda: processes.train_ranks(ranks, order))
+    results = cache(lambda: processes.train_ranks(ranks, order))
 
     def observe() -> dict[str, Observed]:
-        together, alone = found()["step_time"], found()["step_time_alone"]
-        seen: dict[str, Observed] = {"samples_per_s": (batch * ranks / median(together), "samples/s")}
+        together, alone = results()["step_time"], results()["step_time_alone"]
+        metrics: dict[str, Observed] = {"samples_per_s": (batch * ranks / median(together), "samples/s")}
         if ranks > 1:
-            shares = [max(0.0, 1 - one / both) for one, both in zip(alone, together, strict=True)]
-            seen["communication_share"] = (shares, "1")
-        return seen
+            shares = [max(0.0, 1 - single / averaging) for single, averaging in zip(alone, together, strict=True)]
+            metrics["communication_share"] = (shares, "1")
+        return metrics
 
-    return Workload(observe=observe, check=lambda: float(found()["error"]), tolerance=tolerance)
+    return Workload(observe=observe, check=lambda: float(results()["error"]), tolerance=tolerance)
 
 
-def _devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:
+def _rank_devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:
     """Return a device for each rank. Raises Unsupported if there are too few, or no interconnect."""
     import torch.distributed as dist
 
@@ -88,13 +88,13 @@ def _devices(device: Device, ranks: int, interconnect: str, threads: int) -> lis
         raise Unsupported("this build of torch has no torch.distributed: install one that has")
     names = [device.name] if device.kind == "cpu" else [device.name, *device.peers(device.name)]
     entries = [{"id": name, "kind": device.kind, "maker": device.maker} for name in names]
-    if reason := lacking(entries, {"ranks": ranks, "threads": threads if device.kind == "cpu" else 0}):
+    if reason := lacks(entries, {"ranks": ranks, "threads": threads if device.kind == "cpu" else 0}):
         raise Unsupported(reason)
     if interconnect == "nccl" and not (device.name.startswith("cuda") and dist.is_nccl_available()):
         raise Unsupported(f"NCCL, or AMD's RCCL, does not join {device.name}: take gloo")
     if device.kind == "cpu":
-        wanted, cores = ranks * max(threads, 1), hardware.usable_cores()
-        if wanted > cores:
-            raise Unsupported(f"{ranks} ranks of {max(threads, 1)} threads need {wanted} cores, {cores} can be used")
+        required, cores = ranks * max(threads, 1), hardware.usable_cores()
+        if required > cores:
+            raise Unsupported(f"{ranks} ranks of {max(threads, 1)} threads need {required} cores, {cores} can be used")
         return names * ranks
     return names[:ranks]

@@ -56,13 +56,13 @@ def sustained(
             raise device.unsupported(backend)
         work = bandwidth.bandwidth(device, "triad", extent, dtype, backend, threads)
     elif load == "one_block":
-        work = _one_block(device, extent, dtype, backend)
+        work = _one_block_workload(device, extent, dtype, backend)
     else:
         work = Workload(run=lambda: time.sleep(IDLE_S), clock="host")
     return replace(work, lasting=True, graph=False, beside=())
 
 
-def _one_block(device: Device, extent: int, dtype: Dtype, backend: str) -> Workload:
+def _one_block_workload(device: Device, extent: int, dtype: Dtype, backend: str) -> Workload:
     a, b = device.random_normal((extent, extent), dtype), device.random_normal((extent, extent), dtype)
     product = device.matmul(backend, a, b, dtype)
     results: list[torch.Tensor] = []

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from experiments.devices import Device
 from experiments.registry import experiment
-from experiments.tabular.random_tables import case
+from experiments.tabular.random_tables import make_case
 from experiments.tabular.table_libraries import open_library
 from experiments.workload import Threads, Unsupported, Workload
 
@@ -63,7 +63,7 @@ def tabular(
     both. Unsupported: operations that a library lacks, and thread counts that it cannot use.
     """
     if rows < 1:
-        raise Unsupported("a table has at least one row")
+        raise Unsupported("rows must be at least 1")
     if (transfers == "none") != (device.kind == "cpu"):
         raise Unsupported(f"transfers {transfers}: a CPU has none, a GPU includes or excludes them")
     import numpy as np
@@ -73,26 +73,26 @@ def tabular(
         raise Unsupported(f"{backend} works with {library.threads} threads in this process, not with {threads}")
     operation, random = getattr(library, op), np.random.default_rng()
 
-    def placed(inputs: tuple[Any, ...]) -> list[Any]:
+    def load_tables(inputs: tuple[Any, ...]) -> list[Any]:
         return [one if isinstance(one, bytes) else library.load(one) for one in inputs]
 
-    def there_and_back(inputs: tuple[Any, ...]) -> Any:
-        return library.columns(operation(*placed(inputs)))
+    def round_trip(inputs: tuple[Any, ...]) -> Any:
+        return library.columns(operation(*load_tables(inputs)))
 
-    def call(inputs: tuple[Any, ...]) -> Any:
+    def make_call(inputs: tuple[Any, ...]) -> Any:
         if transfers == "included":
-            return lambda: there_and_back(inputs)
-        tables = placed(inputs)
+            return lambda: round_trip(inputs)
+        tables = load_tables(inputs)
         return lambda: operation(*tables)
 
     def check() -> float:
-        fresh = case(op, rows, random)
-        result = call(fresh.inputs)()
+        fresh = make_case(op, rows, random)
+        result = make_call(fresh.inputs)()
         return fresh.error(result if transfers == "included" else library.columns(result))
 
     tables = min(MOST_TABLES, max(1, MOST_ROWS // rows))
     return Workload(
-        run=[call(case(op, rows, random).inputs) for _ in range(tables)],
+        run=[make_call(make_case(op, rows, random).inputs) for _ in range(tables)],
         check=check,
         tolerance=TOLERANCE,
     )

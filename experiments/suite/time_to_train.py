@@ -56,7 +56,7 @@ def time_to_train(
             raise device.unsupported(backend)
         if dtype is not Dtype.FLOAT64:
             raise Unsupported(f"scikit-learn works in float64, not in {dtype}")
-        return Workload(observe=lambda: _fitted(FITS[job], threads))
+        return Workload(observe=lambda: _fit_job(FITS[job], threads))
     # Raises Unsupported if the device would fall back to another format.
     device.torch_dtype(dtype)
     from experiments.models.trainer import least_error
@@ -65,63 +65,63 @@ def time_to_train(
     tolerance = largest_gradient_error(JOBS[job].model, dtype)
     learner, entry = Learner(JOBS[job], device, dtype), JOBS[job].entry
     return Workload(
-        observe=lambda: _learnt(JOBS[job], learner, device, dtype),
+        observe=lambda: _train_job(JOBS[job], learner, device, dtype),
         check=lambda: least_error(learner.trainer, entry.batch, entry.step_flop(1), tolerance),
         tolerance=tolerance,
     )
 
 
-def _fitted(task: Fit, threads: int) -> dict[str, Observed]:
+def _fit_job(task: Fit, threads: int) -> dict[str, Observed]:
     from threadpoolctl import threadpool_limits
 
     from experiments.models.training_jobs import run_fit
 
     task.model(), task.samples()  # trigger their imports
     with threadpool_limits(limits=threads or None):
-        return _told(run_fit(task), task.target)
+        return _job_metrics(run_fit(task), task.target)
 
 
-def _learnt(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, Observed]:
+def _train_job(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, Observed]:
     """Time the parts, then run the job."""
     import torch
 
     from experiments.models.training_jobs import Learner, run_job
 
     torch.seed()
-    found: dict[str, Observed] = {}
+    parts: dict[str, Observed] = {}
     device.synchronise()
     begun = running_time.now()
     Learner(job, device, dtype)
     device.synchronise()
-    found["prepare_time"] = running_time.now() - begun, "s"
+    parts["prepare_time"] = running_time.now() - begun, "s"
     trainer = learner.trainer
     phases = [("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)]
-    step = _alone(Workload(phases=phases), device, STEP_S)
-    found["step_time"], found["forward_time"] = (step[""], "s"), (step["forward"], "s")
-    found["draw_time"] = _alone(Workload(run=learner.draw), device, DRAW_S)[""], "s"
-    did = run_job(job, device, dtype)
-    forward, entry = did["tests"] * job.test_batches, job.entry
-    flop = did["steps"] * entry.step_flop(job.batch) + did["tests"] * entry.forward_flop(job.held)
+    step = _median_times(Workload(phases=phases), device, STEP_S)
+    parts["step_time"], parts["forward_time"] = (step[""], "s"), (step["forward"], "s")
+    parts["draw_time"] = _median_times(Workload(run=learner.draw), device, DRAW_S)[""], "s"
+    result = run_job(job, device, dtype)
+    forward, entry = result["tests"] * job.test_batches, job.entry
+    flop = result["steps"] * entry.step_flop(job.batch) + result["tests"] * entry.forward_flop(job.held)
     return {
-        **found,
-        **_told(did, job.target),
-        "steps": (did["steps"], "1"),
+        **parts,
+        **_job_metrics(result, job.target),
+        "steps": (result["steps"], "1"),
         "forward_passes": (forward, "1"),
         "job_flop": (flop, "FLOP"),
     }
 
 
-def _told(did: dict[str, float], target: float) -> dict[str, Observed]:
+def _job_metrics(result: dict[str, float], target: float) -> dict[str, Observed]:
     """Return a job's time, its accuracy, and 1 or 0 for reaching the target."""
     return {
-        "job_time": (did["job_time"], "s"),
-        "accuracy": (did["accuracy"], "1"),
+        "job_time": (result["job_time"], "s"),
+        "accuracy": (result["accuracy"], "1"),
         "target": (target, "1"),
-        "reached_share": (float(did["accuracy"] >= target), "1"),
+        "reached_share": (float(result["accuracy"] >= target), "1"),
     }
 
 
-def _alone(work: Workload, device: Device, budget_s: float) -> dict[str, float]:
+def _median_times(work: Workload, device: Device, budget_s: float) -> dict[str, float]:
     """Return median seconds per call and per phase, timed as everywhere in the study."""
     policy = Policy(target=0.0, budget_s=budget_s, max_samples=SAMPLES)
     samples = measure(work, device, policy, lambda: Reading(0.0)).samples

@@ -95,10 +95,10 @@ def training(
     if backend == "graph" and device.kind == "cpu":
         raise device.unsupported(backend)
     if backend == "channels_last" and not entry.images:
-        raise Unsupported(f"{model} takes no images, which alone have channels")
-    made = make_model(entry, device, dtype)
+        raise Unsupported(f"{model} takes no images: channels_last needs them")
+    network = make_model(entry, device, dtype)
     if backend == "graph":
-        captured = CapturedTrainer(made, *entry.batch(batch), device, dtype)
+        captured = CapturedTrainer(network, *entry.batch(batch), device, dtype)
         return Workload(
             run=captured.replay,
             flop=entry.step_flop(batch),
@@ -106,7 +106,7 @@ def training(
             tolerance=tolerance,
         )
     trainer = Trainer(
-        through(backend, made, device, dtype),
+        route_linear_layers(backend, network, device, dtype),
         *entry.batch(batch),
         device,
         dtype,
@@ -126,7 +126,7 @@ def training(
     )
 
 
-def through(backend: str, model: torch.nn.Module, device: Device, dtype: Dtype) -> torch.nn.Module:
+def route_linear_layers(backend: str, model: torch.nn.Module, device: Device, dtype: Dtype) -> torch.nn.Module:
     """Return the model, with linear layers routed through oneDNN for backend onednn. Raises Unsupported."""
     if backend != "onednn":
         return model

@@ -55,7 +55,7 @@ def transfer(
     until the copy has arrived. Error: the share of 1 MiB parts that arrive altered. Unsupported: both with pageable
     memory, whose copies occupy the host; peer with one GPU.
     """
-    pairs = _buffers(device, direction, size, host_memory)
+    pairs = _make_buffers(device, direction, size, host_memory)
     free = host_memory != "pageable"
     launches = [lambda to=to, sent=sent: to.copy_(sent, non_blocking=free) for to, sent in pairs]
 
@@ -66,12 +66,14 @@ def transfer(
             device.launch_concurrently(launches)
 
     def check() -> float:
-        contents = [_Bytes(size) for _ in pairs]
+        contents = [_RandomContent(size) for _ in pairs]
         for content, (_, sent) in zip(contents, pairs, strict=True):
             content.write(sent)
         call()
         device.synchronise()
-        return largest_error(*(content.differing(to, device) for content, (to, _) in zip(contents, pairs, strict=True)))
+        return largest_error(
+            *(content.differing_share(to, device) for content, (to, _) in zip(contents, pairs, strict=True))
+        )
 
     moved = float(size) * (2 if direction in ("both", "device_to_device") else 1)
     return Workload(
@@ -91,39 +93,40 @@ def transfer(
     )
 
 
-def _buffers(
+def _make_buffers(
     device: Device, direction: Direction, size: int, host_memory: HostMemory
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return (target, source) for each copy."""
     import torch
 
     if (host_memory == "none") != (direction in ("device_to_device", "peer")):
-        raise Unsupported(f"{direction} has {'no' if host_memory != 'none' else 'some'} host memory, not {host_memory}")
+        takes = "pinned or pageable" if host_memory == "none" else "none"
+        raise Unsupported(f"{direction} takes host memory {takes}, not {host_memory}")
     if direction == "both" and host_memory == "pageable":
         raise Unsupported("the host itself copies pageable memory, one way at a time")
 
-    def on(name: str) -> torch.Tensor:
+    def empty_buffer(name: str) -> torch.Tensor:
         return torch.empty(size, dtype=torch.uint8, device=name)
 
-    def host() -> torch.Tensor:
-        return device.pin(on("cpu")) if host_memory == "pinned" else on("cpu")
+    def host_buffer() -> torch.Tensor:
+        return device.pin(empty_buffer("cpu")) if host_memory == "pinned" else empty_buffer("cpu")
 
-    here = on(device.name)
+    device_buffer = empty_buffer(device.name)
     if direction == "host_to_device":
-        return [(here, host())]
+        return [(device_buffer, host_buffer())]
     if direction == "device_to_host":
-        return [(host(), here)]
+        return [(host_buffer(), device_buffer)]
     if direction == "both":
-        return [(here, host()), (host(), on(device.name))]
+        return [(device_buffer, host_buffer()), (host_buffer(), empty_buffer(device.name))]
     if direction == "device_to_device":
-        return [(on(device.name), here)]
-    others = device.peers(device.name)
-    if not others:
+        return [(empty_buffer(device.name), device_buffer)]
+    peers = device.peers(device.name)
+    if not peers:
         raise Unsupported(f"{device.name} is the only GPU")
-    return [(on(others[0]), here)]
+    return [(empty_buffer(peers[0]), device_buffer)]
 
 
-class _Bytes:
+class _RandomContent:
     """Random buffer content: each part is cut from one random block at its own offset.
 
     Parts therefore differ, although little has to be drawn.
@@ -139,13 +142,13 @@ class _Bytes:
     def _parts(self, buffer: torch.Tensor, block: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Pair each part of the buffer with its expected content."""
         parts = buffer.split(PART)
-        return [(part, block[place : place + len(part)]) for part, place in zip(parts, self._places, strict=True)]
+        return [(part, block[offset : offset + len(part)]) for part, offset in zip(parts, self._places, strict=True)]
 
     def write(self, buffer: torch.Tensor) -> None:
         for part, content in self._parts(buffer, self._block.to(buffer.device)):
             part.copy_(content)
 
-    def differing(self, buffer: torch.Tensor, device: Device) -> float:
+    def differing_share(self, buffer: torch.Tensor, device: Device) -> float:
         """Return the share of parts with other content; `device` compares them, faster than the host can."""
         import torch
 

@@ -33,10 +33,10 @@ CALL_S, MOST_LAUNCHES = 10e-3, 1024
 
 def memory(kernel: str, n: int, **_: Any) -> float:
     """Estimate operands and result, for the call and the check, plus the check's float64."""
-    return 2 * 4.0 * _elements(kernel, n) + 8.0 * _elements(kernel, n)
+    return 2 * 4.0 * _element_count(kernel, n) + 8.0 * _element_count(kernel, n)
 
 
-def _elements(kernel: str, n: int) -> int:
+def _element_count(kernel: str, n: int) -> int:
     return 3 * n if kernel == "triad" else 3 * n * n
 
 
@@ -56,24 +56,24 @@ def without_cuda(
     """
     single = Dtype(dtype)
     shape = (n,) if kernel == "triad" else (n, n)
-    footprint = 4 * _elements(kernel, n)
+    footprint = 4 * _element_count(kernel, n)
     copies = min(MOST_COPIES, 1 + 2 * device.last_level_cache_bytes // footprint)
 
-    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
+    def draw_operands() -> tuple[torch.Tensor, torch.Tensor]:
         return device.random_normal(shape, single), device.random_normal(shape, single)
 
-    a, b = fresh()
+    a, b = draw_operands()
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copies - 1)]
     if backend == "cuda":
-        batch, result = _cuda(device, kernel, operands)
+        batch, result = _cuda_launchers(device, kernel, operands)
     else:
-        batch, result = _vulkan(device, kernel, n, operands, checked=backend == "webgpu")
-    call, launches = _long_enough(device, batch)
+        batch, result = _vulkan_launchers(device, kernel, n, operands, checked=backend == "webgpu")
+    call, launches = _grow_call(device, batch)
 
     def check() -> float:
-        a, b = fresh()
-        left, right, found = (device.to_float64(one) for one in (a, b, result(a, b)))
-        return relative_error(found, left + STREAM_SCALAR * right if kernel == "triad" else left @ right)
+        a, b = draw_operands()
+        left, right, computed = (device.to_float64(tensor) for tensor in (a, b, result(a, b)))
+        return relative_error(computed, left + STREAM_SCALAR * right if kernel == "triad" else left @ right)
 
     return Workload(
         run=call,
@@ -86,10 +86,10 @@ def without_cuda(
     )
 
 
-def _cuda(device: Device, kernel: wgsl_and_cuda.Name, operands: Operands) -> tuple[Batch, Result]:
+def _cuda_launchers(device: Device, kernel: wgsl_and_cuda.Name, operands: Operands) -> tuple[Batch, Result]:
     import torch
 
-    launch = wgsl_and_cuda.cuda(kernel, device)
+    launch = wgsl_and_cuda.cuda_kernel(kernel, device)
     out = torch.empty_like(operands[0][0])
 
     def batch(count: int) -> Callable[[], object]:
@@ -108,30 +108,30 @@ def _cuda(device: Device, kernel: wgsl_and_cuda.Name, operands: Operands) -> tup
     return batch, result
 
 
-def _vulkan(
+def _vulkan_launchers(
     device: Device, kernel: wgsl_and_cuda.Name, n: int, operands: Operands, checked: bool
 ) -> tuple[Batch, Result]:
     import torch
 
-    vulkan = webgpu.vulkan(device)
-    made = webgpu.Kernel(vulkan, wgsl_and_cuda.WGSL, kernel, wgsl_and_cuda.sizes(kernel, n), checked)
-    grid = wgsl_and_cuda.grid(kernel, n)
+    vulkan = webgpu.open_vulkan(device)
+    pipeline = webgpu.Kernel(vulkan, wgsl_and_cuda.WGSL, kernel, wgsl_and_cuda.wgsl_sizes(kernel, n), checked)
+    grid = wgsl_and_cuda.launch_grid(kernel, n)
 
-    def bound(a: torch.Tensor, b: torch.Tensor, out: Any) -> Any:
-        return made.bind(*(vulkan.buffer(one.cpu().numpy()) for one in (a, b)), out)
+    def bind_buffers(a: torch.Tensor, b: torch.Tensor, out: Any) -> Any:
+        return pipeline.bind(*(vulkan.buffer(tensor.cpu().numpy()) for tensor in (a, b)), out)
 
-    out = vulkan.empty(operands[0][0].numel())
-    every = [bound(a, b, out) for a, b in operands]
+    out = vulkan.empty_buffer(operands[0][0].numel())
+    bindings = [bind_buffers(a, b, out) for a, b in operands]
 
     def result(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        fresh = vulkan.empty(a.numel())
-        made.batch([bound(a, b, fresh)], grid, 1)()
+        fresh = vulkan.empty_buffer(a.numel())
+        pipeline.batch([bind_buffers(a, b, fresh)], grid, 1)()
         return torch.from_numpy(vulkan.read(fresh).reshape(a.shape)).to(device.name)
 
-    return lambda count: made.batch(every, grid, count), result
+    return lambda count: pipeline.batch(bindings, grid, count), result
 
 
-def _long_enough(device: Device, batch: Batch) -> tuple[Callable[[], object], int]:
+def _grow_call(device: Device, batch: Batch) -> tuple[Callable[[], object], int]:
     """Return a call that takes at least CALL_S, and its launch count."""
     count = 1
     batch(count)()  # compiles

@@ -32,20 +32,22 @@ class Case:
     error: Callable[[Columns], float]
 
 
-def case(op: str, rows: int, random: np.random.Generator) -> Case:
+def make_case(op: str, rows: int, random: np.random.Generator) -> Case:
     """Draw random inputs with `rows` rows for an operation in `Library`."""
     if op in ("parse_csv", "parse_json"):
-        return _text(op, rows, random)
-    return {"filter": _filter, "sort": _sort, "group_by": _group_by, "join": _join}[op](rows, random)
+        return _text_case(op, rows, random)
+    return {"filter": _filter_case, "sort": _sort_case, "group_by": _group_by_case, "join": _join_case}[op](
+        rows, random
+    )
 
 
-def _series(rows: int, random: np.random.Generator) -> Columns:
+def _random_series(rows: int, random: np.random.Generator) -> Columns:
     import numpy as np
 
     return {"row": np.arange(rows), "value": random.standard_normal(rows)}
 
 
-def _identifiers(count: int, random: np.random.Generator) -> np.ndarray:
+def _random_identifiers(count: int, random: np.random.Generator) -> np.ndarray:
     """Draw distinct whole numbers in random order, spread out like identifiers."""
     import numpy as np
 
@@ -54,14 +56,16 @@ def _identifiers(count: int, random: np.random.Generator) -> np.ndarray:
     return identifiers
 
 
-def _filter(rows: int, random: np.random.Generator) -> Case:
-    table = _series(rows, random)
-    kept = table["value"] > 0
-    return Case((table,), lambda result: differing(result, {name: column[kept] for name, column in table.items()}))
+def _filter_case(rows: int, random: np.random.Generator) -> Case:
+    table = _random_series(rows, random)
+    positive = table["value"] > 0
+    return Case(
+        (table,), lambda result: differing_share(result, {name: column[positive] for name, column in table.items()})
+    )
 
 
-def _sort(rows: int, random: np.random.Generator) -> Case:
-    table = _series(rows, random)
+def _sort_case(rows: int, random: np.random.Generator) -> Case:
+    table = _random_series(rows, random)
 
     def error(result: Columns) -> float:
         """Check that rows are in order, complete, unique, and paired with their own values."""
@@ -78,10 +82,10 @@ def _sort(rows: int, random: np.random.Generator) -> Case:
     return Case((table,), error)
 
 
-def _group_by(rows: int, random: np.random.Generator) -> Case:
+def _group_by_case(rows: int, random: np.random.Generator) -> Case:
     import numpy as np
 
-    keys = _identifiers(max(FEWEST_KEYS, rows // ROWS_PER_KEY), random)
+    keys = _random_identifiers(max(FEWEST_KEYS, rows // ROWS_PER_KEY), random)
     group = random.integers(0, len(keys), rows)
     table = {"key": keys[group], "value": random.standard_normal(rows)}
 
@@ -89,44 +93,44 @@ def _group_by(rows: int, random: np.random.Generator) -> Case:
         """Compute totals from the group numbers, which the libraries never see."""
         total = np.bincount(group, weights=table["value"], minlength=len(keys))
         count = np.bincount(group, minlength=len(keys))
-        there = np.flatnonzero(count)
-        there = there[np.argsort(keys[there])]
+        present = np.flatnonzero(count)
+        present = present[np.argsort(keys[present])]
         order = np.argsort(result["key"])
-        wrong = differing({"key": result["key"][order]}, {"key": keys[there]})
+        wrong = differing_share({"key": result["key"][order]}, {"key": keys[present]})
         if wrong:
             return wrong
-        totals = relative_error(result["total"][order], total[there])
-        means = relative_error(result["mean"][order], total[there] / count[there])
+        totals = relative_error(result["total"][order], total[present])
+        means = relative_error(result["mean"][order], total[present] / count[present])
         return float(np.max([totals, means]))  # np.max propagates nan, unlike max()
 
     return Case((table,), error)
 
 
-def _join(rows: int, random: np.random.Generator) -> Case:
+def _join_case(rows: int, random: np.random.Generator) -> Case:
     import numpy as np
 
     partners = max(1, rows // ROWS_PER_PARTNER)
-    keys = _identifiers(math.ceil(partners * KEYS_PER_PARTNER), random)
-    chosen = random.integers(0, len(keys), rows)
-    left = {"key": keys[chosen], "row": np.arange(rows)}
+    keys = _random_identifiers(math.ceil(partners * KEYS_PER_PARTNER), random)
+    indices = random.integers(0, len(keys), rows)
+    left = {"key": keys[indices], "row": np.arange(rows)}
     right = {"key": keys[:partners], "weight": random.standard_normal(partners)}
 
     def error(result: Columns) -> float:
         """Find the left rows with keys from the right table, and put the result back in their order."""
-        row = np.flatnonzero(chosen < partners)
+        row = np.flatnonzero(indices < partners)
         order = np.argsort(result["row"], kind="stable")
-        expected = {"key": left["key"][row], "row": row, "weight": right["weight"][chosen[row]]}
-        return differing({name: column[order] for name, column in result.items()}, expected)
+        expected = {"key": left["key"][row], "row": row, "weight": right["weight"][indices[row]]}
+        return differing_share({name: column[order] for name, column in result.items()}, expected)
 
     return Case((left, right), error)
 
 
-def _text(op: str, rows: int, random: np.random.Generator) -> Case:
+def _text_case(op: str, rows: int, random: np.random.Generator) -> Case:
     import numpy as np
 
     # Round to six decimals by a division, which gives the same float as parsing the text.
     value = np.rint(random.standard_normal(rows) * 1e6) / 1e6
-    table = {"id": _identifiers(rows, random), "value": value, "name": _names(rows, random)}
+    table = {"id": _random_identifiers(rows, random), "value": value, "name": _random_words(rows, random)}
     lines = zip(*(column.tolist() for column in table.values()), strict=True)
     if op == "parse_csv":
         text = "id,value,name\n" + "".join(f"{id_},{value:.6f},{name}\n" for id_, value, name in lines)
@@ -135,13 +139,13 @@ def _text(op: str, rows: int, random: np.random.Generator) -> Case:
 
     def error(result: Columns) -> float:
         exact = {name: np.asarray(result[name], dtype=table[name].dtype.kind) for name in ("id", "name")}
-        wrong = differing(exact, {name: table[name] for name in exact})
+        wrong = differing_share(exact, {name: table[name] for name in exact})
         return wrong or relative_error(result["value"], table["value"])
 
     return Case((text.encode(),), error)
 
 
-def _names(count: int, random: np.random.Generator) -> np.ndarray:
+def _random_words(count: int, random: np.random.Generator) -> np.ndarray:
     """Draw random words with three letters or more, none of which means a missing value (nan, null, …)."""
     import numpy as np
 
@@ -153,7 +157,7 @@ def _names(count: int, random: np.random.Generator) -> np.ndarray:
     return words
 
 
-def differing(result: Columns, expected: Columns) -> float:
+def differing_share(result: Columns, expected: Columns) -> float:
     """Return the share of rows that differ in any column; inf if columns or lengths differ."""
     import numpy as np
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.devices import Device
 from experiments.devices.base import Kind
-from experiments.kernels.cuda_compile import cupy_on
+from experiments.kernels.cuda_compile import open_cupy
 from experiments.workload import Unsupported
 
 # NumPy arrays by column name, all equally long: the exchange format for tables.
@@ -180,7 +180,7 @@ class TorchLibrary(Library):
     def filter(self, table: Any) -> Any:
         import torch
 
-        return _selected(table, torch.nonzero(table["value"] > 0).squeeze(1))
+        return _select_rows(table, torch.nonzero(table["value"] > 0).squeeze(1))
 
     def sort(self, table: Any) -> Any:
         import torch
@@ -203,13 +203,13 @@ class TorchLibrary(Library):
         import torch
 
         keys, order = torch.sort(right["key"])
-        place = torch.searchsorted(keys, left["key"]).clamp_(max=len(keys) - 1)
-        found = torch.nonzero(keys.index_select(0, place) == left["key"]).squeeze(1)
-        there = order.index_select(0, place.index_select(0, found))
-        return {**_selected(left, found), "weight": right["weight"].index_select(0, there)}
+        position = torch.searchsorted(keys, left["key"]).clamp_(max=len(keys) - 1)
+        matches = torch.nonzero(keys.index_select(0, position) == left["key"]).squeeze(1)
+        right_rows = order.index_select(0, position.index_select(0, matches))
+        return {**_select_rows(left, matches), "weight": right["weight"].index_select(0, right_rows)}
 
 
-def _selected(table: Any, positions: Any) -> Any:
+def _select_rows(table: Any, positions: Any) -> Any:
     """Copy the rows at these positions from tensors, in order."""
     return {name: column.index_select(0, positions) for name, column in table.items()}
 
@@ -224,17 +224,17 @@ class CupyLibrary(Library):
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         # CuPy and torch share the default stream: the device's events see this library's kernels and copies.
-        self.xp: Any = cupy_on(device.name)
+        self.xp: Any = open_cupy(device.name)
 
     def load(self, columns: Columns) -> Any:
         return {name: self.xp.asarray(column) for name, column in columns.items()}
 
     def filter(self, table: Any) -> Any:
         # Find positions first: faster than a mask, which is scanned twice per column.
-        return _rows(table, self.xp.flatnonzero(table["value"] > 0))
+        return _take_rows(table, self.xp.flatnonzero(table["value"] > 0))
 
     def sort(self, table: Any) -> Any:
-        return _rows(table, self.xp.argsort(table["value"]))
+        return _take_rows(table, self.xp.argsort(table["value"]))
 
     def group_by(self, table: Any) -> Any:
         """Sort by key, number the runs of equal keys, and sum by that number.
@@ -243,7 +243,7 @@ class CupyLibrary(Library):
         table grows.
         """
         xp = self.xp
-        ordered = _rows(table, xp.argsort(table["key"]))
+        ordered = _take_rows(table, xp.argsort(table["key"]))
         key = ordered["key"]
         first = xp.concatenate([xp.ones(1, dtype=bool), key[1:] != key[:-1]])
         run = xp.cumsum(first, dtype=xp.int64) - 1
@@ -253,16 +253,16 @@ class CupyLibrary(Library):
     def join(self, left: Any, right: Any) -> Any:
         """Look up each key in the right table's sorted keys."""
         xp = self.xp
-        right = _rows(right, xp.argsort(right["key"]))
+        right = _take_rows(right, xp.argsort(right["key"]))
         place = xp.minimum(xp.searchsorted(right["key"], left["key"]), len(right["key"]) - 1)
         found = xp.flatnonzero(right["key"].take(place) == left["key"])
-        return {**_rows(left, found), "weight": right["weight"].take(place.take(found))}
+        return {**_take_rows(left, found), "weight": right["weight"].take(place.take(found))}
 
     def columns(self, table: Any) -> Columns:
         return {name: self.xp.asnumpy(column) for name, column in table.items()}
 
 
-def _rows(table: Any, positions: Any) -> Any:
+def _take_rows(table: Any, positions: Any) -> Any:
     """Copy the rows at these positions from arrays, in order."""
     return {name: column.take(positions) for name, column in table.items()}
 

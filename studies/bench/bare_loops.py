@@ -54,11 +54,11 @@ def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
 
 def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
     """(timed pass, bytes of a pass)."""
-    from experiments.kernels.llvm_compile import aligned
+    from experiments.kernels.llvm_compile import aligned_array
     from experiments.workload import Dtype
 
     elements = footprint // 3 // 8 // threads * threads
-    c, a, b = (aligned(elements, Dtype.FLOAT64) for _ in range(3))
+    c, a, b = (aligned_array(elements, Dtype.FLOAT64) for _ in range(3))
     for array in (c, a, b):
         array[:] = np.resize(np.random.default_rng().standard_normal(1_000_003), elements)
     function = ctypes.CDLL(library).triad

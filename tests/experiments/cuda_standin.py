@@ -175,7 +175,7 @@ def find_compiler() -> str | None:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """Put the stand-in in CuPy's place for a test. Skips it where there is no C++ compiler."""
-    from experiments.kernels.cuda_compile import module
+    from experiments.kernels.cuda_compile import compile_module
 
     compiler = find_compiler()
     if compiler is None:
@@ -184,7 +184,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     monkeypatch.setitem(sys.modules, "cupy", fake)
     stream = SimpleNamespace(cuda_stream=7, __cuda_stream__=lambda: (0, 7))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
-    module.cache_clear()
+    compile_module.cache_clear()
     return fake
 
 

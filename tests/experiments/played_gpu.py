@@ -105,7 +105,7 @@ def install() -> None:
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
     # The answers to what is asked by torch's name of a device.
-    cuda_compile.cupy_on = _by_makers_name(cuda_compile.cupy_on)
+    cuda_compile.open_cupy = _by_makers_name(cuda_compile.open_cupy)
     libraries.switches = _by_makers_name(libraries.switches)
     experiment("planted")(planted)
     # A short call of a GPU's is a long one here, and still captured.
@@ -116,8 +116,8 @@ def install() -> None:
     bandwidth.CALL_BYTES = 1e5
     parallelism.STEPS, parallelism.TURNS = 200, 4
     sustained.IN_A_GRAPH = 10
-    gpu_threads.room, gpu_threads.full = lambda _: (2, 64), lambda _: 256
-    CudaChains.most = classmethod(lambda *_: 64)  # type: ignore[assignment]
+    gpu_threads.thread_capacity, gpu_threads.resident_threads = lambda _: (2, 64), lambda _: 256
+    CudaChains.max_chains = classmethod(lambda *_: 64)  # type: ignore[assignment]
     CudaChains.steps = classmethod(lambda *_: 4096)  # type: ignore[assignment]
 
 

@@ -53,7 +53,7 @@ def test_each_library_learns_the_table_and_predicts(backend: str, phase: str, ro
 
 
 def test_the_same_table_is_fitted_by_all_and_its_chances_are_as_stated() -> None:
-    one, other = (boosting.table(50_000, np.random.default_rng(boosting.SEED)) for _ in range(2))
+    one, other = (boosting.random_table(50_000, np.random.default_rng(boosting.SEED)) for _ in range(2))
     assert all(np.array_equal(*pair) for pair in zip(one, other, strict=True))
     for low in np.arange(0, 1, 0.2):
         there = (one.chances >= low) & (one.chances < low + 0.2)

@@ -12,7 +12,7 @@ import torch
 
 from experiments.devices.base import Device
 from experiments.kernels import gpu_threads, naive_products, stream_cuda
-from experiments.kernels.sequential import cpu_kernels, cuda_kernels, definition
+from experiments.kernels.sequential import chains_class, cpu_kernels, cuda_kernels
 from experiments.kernels.stream import STREAM_ARRAYS
 from experiments.suite import bandwidth, parallelism
 from experiments.workload import Dtype, Unsupported, Workload
@@ -30,10 +30,10 @@ TILE = stream_cuda.UNROLL * stream_cuda.BLOCK
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     """A GPU of 3 multiprocessors that hold 300 threads each."""
     monkeypatch.setattr(bandwidth, "CALL_BYTES", 1e5)
-    monkeypatch.setattr(gpu_threads, "room", lambda device: (3, 300))
+    monkeypatch.setattr(gpu_threads, "thread_capacity", lambda device: (3, 300))
     monkeypatch.setattr(parallelism, "STEPS", 1000)
     monkeypatch.setattr(parallelism, "TURNS", 8)
-    monkeypatch.setattr(cuda_kernels.CudaChains, "most", classmethod(lambda cls, device, threads: 300))
+    monkeypatch.setattr(cuda_kernels.CudaChains, "max_chains", classmethod(lambda cls, device, threads: 300))
     return install(monkeypatch)
 
 
@@ -68,8 +68,8 @@ def test_every_element_of_an_array_is_right(cupy: Cupy, dtype: Dtype, elements: 
         a, b = GPU.random_normal((1001,), dtype), GPU.random_normal((1001,), dtype)
         each, together = torch.empty_like(a), torch.empty_like(a)
         cupy.launches.clear()
-        stream_cuda.plain(op, dtype, GPU)(each, a, b)
-        stream_cuda.vectors(op, dtype, GPU)(together, a, b, 1)
+        stream_cuda.plain_kernel(op, dtype, GPU)(each, a, b)
+        stream_cuda.vector_kernel(op, dtype, GPU)(together, a, b, 1)
         assert torch.equal(each, together), "one thread an element computes the same"
         assert cupy.launches == [(4, stream_cuda.BLOCK), (1, stream_cuda.BLOCK)]
 
@@ -103,7 +103,7 @@ def test_the_chains_end_at_the_same_integers(cupy: Cupy, kernel: str, data: str,
     assert right(chained(kernel, data, footprint, chains))
     # Two blocks hold 300 chains, and the threads past the last chain do nothing.
     assert cupy.launches == [(1, 1) if chains == "one" else (2, 256)]
-    assert (definition("cpu"), definition("gpu")) == (cpu_kernels.CpuChains, cuda_kernels.CudaChains)
+    assert (chains_class("cpu"), chains_class("gpu")) == (cpu_kernels.CpuChains, cuda_kernels.CudaChains)
 
 
 STREAM = (stream, ("triad", 4 * TILE + 4 * 300 + 3))
@@ -153,7 +153,7 @@ def test_products_of_any_shape(cupy: Cupy, kind: Any, shape: tuple[int, int, int
 def test_threads_are_spread_over_multiprocessors_first() -> None:
     # A second multiprocessor before a second warp.
     spread = {1: (1, 32), 64: (2, 32), 132 * 32: (132, 32), 132 * 32 + 1: (67, 64), 132 * 2048: (132 * 16, 128)}
-    assert {threads: gpu_threads.spread(threads, 132) for threads in spread} == spread
+    assert {threads: gpu_threads.launch_shape(threads, 132) for threads in spread} == spread
 
 
 def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(cupy: Cupy) -> None:
@@ -163,14 +163,14 @@ def test_kernels_run_on_torchs_stream_without_what_cupy_has_deprecated(cupy: Cup
         with pytest.MonkeyPatch.context() as patch:
             for where, name in lacking:
                 patch.delattr(where, name)
-            stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
+            stream_cuda.plain_kernel("copy", Dtype.FLOAT32, GPU)(torch.empty_like(a), a, a)
         assert cupy.streams[-1] == (stream.cuda_stream, "ExternalStream" if lacking else "from_external")
 
 
 def test_arrays_between_vectors_and_in_other_formats_are_refused(cupy: Cupy) -> None:
     data = GPU.random_normal((101,), Dtype.FLOAT32)
     with pytest.raises(ValueError, match="16 bytes"):
-        stream_cuda.vectors("copy", Dtype.FLOAT32, GPU)(data[1:], data[:-1], data[:-1], 1)
+        stream_cuda.vector_kernel("copy", Dtype.FLOAT32, GPU)(data[1:], data[:-1], data[:-1], 1)
     with pytest.raises(Unsupported, match="not bfloat16"):
         stream("triad", 100, Dtype.BFLOAT16)
 
@@ -178,11 +178,11 @@ def test_arrays_between_vectors_and_in_other_formats_are_refused(cupy: Cupy) -> 
 @pytest.mark.parametrize(("passes", "blocks"), [(1, 2**33 // (4 * TILE)), (2, 3 * stream_cuda.RESIDENT)])
 def test_arrays_of_more_than_2_to_the_31_elements(monkeypatch: pytest.MonkeyPatch, passes: int, blocks: int) -> None:
     launches = []
-    monkeypatch.setattr(stream_cuda, "kernel", lambda *_: lambda *launched: launches.append(launched))
+    monkeypatch.setattr(stream_cuda, "compile_kernel", lambda *_: lambda *launched: launches.append(launched))
     monkeypatch.setattr(SecondCpu, "describe", lambda _: {"multiprocessors": 3})
     huge = torch.empty(2**33, device="meta")
-    stream_cuda.vectors("copy", Dtype.FLOAT32, GPU)(huge, huge, huge, passes)
-    stream_cuda.plain("copy", Dtype.FLOAT32, GPU)(huge, huge, huge)
+    stream_cuda.vector_kernel("copy", Dtype.FLOAT32, GPU)(huge, huge, huge, passes)
+    stream_cuda.plain_kernel("copy", Dtype.FLOAT32, GPU)(huge, huge, huge)
     (several, one) = launches
     assert several[:2] == (blocks, stream_cuda.BLOCK)
     assert one[:2] == (2**33 // stream_cuda.BLOCK, stream_cuda.BLOCK)
@@ -212,7 +212,7 @@ def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str)
 def test_chains_fill_a_gpu_in_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     card = SimpleNamespace(multi_processor_count=82, max_threads_per_multi_processor=6 * cuda_kernels.BLOCK + 100)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
-    assert cuda_kernels.CudaChains.most("cuda:0", threads=1) == 82 * 6 * cuda_kernels.BLOCK
+    assert cuda_kernels.CudaChains.max_chains("cuda:0", threads=1) == 82 * 6 * cuda_kernels.BLOCK
 
 
 @pytest.mark.parametrize("architecture", GPUS)

@@ -317,7 +317,7 @@ def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatc
     library = Library({})
     for name in ("mps", "xpu:0"):
         with pytest.raises(Unsupported, match="NVIDIA's and AMD's"):
-            cuda_c.kernel("", "none", name)
+            cuda_c.compile_kernel("", "none", name)
         with pytest.raises(library.NVMLError):
             nvml.device_handle(name, library)
     monkeypatch.setattr(real.version, "hip", "7.0")
@@ -446,4 +446,4 @@ def test_the_cupy_that_fits_torch_is_named(
     monkeypatch.setattr(real.version, "hip", hip)
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(Unsupported, match=f"pip install {package}$"):
-        cuda_c.cupy_on("cuda:0")
+        cuda_c.open_cupy("cuda:0")

@@ -150,7 +150,7 @@ def test_a_point_without_its_library_is_unsupported(
     library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cached in (
-        real_data.digits, real_data.mnist, training_runs.split_images, loop_products.compiled,
+        real_data.digits, real_data.mnist, training_runs.split_images, loop_products.compile_loop,
         onnx_files._network_folder, data_loading.make_samples, data_loading._pillow_image,
     ):  # fmt: skip
         cached.cache_clear()

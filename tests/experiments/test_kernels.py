@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from experiments import backends
 from experiments.backends import cblas, openblas
-from experiments.backends.loop_products import compiled, dots
+from experiments.backends.loop_products import compile_loop, dot_products
 from experiments.kernels import bfloat16_dot, dependent_chain, fma, llvm_compile, stream
 from experiments.kernels.sequential import BITS, cpu_kernels, tasks
 from experiments.workload import Dtype, Unsupported
@@ -35,7 +35,7 @@ def test_the_chain_is_not_folded() -> None:
 
 x86 = pytest.mark.skipif(llvm_compile.vector_bytes() < 32, reason="the names of the instructions are those of x86")
 no_fma = pytest.mark.skipif(not llvm_compile.has_fma(), reason="this CPU has no fused multiply-add")
-no_dot = pytest.mark.skipif(bool(bfloat16_dot.supported()), reason=bfloat16_dot.supported())
+no_dot = pytest.mark.skipif(bool(bfloat16_dot.unsupported_reason()), reason=bfloat16_dot.unsupported_reason())
 LINES = {dtype: llvm_compile.vector_bytes() // dtype.itemsize for dtype in FLOATS}
 
 
@@ -85,7 +85,7 @@ def test_non_temporal_stores_are_what_their_name_says(nontemporal: bool) -> None
 @pytest.mark.parametrize("nontemporal", [False, True])
 @pytest.mark.parametrize("op", stream.STREAM_ARRAYS)
 def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, threads: int, dtype: Dtype) -> None:
-    c, a, b = (llvm_compile.aligned(5000, dtype) for _ in range(3))
+    c, a, b = (llvm_compile.aligned_array(5000, dtype) for _ in range(3))
     for array, values in zip((c, a, b), np.random.default_rng(5).normal(size=(3, 5000)), strict=True):
         array[:] = values
     before = c.copy()
@@ -116,22 +116,22 @@ def test_chains_end_where_the_reference_says(
     kernel: str, data: str, footprint: int, blocks: int, chains: int, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
-    task = tasks.make(kernel, data, footprint, chains, LONGEST, 64, random)
+    task = tasks.make_task(kernel, data, footprint, chains, LONGEST, 64, random)
     walkers = cpu_kernels.CpuChains("cpu", kernel, task.table, chains)
     starts = task.starts(random)
-    walkers.place(starts)
+    walkers.set_starts(starts)
     walkers.walk(BITS * blocks)
-    np.testing.assert_array_equal(walkers.ends(), task.expected(starts, BITS * blocks))
+    np.testing.assert_array_equal(walkers.ends(), task.expected_ends(starts, BITS * blocks))
     if kernel == "chase":
-        walkers.go_on()
+        walkers.continue_from_ends()
         walkers.walk(BITS)
-        np.testing.assert_array_equal(walkers.ends(), task.expected(starts, BITS * (blocks + 1)))
+        np.testing.assert_array_equal(walkers.ends(), task.expected_ends(starts, BITS * (blocks + 1)))
 
 
 @given(lines=st.integers(2, 60), chains=st.integers(1, 4), line=st.sampled_from([64, 128]), seed=st.integers(0, 99))
 @settings(max_examples=30)
 def test_a_chase_is_one_tour_of_all_lines_of_its_own_part(lines: int, chains: int, line: int, seed: int) -> None:
-    made = tasks.make("chase", "random", lines * chains * line, chains, 0, line, np.random.default_rng(seed))
+    made = tasks.make_task("chase", "random", lines * chains * line, chains, 0, line, np.random.default_rng(seed))
     assert made.table.nbytes == lines * chains * line
     assert made.table.ctypes.data % line == 0
     for which, start in enumerate(made.starts(np.random.default_rng(seed))):
@@ -239,7 +239,7 @@ def test_a_library_multiplies_or_says_why_not(backend: backends.Backend, dtype: 
 @pytest.mark.parametrize(("how", "vectors"), [("scalar", False), ("simd", True)])
 def test_only_the_vector_loop_uses_vectors(how: str, vectors: bool) -> None:
     """Where LLVM may not reorder additions, it must not: the scalar rung would be no scalar rung."""
-    a, loop = np.ones(64, np.float32), compiled(dots, how)
+    a, loop = np.ones(64, np.float32), compile_loop(dot_products, how)
     loop(a, a, np.zeros(64, np.float32), 8, 8, 8, np.float32(0))
     assembly = next(iter(loop.inspect_asm().values()))  # type: ignore[attr-defined]
     assert any(word in assembly for word in ("mulps", "fmadd231ps", "fmla")) is vectors
@@ -250,8 +250,9 @@ def test_only_the_vector_loop_uses_vectors(how: str, vectors: bool) -> None:
 def test_openblas_takes_the_kernels_that_it_is_told_to() -> None:
     """In a process of its own, as OpenBLAS chooses once."""
     code = (
-        "import torch; from experiments.backends import get, openblas; from experiments.workload import Dtype\n"
-        "a = torch.randn(8, 8); get('openblas-haswell').matmul(a, a, Dtype.FLOAT32, 1); print(openblas.core_type())"
+        "import torch; from experiments.backends import get_backend, openblas; from experiments.workload import Dtype\n"
+        "a = torch.randn(8, 8); get_backend('openblas-haswell').matmul(a, a, Dtype.FLOAT32, 1)\n"
+        "print(openblas.core_type())"
     )
     told = os.environ | backends.environment("openblas-haswell")
     done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=True)
@@ -273,9 +274,9 @@ def test_a_library_that_does_not_load_is_no_crash(tmp_path: Path) -> None:
 
 def test_groups_stand_for_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert backends.expand("openblas-*") == [f"openblas-{core.lower()}" for core in openblas.CORE_TYPES_ARM]
+    assert backends.expand_group("openblas-*") == [f"openblas-{core.lower()}" for core in openblas.CORE_TYPES_ARM]
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert "openblas-skylakex" in backends.expand("openblas-*")
+    assert "openblas-skylakex" in backends.expand_group("openblas-*")
     monkeypatch.setattr(cblas.Cblas, "path", lambda self: "here" if self.name == "blis" else "")
-    assert backends.expand("other-blas") == ["blis"]
-    assert backends.expand("torch") == ["torch"]
+    assert backends.expand_group("other-blas") == ["blis"]
+    assert backends.expand_group("torch") == ["torch"]

@@ -156,7 +156,7 @@ def test_a_server_that_ends_under_load_is_told(models: Path, scratch: None) -> N
     with runtime_server.running_server(orders) as running:
         threading.Timer(1.5, running.child._process.kill).start()
         with pytest.raises(HarnessError, match="the server ended"):
-            language_serving.offered(running, load)
+            language_serving.run_load(running, load)
 
 
 def test_the_check_notices_wrong_probabilities(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +331,7 @@ def test_a_load_without_a_right_answer_fails_with_its_fault(monkeypatch: pytest.
     child = SimpleNamespace(answer=lambda _: seen, stop=lambda: None)
     monkeypatch.setattr(language_serving, "start_process", lambda *_: child)
     with pytest.raises(RuntimeError, match="no answer was right: the server said 500: broken"):
-        language_serving.offered(SimpleNamespace(port=1, letter=97, require_alive=lambda: None), {"seconds": 1})
+        language_serving.run_load(SimpleNamespace(port=1, letter=97, require_alive=lambda: None), {"seconds": 1})
 
 
 def test_a_port_where_nobody_listens_is_the_harnesss_trouble() -> None:
@@ -345,8 +345,8 @@ def test_a_port_where_nobody_listens_is_the_harnesss_trouble() -> None:
 def test_percentiles_need_enough_times() -> None:
     seen = {"user_rates": [2.0], "tokens": 10, "span_s": 2.0, "faults": {"x": 1}, "whole": [1.0] * 3, "cpu_s": 0.2,
             "load_s": 4.0, "late": [1e-4], "first": [0.5] * 3, "between": [0.1] * 100}  # fmt: skip
-    found = {name: value for name, (value, _) in language_serving.metrics(seen, shared=2).items()}
+    found = {name: value for name, (value, _) in language_serving.load_metrics(seen, shared=2).items()}
     assert found["p99_token_latency"] == 0.1 and "p99_first_token_latency" not in found
     assert (found["failed_share"], found["requests"], found["tokens_per_s"]) == (0.25, 4, 5.0)
     assert found["client_share"] == pytest.approx(0.025)
-    assert language_serving.metrics(seen, shared=0)["client_share"] == (0.0, "1")
+    assert language_serving.load_metrics(seen, shared=0)["client_share"] == (0.0, "1")

@@ -115,13 +115,13 @@ def test_what_a_gpu_does_not_multiply_is_unsupported(
 
 
 def test_operands_rotate_over_twice_a_large_cache_and_only_a_gpus_rule_goes_beyond_64() -> None:
-    each = gemm.traffic(256, 256, 256, Dtype.BFLOAT16)
+    each = gemm.least_traffic(256, 256, 256, Dtype.BFLOAT16)
     gpu: Any = SimpleNamespace(kind="gpu", last_level_cache_bytes=50 << 20)
     cpu: Any = SimpleNamespace(kind="cpu", last_level_cache_bytes=50 << 20)
-    assert gemm.copies(gpu, each) * each > 2 * gpu.last_level_cache_bytes
-    assert gemm.copies(cpu, each) == gemm.MOST_COPIES
-    assert gemm.copies(gpu, 1000.0) == gemm.MOST_COPIES_GPU
-    assert gemm.copies(gpu, 1e9) == 1
+    assert gemm.copy_count(gpu, each) * each > 2 * gpu.last_level_cache_bytes
+    assert gemm.copy_count(cpu, each) == gemm.MOST_COPIES
+    assert gemm.copy_count(gpu, 1000.0) == gemm.MOST_COPIES_GPU
+    assert gemm.copy_count(gpu, 1e9) == 1
 
 
 DTYPES = ["float64", "float32", "bfloat16", "float16"]
@@ -129,7 +129,7 @@ DTYPES = ["float64", "float32", "bfloat16", "float16"]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_contents_are_what_they_are_called(dtype: str) -> None:
-    made = {name: content.filled(CPU, name, (100, 100), Dtype(dtype)) for name in get_args(content.Content)}
+    made = {name: content.make_operand(CPU, name, (100, 100), Dtype(dtype)) for name in get_args(content.Content)}
     assert {data.dtype for data in made.values()} == {CPU.torch_dtype(Dtype(dtype))}
     filled = {name: (data != 0).double().mean().item() for name, data in made.items()}
     assert filled["zeros"] == 0
@@ -171,11 +171,11 @@ def test_every_order_of_additions_adds_every_term_once(k: int, dtype: torch.dtyp
     a, b = whole(3, k, 4, dtype)
     exact = a.double() @ b.double()
     found = [
-        summation_orders.summed(a, b, torch.randperm(k).tolist()),
-        summation_orders.pairwise(a, b),
-        summation_orders.blocked(a, b),
+        summation_orders.sequential_product(a, b, torch.randperm(k).tolist()),
+        summation_orders.pairwise_product(a, b),
+        summation_orders.blocked_product(a, b),
     ]
-    found += [summation_orders.split(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
+    found += [summation_orders.split_product(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
     for result in found:
         assert result.dtype == dtype
         assert torch.equal(result.double(), exact)
@@ -203,17 +203,17 @@ def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root
     ):  # fmt: skip
         assert numerics.ulp(torch.tensor([-size, size, size]), form) == unit
     results = [torch.ones(2, 2) for _ in range(3)]
-    assert {value for value, _ in numerics.spread(results, 1.0).values()} == {0.0}
+    assert {value for value, _ in numerics.spread_metrics(results, 1.0).values()} == {0.0}
     results[1][0, 0] += 3
     results[2][0] += torch.tensor([-1, 2])
-    assert {metric: value for metric, (value, _) in numerics.spread(results, 0.5).items()} == {
+    assert {metric: value for metric, (value, _) in numerics.spread_metrics(results, 0.5).items()} == {
         "spread_ulp": 8.0,
         "spread_median_ulp": 0.0,
         "spread_relative": math.sqrt(4**2 + 2**2) / 2,
         "differing_share": 0.5,
     }
     # Bits may differ where numbers are equal.
-    found = numerics.spread([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
+    found = numerics.spread_metrics([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
     assert (found["spread_ulp"][0], found["differing_share"][0]) == (0.0, 1.0)
 
 

@@ -104,7 +104,7 @@ def test_what_the_device_takes_is_shown_without_the_host_or_the_refusal_told(mon
 @pytest.mark.parametrize("launch", ["eager", "graph"])
 def test_requests_use_one_place_in_host_memory_after_another(launch: str) -> None:
     trip = offload.Trip(offload_requests.Elementwise(SecondCpu(), "torch", Dtype.FLOAT32, 100, 1, 1), 1, 3, pinned=True)
-    phases = trip.phases if launch == "eager" else trip.captured()
+    phases = trip.phases if launch == "eager" else trip.capture_graphs()
     for (data,), result in trip.slots:
         data.fill_(0.0)
         result.fill_(-1.0)
@@ -171,7 +171,7 @@ def test_data_that_do_not_travel_are_noticed(monkeypatch: pytest.MonkeyPatch, lo
 
 def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    logits, asked = text_generation.exact_logits, inference.Service.without_gradients
+    logits, asked = text_generation.exact_logits, inference.Service.wrap_inference_mode
     monkeypatch.setattr(text_generation, "exact_logits", lambda *of: seen.append(len(of[1])) or logits(*of))
     monkeypatch.setattr(inference, "CHECKED_FLOP", 3.5 * ZOO["mlp"].forward_flop(1))
     assert right(work("inference", batch=64))
@@ -179,7 +179,7 @@ def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeyp
     lost = torch.arange(63)
     monkeypatch.setattr(
         inference.Service,
-        "without_gradients",
+        "wrap_inference_mode",
         lambda self, call: lambda inputs: asked(self, call)(inputs).index_fill(0, lost, torch.nan),
     )
     assert not right(work("inference", batch=64))

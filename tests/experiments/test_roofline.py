@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from experiments.models import operator_traffic
 from experiments.models.operator_traffic import Operator
-from experiments.suite.roofline import summary
+from experiments.suite.roofline import operator_metrics
 from tests.experiments.point_runs import CPU
 
 M, N, K = 12, 20, 36
@@ -94,7 +94,7 @@ def operator(flop: float, size: float, seconds: float, product: bool = False, pl
 
 def test_shares_lie_below_the_intensity_of_their_operators() -> None:
     found = [operator(1, 10, 3.0), operator(1600, 100, 6.0, product=True), operator(0, 0, 1.0)]
-    told = {name: value for name, (value, _) in summary(found, 1).items()}
+    told = {name: value for name, (value, _) in operator_metrics(found, 1).items()}
     assert [told[f"time_below.{x:g}_share"] for x in (0.25, 8, 16, 4096)] == pytest.approx([1 / 3, 1 / 3, 1, 1])
     assert told["bytes_below.8_share"] == pytest.approx(10 / 110)
     assert told["flop_below.8_share"] == pytest.approx(1 / 1601)

@@ -73,14 +73,14 @@ def test_images_of_training_validation_and_test_are_kept_apart(name: str) -> Non
 @pytest.fixture
 def seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same weights and batches in every run of the tests."""
-    monkeypatch.setattr(equivalence, "_seed", lambda: 7)
+    monkeypatch.setattr(equivalence, "_draw_seed", lambda: 7)
 
 
 def test_weights_are_disturbed_as_much_upwards_as_downwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draw from the middle moves no weight."""
-    calm = equivalence.reference("mlp", 8, 3, seed=11)
+    calm = equivalence.reference_losses("mlp", 8, 3, seed=11)
     monkeypatch.setattr(torch, "rand", lambda shape, generator: torch.full(shape, 0.5))
-    assert equivalence.reference("mlp", 8, 3, seed=11, disturbance=0.1, number=97) == calm
+    assert equivalence.reference_losses("mlp", 8, 3, seed=11, disturbance=0.1, number=97) == calm
 
 
 def compared(device: Device = CPU, **changed: Any) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def test_a_device_that_trains_otherwise_does_not_agree(fault: Any, monkeypatch: 
 
 
 def test_the_difference_is_the_largest_of_all_steps_over_the_first_loss() -> None:
-    found = equivalence.compared((2.0, 1.5, 1.0), (2.0, 1.0, 1.25), 0.2)
+    found = equivalence.curve_metrics((2.0, 1.5, 1.0), (2.0, 1.0, 1.25), 0.2)
     assert (found["loss_deviation"][0], found["agrees_share"][0]) == (0.25, 0)
-    assert equivalence.compared((2.0, 1.5, 1.0), (2.0, 1.0, 1.25), 0.25)["agrees_share"][0] == 1
-    lost = equivalence.compared((2.0, math.nan, math.inf), (2.0, 1.0, 0.5), 1e9)
+    assert equivalence.curve_metrics((2.0, 1.5, 1.0), (2.0, 1.0, 1.25), 0.25)["agrees_share"][0] == 1
+    lost = equivalence.curve_metrics((2.0, math.nan, math.inf), (2.0, 1.0, 0.5), 1e9)
     assert (lost["agrees_share"][0], lost["loss"][0]) == (0, [2.0])
     assert "loss_deviation" not in lost
 

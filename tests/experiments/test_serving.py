@@ -42,7 +42,7 @@ def echoing() -> Iterator[None]:
         patch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")
         patch.setitem(services.SERVICES, "echo", Echo)
         yield
-    serving.close()
+    serving.close_servers()
     children.stop_all()
     assert not children._CHILDREN
 
@@ -450,7 +450,7 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "LATE_S", 1.0)  # whoever runs tests has other work on its cores
-    serving.close()
+    serving.close_servers()
     made = work("serving", device, threads=1, service="echo")
     assert right(made)
     (kept,) = serving._SERVERS.values()
@@ -463,39 +463,39 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
     assert ("gpu_busy_share" in found) == (device.kind == "gpu")
     assert right(work("serving", device, threads=1, service="echo", requests_per_s=1))
     assert list(serving._SERVERS.values()) == [kept]
-    serving.close()
+    serving.close_servers()
     assert not kept.child.alive
 
 
 def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_SERVERS", 1)
-    first = serving.server(ORDERS)
-    assert serving.server(ORDERS) is first
+    first = serving.get_server(ORDERS)
+    assert serving.get_server(ORDERS) is first
     os.kill(first.child.pid, signal.SIGKILL)
     assert server_processes.wait_until(lambda: not first.child.alive, 10)
-    second = serving.server(ORDERS)
+    second = serving.get_server(ORDERS)
     assert second is not first
-    third = serving.server({**ORDERS, "workers": 2})
+    third = serving.get_server({**ORDERS, "workers": 2})
     assert not second.child.alive
     assert third.child.alive
     with pytest.raises(RuntimeError, match="the server said 400: scores are 80 bytes, not 3"):
         third.ask("POST", "/answer", b"abc")
-    assert serving.server({**ORDERS, "workers": 2}) is third
-    serving.close()
+    assert serving.get_server({**ORDERS, "workers": 2}) is third
+    serving.close_servers()
 
 
 def test_a_server_that_failed_at_a_request_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = serving.server(ORDERS)
+    kept = serving.get_server(ORDERS)
     failed = SimpleNamespace(status=500, read=lambda: b"Internal Server Error")
     with monkeypatch.context() as patch:
         patch.setattr(http.client.HTTPConnection, "getresponse", lambda _: failed)
         with pytest.raises(RuntimeError, match="the server said 500: Internal Server Error"):
             kept.ask("GET", "/usage")
-    assert serving.server(ORDERS) is not kept, "an error of its device would stay"
-    serving.close()
+    assert serving.get_server(ORDERS) is not kept, "an error of its device would stay"
+    serving.close_servers()
 
 
 def test_a_network_answers_through_its_server() -> None:
-    serving.close()
+    serving.close_servers()
     assert right(work("serving", threads=1, backend="onnx"))
-    serving.close()
+    serving.close_servers()

@@ -115,9 +115,9 @@ def test_a_load_that_does_not_fit_is_not_offered(stand: Any, monkeypatch: pytest
     monkeypatch.setattr(connection_limits, "raise_file_limit", lambda _: Room(20, 64))
     with pytest.raises(HarnessError, match="the load: 30 connections need 62 files, 20 of the limit of 64 are free"):
         offered(stand(), rate=300, count=30)
-    kept = serving.Kept(Child.__new__(Child), 0, Room(20, 64))
+    kept = serving.RunningServer(Child.__new__(Child), 0, Room(20, 64))
     with pytest.raises(HarnessError, match="the server: 30 connections"):
-        serving._observed(kept, {"count": 30}, None, [], 0, "cpu")  # type: ignore[arg-type]
+        serving._measure_load(kept, {"count": 30}, None, [], 0, "cpu")  # type: ignore[arg-type]
 
 
 def test_threads_that_the_system_refuses_fail_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,22 +330,22 @@ def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
     assert trouble.startswith("EMFILE: Too many open files; raise it in the shell")
     assert sum(found.trouble.values()) + len(found.good) == 80
     assert len(found.good) == len(found.latency) == len(found.late)
-    with pytest.raises(HarnessError, match="requests were not the server's to answer, most for EMFILE"):
-        serving.raise_lost(vars(found))
+    with pytest.raises(HarnessError, match="requests failed outside the server, most because of EMFILE"):
+        serving.raise_if_lost(vars(found))
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
 def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    kept = serving.server(ORDERS)
+    kept = serving.get_server(ORDERS)
     kind = Echo
     expected = [kept.ask("POST", "/answer", body)["answer"] for body in kind.requests()]
     limit = psutil.Process(kept.child.pid).num_fds() + 4
     resource.prlimit(kept.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
     asked = {"rate": 3000, "count": 30, "seed": 1, "timeout_s": 0.5, "cpus": []}
     with pytest.raises(HarnessError, match=r"the server: EMFILE: Too many open files; raise it in the shell"):
-        serving._observed(kept, asked, kind, expected, 0, "cpu")
+        serving._measure_load(kept, asked, kind, expected, 0, "cpu")
     _, complaints = capfd.readouterr()
     assert complaints.count("Too many open files") == 1
     assert "Traceback" not in complaints
@@ -372,20 +372,20 @@ def test_the_server_ends_where_the_system_refuses_it_something(
 
 
 def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
-    kept = serving.server(ORDERS)
+    kept = serving.get_server(ORDERS)
     os.kill(kept.child.pid, signal.SIGKILL)
     assert server_processes.wait_until(lambda: not kept.child.alive, 10)
     with pytest.raises(HarnessError, match="the server was ended by SIGKILL"):
         kept.ask("GET", "/usage")
     with pytest.raises(HarnessError, match="ECONNREFUSED"):
-        serving.raise_lost({**seen(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
+        serving.raise_if_lost({**seen(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
 
 
 # ------------------------------------------------------------------ meanwhile
 
 
 def test_a_server_that_is_stopped_says_for_how_long() -> None:
-    kept = serving.server(ORDERS)
+    kept = serving.get_server(ORDERS)
     before = kept.ask("GET", "/usage")["stood_s"]
     os.kill(kept.child.pid, signal.SIGSTOP)
     time.sleep(1.2)
@@ -405,15 +405,15 @@ TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("found", "after", "words"), TROUBLE)
 def test_trouble_of_the_harness_is_no_number(found: dict[str, Any], after: dict[str, Any], words: str) -> None:
     with pytest.raises(HarnessError, match=words):
-        serving.raise_lost({**seen(1000), **found})
-        serving.raise_disturbed({**seen(1000), **found}, USED, {**USED, **after})
+        serving.raise_if_lost({**seen(1000), **found})
+        serving.raise_if_disturbed({**seen(1000), **found}, USED, {**USED, **after})
 
 
 @pytest.mark.parametrize("found", [{}, {"trouble": {"EMFILE": 1}}, {"late": [0.2] * 10 + [0.0] * 990}])
 def test_what_servers_fail_is_a_number(found: dict[str, Any]) -> None:
-    serving.raise_lost({**seen(1000, failing=900), **found})
-    serving.raise_disturbed({**seen(1000, failing=900), **found}, USED, USED)
-    serving.raise_disturbed({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
+    serving.raise_if_lost({**seen(1000, failing=900), **found})
+    serving.raise_if_disturbed({**seen(1000, failing=900), **found}, USED, USED)
+    serving.raise_if_disturbed({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
 
 
 PASSING = serving.DisturbedError("the load stood still")
@@ -427,8 +427,8 @@ SEEN = {"failed_share": (0.0, "1")}
 def test_a_load_that_something_passing_spoilt_is_offered_again(
     monkeypatch: pytest.MonkeyPatch, attempts: list[Any], tries: int
 ) -> None:
-    monkeypatch.setattr(serving, "server", lambda _: None)
-    monkeypatch.setattr(serving, "_observed", tried := Mock(side_effect=attempts))
+    monkeypatch.setattr(serving, "get_server", lambda _: None)
+    monkeypatch.setattr(serving, "_measure_load", tried := Mock(side_effect=attempts))
     made = work("serving", threads=1)
     assert made.observe
     with contextlib.nullcontext() if SEEN in attempts else pytest.raises(HarnessError, match="the load stood still"):
@@ -440,7 +440,7 @@ def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -
     def refuse(_: Any) -> None:
         raise HarnessError("the load: 256 connections need 288 files")
 
-    monkeypatch.setattr(serving, "server", refuse)
+    monkeypatch.setattr(serving, "get_server", refuse)
     order = {"experiment": "serving", "device": "cpu", "params": params("serving"),
              "policy": {"target": 0.1, "budget_s": 1.0, "max_samples": 6}}  # fmt: skip
     told = worker.answer_order(order, CPU, Watch("cpu"))

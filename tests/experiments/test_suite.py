@@ -17,7 +17,7 @@ from experiments import worker
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
 from experiments.kernels import cpu_divergence, dependent_chain, fma
-from experiments.kernels.cuda_compile import module
+from experiments.kernels.cuda_compile import compile_module
 from experiments.kernels.sequential import BITS, cpu_kernels
 from experiments.models import layers, work_and_span
 from experiments.registry import experiments, get_experiment
@@ -149,7 +149,7 @@ def an_operation_more(patch: Patch) -> None:
 
 
 def another_sign(patch: Patch) -> None:
-    right = fma.aligned
+    right = fma.aligned_array
 
     class Block(type(right(1, Dtype.FLOAT32))):  # type: ignore[misc]
         """Memory whose first numbers, the factors, come out twice as large."""
@@ -157,7 +157,7 @@ def another_sign(patch: Patch) -> None:
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)
 
-    patch.setattr(fma, "aligned", lambda *given: right(*given).view(Block))
+    patch.setattr(fma, "aligned_array", lambda *given: right(*given).view(Block))
 
 
 def an_element_off(patch: Patch) -> None:
@@ -393,51 +393,51 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("bandwidth", GPU, {}, "does not run"),
     ("bandwidth", GPU, {"footprint": 8, "backend": "torch"}, "too small"),
     ("boosting", CPU, {"rows": 999}, "1,000 rows"),
-    ("boosting", CPU, {"trees": 0}, "a tree"),
+    ("boosting", CPU, {"trees": 0}, "at least 1 tree"),
     ("content", CPU, {"dtype": "tf32"}, "TF32"),
-    ("convergence", CPU, {"batch": 1025}, "1024 images"),
-    ("convergence", CPU, {"batch": 0}, "one of 1 to 1024"),
-    ("convergence", CPU, {"seeds": 0}, "at least one"),
+    ("convergence", CPU, {"batch": 1025}, "1024 training images"),
+    ("convergence", CPU, {"batch": 0}, "batch must be 1 to 1024"),
+    ("convergence", CPU, {"seeds": 0}, "seeds must be at least 1"),
     ("convergence", CPU, {"dtype": "float16"}, "loss scaling"),
     ("convergence", CPU, {"dtype": "tf32"}, "NVIDIA"),
     ("equivalence", CPU, {"dtype": "float16"}, "loss scaling"),
-    ("equivalence", CPU, {"steps": 0}, "at least one step"),
+    ("equivalence", CPU, {"steps": 0}, "steps must be at least 1"),
     ("equivalence", GPU, {"backend": "onednn"}, "onednn"),
     ("equivalence", CPU, {"backend": "onednn", "dtype": "bfloat16"}, "oneDNN"),
     *(("gemm", CPU, {"backend": backend, "dtype": dtype}, f"no {dtype}|TF32|in int8") for backend, dtype in (
         ("numpy", "bfloat16"), ("onednn", "float64"), ("torch", "tf32"), ("numpy", "float16"), ("torch", "int8"),
     )),
-    ("inference", CPU, {"dtype": "int8"}, "int8 is ONNX Runtime's"),
-    ("inference", CPU, {"dtype": "float8_e4m3fn"}, "does not answer"),
+    ("inference", CPU, {"dtype": "int8"}, "int8 needs ONNX Runtime"),
+    ("inference", CPU, {"dtype": "float8_e4m3fn"}, "does not support"),
     ("inference", CPU, {"backend": "onnx", "dtype": "bfloat16"}, "computes in float32 and int8 here, not in bfloat16"),
     ("inference", GPU, {"backend": "onnx"}, "backend onnx does not run on"),
     ("inference", CPU, {"backend": "graph"}, "no graphs"),
-    ("inference", CPU, {"batch": 0}, "has data"),
+    ("inference", CPU, {"batch": 0}, "batch must be at least 1"),
     ("language-serving", CPU, {"users": 257}, "256 users at a time"),
-    ("language-serving", CPU, {"new_tokens": 1}, "two of an answer"),
+    ("language-serving", CPU, {"new_tokens": 1}, "new_tokens at least 2"),
     ("language-serving", CPU, {"prompt_tokens": 510}, "this model takes 512"),
     ("language-serving", CPU, {"threads": 4097}, "more than the 1 cores"),
     ("libraries", CPU, {"dtype": "tf32"}, "TF32"),
     ("libraries", CPU, {"dtype": "float64"}, "calls no library"),
     ("libraries", CPU, {**LAYER, "variant": "tiled"}, "backends of gemm"),
     ("libraries", GPU, {"dtype": "int8"}, "int8"),
-    ("libraries", GPU, {"variant": "naive"}, "about products"),
+    ("libraries", GPU, {"variant": "naive"}, "applies to products"),
     ("libraries", GPU, {"shape": "256-cells"}, "no convolution"),
-    ("libraries", GPU, {**LAYER, "variant": "native"}, "about layers"),
+    ("libraries", GPU, {**LAYER, "variant": "native"}, "applies to layers"),
     ("libraries", GPU, {**LAYER, "variant": "naive", "dtype": "bfloat16"}, "no naive product"),
-    ("libraries", GPU, {**LAYER, "passes": "both"}, "forward"),
+    ("libraries", GPU, {**LAYER, "passes": "both"}, "forward only"),
     ("libraries", GPU, {"layer": "none", "shape": "loaded", "batch": 0}, "NVIDIA's driver"),
     ("numerics", CPU, {"method": "cell_order"}, "backend scalar"),
     ("numerics", CPU, {"method": "cell_order", "backend": "scalar", "dtype": "bfloat16"}, "no bfloat16"),
     ("numerics", CPU, {"method": "summation", "backend": "numpy"}, "backend torch"),
-    ("numerics", CPU, {"method": "threads"}, "second number of threads"),
-    ("numerics", CPU, {"method": "libraries"}, "held against"),
-    ("offload", GPU, {"host_memory": "none"}, "all of it on a GPU"),
-    ("offload", CPU, {"host_memory": "pinned"}, "nothing travels"),
+    ("numerics", CPU, {"method": "threads"}, "threads must be at least 2"),
+    ("numerics", CPU, {"method": "libraries"}, "is the baseline"),
+    ("offload", GPU, {"host_memory": "none"}, "a GPU pinned or pageable"),
+    ("offload", CPU, {"host_memory": "pinned"}, "a CPU takes none"),
     ("offload", CPU, {"launch": "graph"}, "pinned memory only"),
-    ("offload", GPU, {"host_memory": "pinned", "uses": 0}, "has data"),
+    ("offload", GPU, {"host_memory": "pinned", "uses": 0}, "uses must be at least 1"),
     ("offload", CPU, {"op": "elementwise"}, "n and k are 1"),
-    ("offload", CPU, {"op": "gemv"}, "n is 1"),
+    ("offload", CPU, {"op": "gemv"}, "n must be 1"),
     ("offload", GPU, {"host_memory": "pinned", "op": "elementwise", "n": 1, "k": 1, "dtype": "int8"}, "in int8"),
     ("offload", GPU, {"host_memory": "pinned", "op": "mlp", "backend": "onednn"}, "onednn does not"),
     ("offload", CPU, {"op": "mlp", "backend": "onednn", "dtype": "float64"}, "no float64"),
@@ -447,12 +447,12 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("orchestration", CPU, {"model": "resnet-50", "source": "encoded", "batch": 1}, "not for pictures"),
     ("parallelism", CPU, {"backend": "cupy"}, "cupy"),
     ("parallelism", CPU, {"threads": 2}, "one core"),
-    ("parallelism", CPU, {"paths": 3}, "power of 2"),
+    ("parallelism", CPU, {"paths": 3}, "must be a power of 2"),
     ("parallelism", GPU, {}, "llvm"),
     ("parallelism", GPU, {"kernel": "chains", "in_flight": 32}, "does not run"),
     ("peak", CPU, {"dtype": "float16"}, "no float16 kernel"),
-    ("roofline", CPU, {"phase": "decode"}, "answers all at once"),
-    ("roofline", CPU, {"model": "minilm-l6", "phase": "decode"}, "answers all at once"),
+    ("roofline", CPU, {"phase": "decode"}, "generates no text"),
+    ("roofline", CPU, {"model": "minilm-l6", "phase": "decode"}, "generates no text"),
     ("roofline", CPU, {"dtype": "float8_e4m3fn", "phase": "forward"}, "answers in float8_e4m3fn"),
     ("roofline", CPU, {"dtype": "tf32"}, "TF32|tf32"),
     ("sequential", CPU, {"kernel": "chain", "footprint": 4, "threads": 2}, "one thread"),
@@ -462,16 +462,16 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("sequential", CPU, {"footprint": 64}, "too small"),
     ("sequential", CPU, {"footprint": 2**34 + 64}, "16 GiB"),
     ("sequential", CPU, {"kernel": "branches", "footprint": 1000}, "a power of two"),
-    ("sequential", CPU, {"kernel": "states", "data": "text", "footprint": 2**40}, "a text of"),
+    ("sequential", CPU, {"kernel": "states", "data": "text", "footprint": 2**40}, "footprint must be over"),
     ("serving", CPU, {"dtype": "int8"}, "int8 is ONNX Runtime's"),
     ("serving", CPU, {"service": "image-classifier", "dtype": "int8", "backend": "onnx"}, "not in int8"),
     ("serving", CPU, {"service": "lookup", "backend": "onnx"}, "comes in torch"),
     ("serving", CPU, {"cores": 4096}, "4096 cores"),
     ("serving", CPU, {"threads": 2}, "more than the 1 cores"),
-    ("serving", CPU, {"requests_per_s": 0}, "a request a second"),
+    ("serving", CPU, {"requests_per_s": 0}, "must be at least 1"),
     ("several-devices", CPU, {"ranks": 4, "threads": 1000}, "4000 cores"),
     ("several-devices", CPU, {"interconnect": "nccl"}, "does not join cpu"),
-    ("several-devices", CPU, {"ranks": 0}, "at least one rank"),
+    ("several-devices", CPU, {"ranks": 0}, "ranks must be at least 1"),
     ("several-devices", CPU, {"model": "cnn"}, "batch norm"),
     ("several-devices", GPU, {"ranks": 2}, "this node has 1"),
     ("sustained", CPU, {"load": "one_block"}, "no graphs"),
@@ -482,7 +482,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("tabular", CPU, {"transfers": "included"}, "a CPU has none"),
     ("tabular", GPU, {"backend": "torch"}, "transfers none"),
     ("tabular", GPU, {"backend": "pandas", "transfers": "included"}, "does not run"),
-    ("tabular", CPU, {"rows": 0}, "at least one row"),
+    ("tabular", CPU, {"rows": 0}, "rows must be at least 1"),
     ("time-to-train", CPU, {"job": "digits-logistic"}, "a job for scikit-learn"),
     ("time-to-train", CPU, {"backend": "sklearn"}, "a job for torch"),
     ("time-to-train", CPU, FIT, "works in float64"),
@@ -493,8 +493,8 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
     ("training", GPU, {"backend": "onednn"}, "onednn"),
     ("training", CPU, {"backend": "onednn", "dtype": "bfloat16"}, "by itself"),
     ("transfer", GPU, {"direction": "both", "host_memory": "pageable"}, "one way at a time"),
-    ("transfer", GPU, {"host_memory": "none"}, "some host memory"),
-    ("transfer", GPU, {"direction": "peer"}, "no host memory"),
+    ("transfer", GPU, {"host_memory": "none"}, "takes host memory pinned or pageable"),
+    ("transfer", GPU, {"direction": "peer"}, "takes host memory none"),
     ("without-cuda", GPU, {}, "pip install cupy"),
 ]  # fmt: skip
 
@@ -502,7 +502,7 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "device", "changed", "why"), CANNOT)
 def test_what_cannot_be_says_why(name: str, device: Device, changed: Any, why: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    module.cache_clear()
+    compile_module.cache_clear()
     torch.set_num_threads(2)  # on one, PyTorch calls no library for a small convolution
     with pytest.raises(Unsupported, match=why) as caught:
         made = work(name, device, **changed)

@@ -118,7 +118,9 @@ def test_blocks_for_one_kind_of_device_stay_there() -> None:
 
 
 def test_a_group_of_libraries_becomes_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "expand", lambda name: {"openblas-*": ["openblas-a", "openblas-b"]}.get(name, [name]))
+    monkeypatch.setattr(
+        backends, "expand_group", lambda name: {"openblas-*": ["openblas-a", "openblas-b"]}.get(name, [name])
+    )
     grid = {"dtype": ["float32"], "backend": ["torch", "openblas-*"], "threads": [1]}
     found = points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])
     assert [point["backend"] for point in found] == ["torch", "openblas-a", "openblas-b"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from experiments.registry import get_experiment
 from experiments.suite import tabular as suite
-from experiments.tabular.random_tables import case, differing
+from experiments.tabular.random_tables import differing_share, make_case
 from experiments.tabular.table_libraries import LIBRARIES, ON_TABLES, ON_TEXT, Library, open_library
 from experiments.workload import Unsupported, Workload
 from tests.experiments.point_runs import CPU, right, run
@@ -90,7 +90,7 @@ def test_operations_do_as_plain_python_does(name: str, rows: list[tuple[int, int
 @given(rows=st.integers(1, 60), seed=st.integers(0, 2**32))
 @settings(max_examples=12)
 def test_the_text_says_exactly_the_numbers_that_are_expected(op: str, rows: int, seed: int) -> None:
-    made = case(op, rows, np.random.default_rng(seed))
+    made = make_case(op, rows, np.random.default_rng(seed))
     lines = made.inputs[0].decode().splitlines()
     table = list(csv.DictReader(lines)) if op == "parse_csv" else [json.loads(line) for line in lines]
     kinds = {"id": int, "value": float, "name": str}
@@ -150,7 +150,7 @@ def test_a_wrong_result_fails_its_check(monkeypatch: pytest.MonkeyPatch, op: str
 @pytest.mark.parametrize("name", ON_TABLES_THERE)
 def test_no_call_makes_the_next_one_easier(name: str, op: str) -> None:
     """Tables stay as they are, above all unsorted, and no result is a view of one."""
-    made = case(op, 500, np.random.default_rng(0))
+    made = make_case(op, 500, np.random.default_rng(0))
     before = [{column: values.copy() for column, values in one.items()} for one in made.inputs]
     library = open_library(name, CPU, op)
     tables = [library.load(one) for one in made.inputs]
@@ -166,12 +166,12 @@ def test_no_call_makes_the_next_one_easier(name: str, op: str) -> None:
 def test_tables_are_as_described() -> None:
     random = np.random.default_rng(1)
     for rows, groups in ((20_000, 200), (300, 10)):
-        assert len(np.unique(case("group_by", rows, random).inputs[0]["key"])) == groups
-    left, right = case("join", 20_000, random).inputs
+        assert len(np.unique(make_case("group_by", rows, random).inputs[0]["key"])) == groups
+    left, right = make_case("join", 20_000, random).inputs
     assert len(np.unique(right["key"])) == len(right["key"]) == 2000
     assert np.isin(left["key"], right["key"]).mean() == pytest.approx(0.8, abs=0.05)
-    assert np.mean(case("filter", 20_000, random).inputs[0]["value"] > 0) == pytest.approx(0.5, abs=0.05)
-    (text,) = case("parse_csv", 200_000, random).inputs
+    assert np.mean(make_case("filter", 20_000, random).inputs[0]["value"] > 0) == pytest.approx(0.5, abs=0.05)
+    (text,) = make_case("parse_csv", 200_000, random).inputs
     assert text.startswith(b"id,value,name\n") and text.count(b"\n") == 200_001
     values = [float(line.split(b",")[1]) for line in text.splitlines()[1:]]
     assert np.std(values) == pytest.approx(1.0, rel=0.02)
@@ -261,5 +261,5 @@ def test_what_is_said_of_a_library_is_true() -> None:
 
 def test_a_single_wrong_row_of_the_largest_table_exceeds_the_tolerance() -> None:
     assert suite.TOLERANCE < 1 / 1e8
-    assert differing({"a": [1, 2, 3, 5]}, {"a": np.array([1, 2, 3, 4])}) == 0.25
-    assert differing({"a": [1]}, {"a": np.array([1, 2])}) == math.inf
+    assert differing_share({"a": [1, 2, 3, 5]}, {"a": np.array([1, 2, 3, 4])}) == 0.25
+    assert differing_share({"a": [1]}, {"a": np.array([1, 2])}) == math.inf

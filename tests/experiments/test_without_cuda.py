@@ -30,7 +30,7 @@ SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1
 @pytest.fixture
 def vulkan() -> webgpu.Vulkan:
     try:
-        return webgpu.vulkan(CPU)
+        return webgpu.open_vulkan(CPU)
     except Unsupported as reason:
         missing(f"the GPU's kernels in WGSL: {reason}; `apt-get install mesa-vulkan-drivers` (Debian)")
 
@@ -58,7 +58,7 @@ def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
     assert right(made)
     # The same blocks as in WGSL.
     block = (stream_cuda.BLOCK,) if kernel == "triad" else (naive_products.TILE, naive_products.TILE)
-    assert set(cupy.launches) == {(*wgsl_and_cuda.grid(kernel, n)[: len(block)], *block)}
+    assert set(cupy.launches) == {(*wgsl_and_cuda.launch_grid(kernel, n)[: len(block)], *block)}
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_a_wrong_kernel_fails_the_check(
 
 
 def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert wgsl_and_cuda.grid("triad", 2**25) == (43691, 3)
+    assert wgsl_and_cuda.launch_grid("triad", 2**25) == (43691, 3)
     monkeypatch.setattr(wgsl_and_cuda, "MOST_BLOCKS", 3)
-    assert wgsl_and_cuda.grid("triad", 2000) == (3, 3)
+    assert wgsl_and_cuda.launch_grid("triad", 2000) == (3, 3)
     assert right(point(CPU, "triad", 2000, "vulkan"))
 
 
 def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.Vulkan) -> None:
     kernel = webgpu.Kernel(vulkan, wgsl_and_cuda.WGSL, "triad", (4, 1, 1))
     data = np.arange(4, dtype=np.float32)
-    outs = [vulkan.empty(4) for _ in range(webgpu.TOGETHER + 2)]
+    outs = [vulkan.empty_buffer(4) for _ in range(webgpu.TOGETHER + 2)]
     bound = [kernel.bind(vulkan.buffer(data + place), vulkan.buffer(data), out) for place, out in enumerate(outs)]
     kernel.batch(bound, (1, 1), webgpu.TOGETHER + 1)()
     for place, out in enumerate(outs[:-1]):
@@ -100,8 +100,8 @@ def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.
 @pytest.mark.parametrize("each_s", [1e-5, 3e-3, 1.0])
 def test_a_call_makes_as_many_launches_as_hide_its_submission(each_s: float) -> None:
     made: list[int] = []
-    device: Any = SimpleNamespace(on_host=lambda calls: [calls[0](), made[-1] * each_s + 1e-4][1:])
-    call, count = without_cuda._long_enough(device, lambda count: lambda: made.append(count))
+    device: Any = SimpleNamespace(time_on_host=lambda calls: [calls[0](), made[-1] * each_s + 1e-4][1:])
+    call, count = without_cuda._grow_call(device, lambda count: lambda: made.append(count))
     call()
     assert made[-1] == count
     assert count * each_s >= without_cuda.CALL_S - 1e-4 or count == without_cuda.MOST_LAUNCHES
@@ -134,11 +134,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         order.append(one)
         one.taken = 0
 
-        def empty(length: int) -> Any:
+        def empty_buffer(length: int) -> Any:
             one.taken = 4 * length
             return SimpleNamespace(destroy=lambda: setattr(one, "taken", 0))
 
-        return SimpleNamespace(adapter=one, empty=empty)
+        return SimpleNamespace(adapter=one, empty_buffer=empty_buffer)
 
     order: list[Any] = []
     monkeypatch.setattr(webgpu, "Vulkan", opening)
@@ -146,7 +146,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, *found: Any) -> None:
-    monkeypatch.setattr(webgpu, "_enumerated", lambda: found)
+    monkeypatch.setattr(webgpu, "_enumerate_adapters", lambda: found)
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H100", "H100 by another name"])
@@ -154,17 +154,17 @@ def test_the_adapter_is_the_one_of_that_name_or_else_of_that_memory(
     opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     seen(monkeypatch, adapter("llvmpipe", "CPU"), adapter("Intel UHD"), wanted := adapter("NVIDIA H100"))
-    assert webgpu.vulkan(Card("NVIDIA H100")).adapter is wanted
+    assert webgpu.open_vulkan(Card("NVIDIA H100")).adapter is wanted
     assert opened == [wanted]
     opened.clear()
     cards = [adapter("NVIDIA H100") for _ in range(3)]
     for card in cards:
         card.taken = 0
     seen(monkeypatch, *cards)
-    assert webgpu.vulkan(Card(name, cards[1])).adapter is cards[1]
+    assert webgpu.open_vulkan(Card(name, cards[1])).adapter is cards[1]
     assert opened == cards[:2]
     with pytest.raises(Unsupported, match=f"does not show {name}, only NVIDIA H100, NVIDIA H100, NVIDIA H100"):
-        webgpu.vulkan(Card(name))
+        webgpu.open_vulkan(Card(name))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_software_passes_for_no_gpu_and_what_is_missing_is_told(
     if there is None:
         monkeypatch.setattr(ctypes, "CDLL", nowhere)
     with pytest.raises(Unsupported, match=why):
-        webgpu.vulkan(device)
+        webgpu.open_vulkan(device)
     assert opened == []
 
 
@@ -196,10 +196,10 @@ def test_without_wgpu_or_room_in_a_buffer_it_is_unsupported(
     monkeypatch.setattr(vulkan, "_most", 400)
     with pytest.raises(Unsupported, match="in one buffer"):
         point(CPU, "triad", 101, "vulkan")
-    monkeypatch.setattr(webgpu, "_enumerated", webgpu._enumerated.__wrapped__)
+    monkeypatch.setattr(webgpu, "_enumerate_adapters", webgpu._enumerate_adapters.__wrapped__)
     monkeypatch.setitem(sys.modules, "wgpu", None)
     with pytest.raises(Unsupported, match="pip install wgpu"):
-        webgpu.vulkan(Card("NVIDIA H100"))
+        webgpu.open_vulkan(Card("NVIDIA H100"))
 
 
 def test_without_a_driver_the_process_lives_and_says_so() -> None:

@@ -35,7 +35,7 @@ class Chains(ABC):
 
     @classmethod
     @abstractmethod
-    def most(cls, device: str, threads: int) -> int:
+    def max_chains(cls, device: str, threads: int) -> int:
         """Return the number of chains that the device, or `threads` of its threads, can advance at once."""
 
     @classmethod
@@ -49,7 +49,7 @@ class Chains(ABC):
         """Return the steps per call: milliseconds of work, to hide the start-up cost."""
 
     @abstractmethod
-    def place(self, starts: Any) -> None:
+    def set_starts(self, starts: Any) -> None:
         """Set the chains' starts: shape (chains,), uint64, NumPy."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Chains(ABC):
         """Advance every chain by `steps` steps, a multiple of BITS; a GPU may still be running on return."""
 
     @abstractmethod
-    def go_on(self) -> None:
+    def continue_from_ends(self) -> None:
         """Continue the chains from their ends."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Chains(ABC):
         """Return the chains' ends: shape (chains,), uint64, NumPy."""
 
 
-def definition(kind: str) -> type[Chains]:
+def chains_class(kind: str) -> type[Chains]:
     """Return the class for a device kind: cpu, gpu."""
     if kind == "cpu":
         from experiments.kernels.sequential.cpu_kernels import CpuChains

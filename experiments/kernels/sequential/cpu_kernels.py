@@ -19,7 +19,7 @@ _START, _PLAIN, _QUOTED, _QUOTE = range(4)
 _COMMA, _NEWLINE, _MARK = b',\n"'
 
 
-def _kept(_context: Any, value: types.Type) -> Any:
+def _opaque(_context: Any, value: types.Type) -> Any:
     """Return `value` unchanged, through empty assembly that the compiler may not remove or move up.
 
     In a branch's arms, it keeps LLVM from computing both and selecting by a conditional move, and from running several
@@ -33,7 +33,7 @@ def _kept(_context: Any, value: types.Type) -> Any:
     return value(value), generate
 
 
-kept: Any = intrinsic(_kept)
+opaque: Any = intrinsic(_opaque)
 
 
 @njit(nogil=True)
@@ -60,9 +60,9 @@ def branches(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None
         word = table[(first + uint32(block)) & mask]
         for _ in range(BITS):
             if word & uint32(1):  # noqa: SIM108 - keep the branch
-                x = kept(uint32(x + word))
+                x = opaque(uint32(x + word))
             else:
-                x = kept(uint32(x ^ word))
+                x = opaque(uint32(x ^ word))
             word >>= uint32(1)
     ends[which] = x
 
@@ -75,20 +75,20 @@ def states(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
         byte = table[first + uint64(step)]
         if state == _QUOTED:
             if byte == _MARK:
-                state = kept(_QUOTE)
+                state = opaque(_QUOTE)
         elif state == _QUOTE and byte == _MARK:
-            state = kept(_QUOTED)
+            state = opaque(_QUOTED)
         elif byte == _COMMA:
             fields += uint64(1)
-            state = kept(_START)
+            state = opaque(_START)
         elif byte == _NEWLINE:
             fields += uint64(1)
             records += uint64(1)
-            state = kept(_START)
+            state = opaque(_START)
         elif byte == _MARK and state == _START:
-            state = kept(_QUOTED)
+            state = opaque(_QUOTED)
         else:
-            state = kept(_PLAIN)
+            state = opaque(_PLAIN)
     ends[which] = fields << uint64(32) | records
 
 
@@ -106,7 +106,7 @@ class CpuChains(Chains):
         self._team = Team(chains)
 
     @classmethod
-    def most(cls, device: str, threads: int) -> int:
+    def max_chains(cls, device: str, threads: int) -> int:
         return threads
 
     @classmethod
@@ -121,7 +121,7 @@ class CpuChains(Chains):
             return 1 << 20 if footprint // chains <= 1 << 20 else 1 << 18
         return {"chain": 1 << 22, "branches": 1 << 23, "states": 1 << 20}[kernel]
 
-    def place(self, starts: Any) -> None:
+    def set_starts(self, starts: Any) -> None:
         self._starts[:] = starts
 
     def walk(self, steps: int) -> None:
@@ -129,7 +129,7 @@ class CpuChains(Chains):
             [partial(self._kernel, self._table, self._starts, self._ends, n, steps) for n in range(self._chains)]
         )
 
-    def go_on(self) -> None:
+    def continue_from_ends(self) -> None:
         self._starts, self._ends = self._ends, self._starts
 
     def ends(self) -> Any:

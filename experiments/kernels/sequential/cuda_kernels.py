@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.kernels.cuda_compile import cupy_on, module
+from experiments.kernels.cuda_compile import compile_module, open_cupy
 from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
 
 BLOCK = 256
@@ -98,18 +98,18 @@ class CudaChains(Chains):
     backend = "cupy"
 
     def __init__(self, device: str, kernel: str, table: Any, chains: int) -> None:
-        cupy = cupy_on(device)
-        self._kernel = module(SOURCE).get_function(kernel)
+        cupy = open_cupy(device)
+        self._kernel = compile_module(SOURCE).get_function(kernel)
         self._table, self._chains = cupy.asarray(table), chains
         self._starts, self._ends = (cupy.zeros(chains, dtype=np.uint64) for _ in range(2))
 
     @classmethod
-    def most(cls, device: str, threads: int) -> int:
+    def max_chains(cls, device: str, threads: int) -> int:
         """Return the threads that the GPU's registers and schedulers hold, in whole blocks."""
         import torch
 
-        about = torch.cuda.get_device_properties(device)
-        return int(about.multi_processor_count) * (int(about.max_threads_per_multi_processor) // BLOCK) * BLOCK
+        gpu = torch.cuda.get_device_properties(device)
+        return int(gpu.multi_processor_count) * (int(gpu.max_threads_per_multi_processor) // BLOCK) * BLOCK
 
     @classmethod
     def line_bytes(cls) -> int:
@@ -117,18 +117,18 @@ class CudaChains(Chains):
 
     @classmethod
     def steps(cls, kernel: str, chains: int, footprint: int) -> int:
-        one, full = (1 << 16, 1 << 12) if kernel == "chase" else (1 << 20, 1 << 17)
-        return one if chains == 1 else full
+        single, full = (1 << 16, 1 << 12) if kernel == "chase" else (1 << 20, 1 << 17)
+        return single if chains == 1 else full
 
-    def place(self, starts: Any) -> None:
+    def set_starts(self, starts: Any) -> None:
         self._starts.set(starts)
 
     def walk(self, steps: int) -> None:
         threads = min(BLOCK, self._chains)
-        given = (self._table, np.uint32(self._table.size), self._starts, self._ends, np.uint32(self._chains))
-        self._kernel((-(-self._chains // threads),), (threads,), (*given, np.uint32(steps)))
+        fixed = (self._table, np.uint32(self._table.size), self._starts, self._ends, np.uint32(self._chains))
+        self._kernel((-(-self._chains // threads),), (threads,), (*fixed, np.uint32(steps)))
 
-    def go_on(self) -> None:
+    def continue_from_ends(self) -> None:
         self._starts, self._ends = self._ends, self._starts
 
     def ends(self) -> Any:

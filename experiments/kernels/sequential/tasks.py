@@ -45,7 +45,7 @@ class Task(ABC):
         """Draw a valid start for each chain: shape (chains,), uint64."""
 
     @abstractmethod
-    def expected(self, starts: Any, steps: int) -> Any:
+    def expected_ends(self, starts: Any, steps: int) -> Any:
         """Return the expected ends for chains from `starts` (all or some): same shape, uint64."""
 
 
@@ -55,13 +55,13 @@ class Chain(Task):
     def starts(self, random: np.random.Generator) -> Any:
         return random.integers(1, 1 << 32, self.chains, dtype=np.uint64)
 
-    def expected(self, starts: Any, steps: int) -> Any:
-        def hashed(x: int) -> int:
+    def expected_ends(self, starts: Any, steps: int) -> Any:
+        def hash_steps(x: int) -> int:
             for _ in range(steps):
                 x = (x ^ x >> 16) * MULTIPLIER % (1 << 32)
             return x
 
-        return np.array([hashed(int(x)) for x in starts], dtype=np.uint64)
+        return np.array([hash_steps(int(x)) for x in starts], dtype=np.uint64)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Chase(Task):
         which = np.arange(self.chains)
         return self._entry(which, random.integers(self.order.shape[1], size=self.chains))
 
-    def expected(self, starts: Any, steps: int) -> Any:
+    def expected_ends(self, starts: Any, steps: int) -> Any:
         lines = self.order.shape[1]
         which, line = np.divmod(np.asarray(starts).astype(np.int64) // self.words, lines)
         rank = [np.flatnonzero(self.order[c] == x)[0] for c, x in zip(which, line, strict=True)]
@@ -98,12 +98,12 @@ class Branches(Task):
     def starts(self, random: np.random.Generator) -> Any:
         return np.arange(self.chains, dtype=np.uint64) + random.integers(1 << 31, dtype=np.uint64)
 
-    def expected(self, starts: Any, steps: int) -> Any:
+    def expected_ends(self, starts: Any, steps: int) -> Any:
         return np.array([self._end(int(start), steps) for start in starts], dtype=np.uint64)
 
     def _end(self, x: int, steps: int) -> int:
-        for place in range(x, x + steps // BITS):
-            word = int(self.table[place % len(self.table)])
+        for index in range(x, x + steps // BITS):
+            word = int(self.table[index % len(self.table)])
             for bit in range(BITS):
                 left = word >> bit
                 x = (x + left) % (1 << 32) if left % 2 else x ^ left
@@ -122,19 +122,19 @@ class States(Task):
     def starts(self, random: np.random.Generator) -> Any:
         return random.choice(self.records, self.chains).astype(np.uint64)
 
-    def expected(self, starts: Any, steps: int) -> Any:
+    def expected_ends(self, starts: Any, steps: int) -> Any:
         return np.array([self._end(int(start), steps) for start in starts], dtype=np.uint64)
 
     def _end(self, start: int, steps: int) -> int:
         passage = bytes(self.table[start : start + steps]).decode("latin-1")
         rows = [len(row) for row in csv.reader(io.StringIO(passage, newline=""))]
         fields, records = sum(rows), len(rows)
-        if start + steps not in boundaries_of_text():
+        if start + steps not in record_boundaries():
             fields, records = fields - 1, records - 1  # the last field and record are incomplete
         return fields << 32 | records
 
 
-def make(
+def make_task(
     kernel: str, data: str, footprint: int, chains: int, steps: int, line: int, random: np.random.Generator
 ) -> Task:
     """Return a point's task.
@@ -145,17 +145,17 @@ def make(
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
     if kernel == "chase":
-        return _chase(footprint, chains, line, random)
+        return _make_chase(footprint, chains, line, random)
     if kernel == "branches":
-        return _branches(data, footprint, chains, random)
+        return _make_branches(data, footprint, chains, random)
     if kernel == "states":
-        return _states(footprint, chains, steps)
+        return _make_states(footprint, chains, steps)
     if footprint != 4:
         raise Unsupported("the footprint of the kernel chain is 4: its one number of 32 bits")
     return Chain(chains, np.zeros(1, dtype=np.uint32))
 
 
-def _chase(footprint: int, chains: int, line: int, random: np.random.Generator) -> Chase:
+def _make_chase(footprint: int, chains: int, line: int, random: np.random.Generator) -> Chase:
     lines, words = footprint // chains // line, line // 4
     if lines < 2:
         raise Unsupported(f"a footprint of {footprint} bytes is too small for {chains} chains")
@@ -163,13 +163,13 @@ def _chase(footprint: int, chains: int, line: int, random: np.random.Generator) 
         raise Unsupported("a footprint of more than 16 GiB has more entries than an index of 32 bits tells apart")
     order = np.tile(np.arange(lines, dtype=np.uint32), (chains, 1))
     random.permuted(order, axis=1, out=order)
-    table = _pages(chains * lines * line).view(np.uint32).reshape(chains, lines, words)
+    table = _huge_pages(chains * lines * line).view(np.uint32).reshape(chains, lines, words)
     first = np.arange(chains, dtype=np.uint32)[:, None] * np.uint32(lines)
     np.put_along_axis(table[:, :, 0], order, (np.roll(order, -1, axis=1) + first) * np.uint32(words), axis=1)
     return Chase(chains, table.reshape(-1), order, words)
 
 
-def _pages(length: int) -> Any:
+def _huge_pages(length: int) -> Any:
     """Return `length` zero bytes, in huge pages if the system provides them."""
     memory = mmap.mmap(-1, -(-length // HUGE_PAGE) * HUGE_PAGE + HUGE_PAGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -179,7 +179,7 @@ def _pages(length: int) -> Any:
     return whole[start : start + length]
 
 
-def _branches(data: str, footprint: int, chains: int, random: np.random.Generator) -> Branches:
+def _make_branches(data: str, footprint: int, chains: int, random: np.random.Generator) -> Branches:
     words = footprint // 4
     if footprint % 4 or words & (words - 1) or not words:
         raise Unsupported(f"the footprint of the kernel branches is a power of two from 4 on, not {footprint}")
@@ -188,15 +188,15 @@ def _branches(data: str, footprint: int, chains: int, random: np.random.Generato
     return Branches(chains, random.integers(1 << 32, size=words, dtype=np.uint32))
 
 
-def _states(footprint: int, chains: int, steps: int) -> States:
-    table, boundaries = table_of_text()
+def _make_states(footprint: int, chains: int, steps: int) -> States:
+    table, boundaries = text_table()
     if not steps < footprint <= len(table):
-        raise Unsupported(f"a walk of {steps} bytes in a text of {len(table)} has no footprint of {footprint} bytes")
+        raise Unsupported(f"footprint must be over {steps} and up to {len(table)} bytes, not {footprint}")
     return States(chains, table[:footprint], boundaries[boundaries <= footprint - steps])
 
 
 @cache
-def table_of_text() -> tuple[Any, Any]:
+def text_table() -> tuple[Any, Any]:
     """Return Python's standard library as CSV bytes, with the record boundaries (first start to last end).
 
     Spaces in the source separate fields: indentation gives empty fields; commas, quotation marks and line ends give
@@ -212,6 +212,6 @@ def table_of_text() -> tuple[Any, Any]:
 
 
 @cache
-def boundaries_of_text() -> frozenset[int]:
+def record_boundaries() -> frozenset[int]:
     """Return the offsets at which text records begin, and the last one's end."""
-    return frozenset(table_of_text()[1].tolist())
+    return frozenset(text_table()[1].tolist())
