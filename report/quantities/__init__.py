@@ -90,11 +90,13 @@ def quantity(
     def transfer_rate(data: Dataset) -> Estimates:
     """
     if name in _REGISTRY or tier not in TIERS:
-        raise ValueError(f"quantity {name}: the name is taken or the tier {tier!r} unknown")
+        raise ValueError(f"quantity {name}: the name is already registered, or the tier {tier!r} is unknown")
     if checked and tier != "derived":
-        raise ValueError(f"quantity {name}: what is {tier} rests on no model that could be checked")
+        raise ValueError(f"quantity {name}: `checked` is for derived quantities, not for {tier} ones")
     if RESERVED & set(labels):
-        raise ValueError(f"quantity {name}: no label may be called {sorted(RESERVED & set(labels))[0]!r}")
+        raise ValueError(
+            f"quantity {name}: the label {sorted(RESERVED & set(labels))[0]!r} is reserved, choose another"
+        )
     if experiments is None:
         experiments = [name.partition(".")[0].replace("_", "-")] if tier == "measured" else ()
     kinds = {"both": ("cpu", "gpu"), "cpu": ("cpu",), "gpu": ("gpu",)}.get(device, ())

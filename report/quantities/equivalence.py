@@ -46,14 +46,14 @@ def _agreement_shares(data: Dataset, kind: str) -> Estimates:
 
     Formats and libraries that a device does not support give no estimate.
     """
-    own: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
+    rows_by_group: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
     rows, shares = [], []
     for key, results in outcomes(data).groupby(_GROUP):
         labels = dict(zip(_GROUP, key, strict=True))
         if device_kind(str(labels["device"])) == kind and (results["status"] != "unsupported").any():
             by_round = results.groupby("round")["agrees"].mean()
             counts = {"n_rounds": len(by_round), "n_samples": len(results), "detail": _describe(results)}
-            rows.append({**labels, **counts, "source_rows": tuple(sorted(own[key]))})
+            rows.append({**labels, **counts, "source_rows": tuple(sorted(rows_by_group[key]))})
             shares.append(by_round.to_numpy(float))
     return Estimates.from_points(rows, statistics.estimate_on_linear_scale(shares, counted=True, share=True))
 

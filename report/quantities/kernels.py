@@ -92,8 +92,8 @@ def _rounds_by_place(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]
 def _rows_by_place(data: Dataset) -> Mapping[Any, Any]:
     table = data.table
     used = table["experiment"].isin(["peak", *_KERNELS]) & ~table["backend"].isin(_LOOPS) & (table["status"] == "ok")
-    found: Mapping[Any, Any] = table[used].groupby(PLACE, observed=True).groups
-    return found
+    groups: Mapping[Any, Any] = table[used].groupby(PLACE, observed=True).groups
+    return groups
 
 
 def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[int, ...]:

@@ -77,18 +77,18 @@ def metric_by_users(data: Dataset, metric: str) -> Estimates:
 
 for _name, _metric, _unit, _how in (
     ("first_token_s", "p50_first_token_latency", "s",
-     "Median of the time from a request until its first token came."),
+     "Median time from a request to its first token."),
     ("p99_first_token_s", "p99_first_token_latency", "s",
-     "99th percentile of the time from a request until its first token came, of at least 100 answers in each round."),
+     "99th percentile time from a request to its first token, over at least 100 answers per round."),
     ("p99_token_s", "p99_token_latency", "s",
-     "99th percentile of the time between two tokens of an answer, of at least 100 in each round."),
+     "99th percentile time between two tokens of an answer, over at least 100 per round."),
     ("answer_s", "p50_answer_latency", "s",
-     "Median of the time from a request until its answer was whole."),
+     "Median time from a request to its complete answer."),
     ("user_tokens_per_s", "user_tokens_per_s", "tokens/s",
-     "Tokens a second of an answer after its first token, as its user sees them: the median over answers."),
+     "Tokens per second in an answer after its first token, as its user sees them: the median over answers."),
     ("tokens_per_s", "tokens_per_s", "tokens/s",
-     "Tokens that reach all users together, for each second under the whole load."),
+     "Tokens per second over all users, for the whole load."),
     ("failed_share", "failed_share", "1",
-     "Share of the answers that broke off, had another number of tokens than asked for, or were refused."),
+     "Share of answers that broke off, had the wrong token count, or were refused."),
 ):  # fmt: skip
     summary_quantity(f"language_serving.{_name}", _unit, _how, labels=_SERVED, metric=_metric, points=metric_by_users)

@@ -54,12 +54,12 @@ def matrix_unit_gain(data: Dataset) -> Estimates:
 _device_quantity(
     "libraries.system_toolkit_loaded",
     "1",
-    "1 if the process that measured had loaded any such library from outside the environment's packages, else 0.",
+    "1 if the measuring process loaded a CUDA library from outside the environment's packages, else 0.",
 )
 _device_quantity(
     "libraries.system_driver_loaded",
     "1",
-    "1 if the process that measured had loaded the driver from outside the environment's packages, else 0.",
+    "1 if the measuring process loaded the driver from outside the environment's packages, else 0.",
 )
 
 

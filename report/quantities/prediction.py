@@ -104,9 +104,9 @@ def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float,
 def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
     """Return logarithms for all NUMBERS, with x at some indices."""
     # Unfitted launches cost nothing: log 0.
-    every = np.array([0.0, 0.0, -np.inf, 0.0])
-    every[indices] = x
-    return every
+    logarithms = np.array([0.0, 0.0, -np.inf, 0.0])
+    logarithms[indices] = x
+    return logarithms
 
 
 def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:

@@ -203,7 +203,9 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
         raise MissingSourceError(f"the price per hour of a machine with {join_words(names, 'or')}")
     speedups = speedups.take([row for row, place in enumerate(speedups.rows("node", "device")) if place in priced])
     machines = [priced[place] for place in speedups.rows("node", "device")]
-    detail = ["; ".join(filter(None, (own, of))) for own, (_, of) in zip(speedups["detail"], machines, strict=True)]
+    detail = [
+        "; ".join(filter(None, (text, note))) for text, (_, note) in zip(speedups["detail"], machines, strict=True)
+    ]
     values = pd.DataFrame([{name: gpu.value for name, gpu in inputs.items()} for inputs, _ in machines])
     values = values.reindex(columns=list("pvxcqg"))
     factors = values["p"] / (values["v"] * values["x"]) * values["c"] / (values["q"] / values["g"])

@@ -179,7 +179,7 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
             )
         return exact_estimates(rows)
 
-    values.__doc__ = f"Published figures that are a {measure}, as their sources tell them, each with its work."
+    values.__doc__ = f"Published {measure} figures, as reported, each with its work."
     return values
 
 

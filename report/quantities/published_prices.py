@@ -51,12 +51,12 @@ def break_even_hours(data: Dataset) -> Estimates:
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
     hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]
     hours = {str(kind): list(hire / many) for kind, hire, many in _prices_by_kind(hired)}
-    own = {
+    aws_hours = {
         kind.split()[0]: [data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")]
         for kind, machine in HIRED.items()
     }
     rows = []
-    for source, hourly in (("lambda-prices", hours), ("epoch-ml-hardware", own)):
+    for source, hourly in (("lambda-prices", hours), ("epoch-ml-hardware", aws_hours)):
         bought = records[(records["source"] == source) & (records["measure"] == "price")]
         for kind, prices in bought.groupby("kind"):
             hire = hourly.get(str(kind))

@@ -115,9 +115,9 @@ def capture_gain(data: Dataset) -> Estimates:
 peak_memory = _summary(
     "training.peak_memory_bytes",
     "B",
-    """Most bytes held during a step: weights, gradients, Adam's moments, the batch, and what is kept for backward.
+    """Peak bytes during a step: weights, gradients, Adam's moments, the batch, and activations kept for backward.
 
-On a GPU as PyTorch's allocator counts; on a CPU resident memory (see `experiments.models.peak_memory`).""",
+On a GPU by PyTorch's allocator; on a CPU resident memory (see `experiments.models.peak_memory`).""",
     metric="peak_memory",
 )
 
@@ -137,7 +137,7 @@ def mfu(data: Dataset) -> Estimates:
 _summary(
     "training.repeat_share",
     "1",
-    "Share of consecutive steps with equal operator sequences; counted, so that equal rounds are exact.",
+    "Share of consecutive steps with equal operator sequences; counted, so equal rounds are exact.",
 )
 _summary(
     "training.matmul_flop_share",

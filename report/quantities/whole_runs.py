@@ -152,7 +152,7 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
     both, freedom = statistics.combine(derived["se"], derived["df"], se, df)
     estimate = derived.numbers("estimate") * (1 / factor if inverse else factor)
     behind = {kind: merge_source_rows(line.rows) for kind, line in lines.items()}
-    rows = [own + behind.get(device_kind(device), ()) for own, device in derived.rows("source_rows", "device")]
+    rows = [numbers + behind.get(device_kind(device), ()) for numbers, device in derived.rows("source_rows", "device")]
     return Estimates.from_estimates(derived.label(estimate=estimate, se=both, df=freedom, source_rows=rows).frame)
 
 
