@@ -21,7 +21,7 @@ _GROUP = ["node", "device", "dtype", "backend"]
 _NOT_TRIED = ("skipped",)
 
 
-def outcomes(data: Dataset) -> pd.DataFrame:
+def model_outcomes(data: Dataset) -> pd.DataFrame:
     """Return one row per model, device, format, library and round: status, reason, and if the losses agree.
 
     The reference is not compared to itself. A model measured in several ways agrees only if all of them do.
@@ -48,7 +48,7 @@ def _agreement_shares(data: Dataset, kind: str) -> Estimates:
     """
     rows_by_group: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
     rows, shares = [], []
-    for key, results in outcomes(data).groupby(_GROUP):
+    for key, results in model_outcomes(data).groupby(_GROUP):
         labels = dict(zip(_GROUP, key, strict=True))
         if device_kind(str(labels["device"])) == kind and (results["status"] != "unsupported").any():
             by_round = results.groupby("round")["agrees"].mean()

@@ -53,7 +53,7 @@ def boosting_rates(data: Dataset) -> Estimates:
     return with_library(data.summary("boosting").drop_labels("dtype")).inverse()
 
 
-def _seconds(data: Dataset, phase: str) -> Estimates:
+def _call_seconds(data: Dataset, phase: str) -> Estimates:
     """Return seconds per call, also under `backend: best`: the fastest library and thread count."""
     rates = boosting_rates(data).filter(phase=phase).drop_labels("phase")
     best = rates.best_per_group(["node", "device", *_FIT], detail=["library"]).label(backend="best")
@@ -66,7 +66,7 @@ def fit_s(data: Dataset) -> Estimates:
 
     `backend: best` is the fastest library and thread count per point.
     """
-    return _seconds(data, "fit")
+    return _call_seconds(data, "fit")
 
 
 @quantity("boosting.predict_s", "s", (*_FIT, "backend", "threads"))
@@ -75,7 +75,7 @@ def predict_s(data: Dataset) -> Estimates:
 
     `backend: best` is the fastest library and thread count per point.
     """
-    return _seconds(data, "predict")
+    return _call_seconds(data, "predict")
 
 
 @quantity("boosting.gpu_gain", "1", ("phase", *_FIT, *RUNTIMES), device="both")

@@ -165,7 +165,7 @@ BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 
 
 @quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"))
-def ladder(data: Dataset) -> Estimates:
+def training_ladder(data: Dataset) -> Estimates:
     """Samples per second on each rung, for every model and batch, without plain loops.
 
     `place` counts rungs from the bottom; `detail` names library and format, the fastest measured unless the rung sets
