@@ -1,12 +1,11 @@
-"""The process that measures: takes points one at a time, answers with samples.
+"""The measuring process: read points one at a time, answer with samples.
 
-Run by `experiments.worker_processes` as its child, so that a point that takes the process
-down (out of memory, a crash in a library, a hang) costs only itself.
-Protocol: one JSON object a line, on standard input and on standard output. A point with the key `prepare` is not
-measured: what it needs is loaded, so that whoever sent it can tell starting from measuring. A point with the key
-`profile` is profiled and not timed: the answer to the timed point tells, under the same key, which metrics that gives.
-An answer with the key `last` ends the process: an error of the device, or a capture that failed, would spoil the next
-points.
+`experiments.worker_processes` runs it as a child process, so that a crash, a hang or running out of memory costs only
+one point.
+Protocol: one JSON object per line, on stdin and stdout. An order with the key `prepare` only loads what its point
+needs, to separate starting from measuring. An order with the key `profile` is profiled, not timed; the timed point's
+answer lists the profile's metrics under the same key. An answer with the key `last` ends the process, since a device
+error or a failed capture would affect later points.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ from experiments.serving.connection_limits import raise_file_limit
 from experiments.timing import Measurement, Policy, measure
 from experiments.workload import Observed, Profile, Unsupported, Workload
 
-# A point that is predicted to take this share of its budget is measured without another probe; without any, if the
-# plan says so: from what a core does in a product, of which a whole step may reach a twentieth.
+# Below SURE_SHARE of the budget (predicted): no further probe. Below PLANNED_SHARE (predicted by the plan from a core's
+# matrix-product rate, which may be 20 times too optimistic): no probe at all.
 SURE_SHARE, PLANNED_SHARE = 0.1, 0.02
-# A probe may cost this share of the point's budget, or these seconds, before a larger one is not dared:
-# the cheapest take little more than starting threads, and scaled up that looks like hours.
+# A larger probe must be predicted to take at most this share of the budget, or this many seconds: the cheapest probes
+# mostly start threads, which scales up to a prediction of hours.
 PROBE_SHARE, PROBE_S = 0.3, 1.0
-# A call that is predicted to take this many times the point's budget is not made.
+# Skip a call predicted to take this many times the point's budget.
 OVERRUN = 2.0
-# A call shorter than this is timed in a graph as well, if it can be captured, and so many calls make one.
+# Calls shorter than this are also timed in a graph of at least GRAPH_CALLS calls, if they can be captured.
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
-# Files that libraries and their processes may open, where the system allows it: macOS begins with 256 in all.
+# Open-file limit to request for libraries and their processes; macOS starts with 256.
 FILES = 1000
-# The largest share of free memory that a point may ask for.
+# Maximum share of free memory for a point.
 MEMORY_SHARE = 0.6
 
 
 def serve() -> None:
-    """Read points from standard input until it closes; answer each on standard output."""
+    """Answer orders from stdin on stdout until stdin closes."""
     end_with_parent()
     count_stops()
     raise_file_limit(FILES)
@@ -61,7 +60,7 @@ def serve() -> None:
 
 
 def _answer_orders() -> None:
-    """Answer orders until there are no more."""
+    """Answer orders; open the device at the first one."""
     send = answer_sender()
     device: Device | None = None
     watch: Watch | None = None
@@ -72,7 +71,7 @@ def _answer_orders() -> None:
             if device is None or watch is None:
                 device, watch = open_device(order["device"]), Watch(order["device"])
             answer = _prepare(order, device) if "prepare" in order else answer_order(order, device, watch)
-        except StudyError as refusal:  # a GPU that others have taken may be free at the next point
+        except StudyError as refusal:  # a GPU in use by others may be free at the next point
             answer = outcome("failed", str(refusal))
         gc.collect()
         if device is not None and _leaves_unusable(device, answer):
@@ -80,15 +79,15 @@ def _answer_orders() -> None:
         send(answer)
         if "last" in answer:
             return
-        # Libraries are here to stay: looking through torch again takes a tenth of a second, after every point.
+        # Exclude loaded modules from garbage collection: scanning torch takes 0.1 s after every point.
         if len(sys.modules) > loaded:
             loaded = len(sys.modules)
             gc.freeze()
 
 
 def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
-    """Load what the point's experiment is made of, and the libraries that set its threads."""
-    # What cannot be loaded is the outcome of the points that need it.
+    """Load the point's experiment, and the libraries to set its threads."""
+    # A load error becomes the outcome for the points that need it.
     with suppress(Exception):
         _set_threads(device, order["params"])
         if order["experiment"]:
@@ -97,24 +96,24 @@ def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _set_threads(device: Device, params: dict[str, Any]) -> None:
-    # What needs no torch starts its own threads.
+    # Libraries without torch start their own threads.
     if needs_torch(params):
         device.set_threads(params["threads"])
 
 
 def answer_order(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
-    """Measure one point: {status, reason, …} and, if it went well, its samples.
+    """Measure one point: {status, reason, …} and, on success, its samples.
 
-    Never raises for what goes wrong with a point: that is an outcome.
+    Errors in the point become its outcome and are not raised.
     """
     return attempt(lambda: _measure_point(order, device, watch))
 
 
 def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
-    """True if this process can measure nothing more on the device after this answer."""
+    """True if the device is unusable in this process after this answer."""
     if device.spoilt:
         return True
-    # Drivers have many words for their errors: after any failure, ask the device itself.
+    # Driver error messages vary: after any failure, test the device itself.
     metrics = [*answer.get("parts", []), *answer.get("profiled", [])]
     outcomes = {answer.get("status"), *(metric.get("status", "ok") for metric in metrics)}
     return bool({"failed", "unsupported"} & outcomes) and bool(device.fault())
@@ -130,9 +129,9 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
     _set_threads(device, order["params"])
     known = order.get("known") or {}
     _require_memory(experiment, order["params"], device, known.get("memory"))
-    if "profile" in order:  # it fitted its budget when it was timed
+    if "profile" in order:  # the timed run already fitted the budget
         return _profile(experiment.function(device, **params).profile)
-    # What counts no operations (0) may take any time.
+    # A prediction without counted operations is 0 and means nothing.
     if not 0 < (known.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _require_budget(experiment, params, device, policy)
     begun = running_time.now()
@@ -142,64 +141,64 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
         answer = outcome("wrong", f"relative error {error:.3g} exceeds the tolerance {work.tolerance:.3g}")
     watch.begin(int(order["params"].get("threads", 0)))
     parts = _measure_workloads(work, device, policy, watch)
-    timed, stood = running_time.now(), running_time.paused_s()
-    seen = attempt(lambda: {"observed": _observe(work)})
-    if "observed" not in seen:
+    sampled, stood = running_time.now(), running_time.paused_s()
+    observation = attempt(lambda: {"observed": _observe(work)})
+    if "observed" not in observation:
         if not parts:
-            return seen
-        parts.append({**seen, "metric": "observations"})
+            return observation
+        parts.append({**observation, "metric": "observations"})
     stood = running_time.paused_s() - stood
-    told: dict[str, Any] = {"last": True} if any("last" in part for part in parts) else {}
+    extra_keys: dict[str, Any] = {"last": True} if any("last" in part for part in parts) else {}
     if work.profile and device.kind == "cpu":
-        told["profiled"] = _profile(work.profile)["profiled"]
+        extra_keys["profiled"] = _profile(work.profile)["profiled"]
     elif work.profile:
-        told["profile"] = dict(work.profile.units)
+        extra_keys["profile"] = dict(work.profile.units)
     return {
         **answer,
-        **told,
+        **extra_keys,
         "parts": parts,
-        "observed": seen.get("observed", {}),
+        "observed": observation.get("observed", {}),
         "observed_flags": str(pause_flag(stood)) if stood else "",
-        # Where the core times nothing, all of it makes the observation.
-        "observed_s": running_time.now() - (timed if parts else begun),
+        # Without timed parts, all time since the beginning belongs to the observation.
+        "observed_s": running_time.now() - (sampled if parts else begun),
         "flop": work.flop,
         "bytes": work.bytes,
-        # JSON has no infinity and no nan: a result that has one is wrong by definition.
+        # JSON cannot encode inf or nan; such a result is already "wrong".
         "error": error if error is not None and error < float("inf") else None,
         "tolerance": work.tolerance,
     }
 
 
 def _measure_workloads(work: Workload, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
-    """The work itself, the works beside it, and the work in a graph; they share the point's budget.
+    """Measure the workload, the workloads in `beside`, and the workload in a graph; split the budget evenly.
 
-    Raises the error of the work itself; of the others it is an outcome under their metric.
+    Raises the main workload's error; the others' errors become outcomes under their metrics.
     """
     lacking: dict[str, Any] = {}
-    works = [one for one in (work, *work.beside) if one.calls or one.phases]
+    works = [candidate for candidate in (work, *work.beside) if candidate.calls or candidate.phases]
     if work.graph and _is_short(work, device):
-        made = attempt(lambda: {"work": _capture(work, device)})
-        if "work" in made:
-            works.append(made["work"])
+        captured = attempt(lambda: {"work": _capture(work, device)})
+        if "work" in captured:
+            works.append(captured["work"])
         else:
-            lacking = made
+            lacking = captured
     share = replace(policy, budget_s=policy.budget_s / max(len(works), 1))
     parts = [_measure_workload(work, device, share, watch) for work in works[:1]]
-    for one in works[1:]:
-        made = attempt(lambda one=one: _measure_workload(one, device, share, watch))  # type: ignore[misc]
-        parts.append(made if made["status"] == "ok" else {**made, "metric": one.metric})
+    for other in works[1:]:
+        part = attempt(lambda other=other: _measure_workload(other, device, share, watch))  # type: ignore[misc]
+        parts.append(part if part["status"] == "ok" else {**part, "metric": other.metric})
     if lacking and device.kind != "cpu":
         parts.append({**lacking, "metric": GRAPH_METRIC})
     return parts
 
 
 def _is_short(work: Workload, device: Device) -> bool:
-    """True if a call is so short that a graph shows more than launching does. Raises NoTimeError."""
+    """True if a call is so short that launches dominate, so a graph is useful. Raises NoTimeError."""
     return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, wanted=3) < GRAPH_BELOW_S
 
 
 def _capture(work: Workload, device: Device) -> Workload:
-    """Calls of the work in one graph, enough of them that starting it does not show."""
+    """Capture the calls in one graph, repeated to hide the graph's launch overhead."""
     calls = list(work.calls) * -(-GRAPH_CALLS // len(work.calls))
     return Workload(
         run=device.graph(calls), metric=GRAPH_METRIC, per=float(len(calls)), flop=work.flop, bytes=work.bytes
@@ -207,15 +206,15 @@ def _capture(work: Workload, device: Device) -> Workload:
 
 
 def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
-    """Samples of one work, and the energy of one call where something counts it."""
+    """Sample one workload; add the energy per call if it can be measured."""
     begun = watch.energy()
     measurement = measure(work, device, policy, watch.read, look=watch.look)
     series = _series(work, measurement)
-    # While the process stands still the device draws power for nothing.
+    # No energy if the process was suspended: the device then draws power without work.
     counts = measurement.timed_s >= watch.energy_least_s and not measurement.stood_s
     used = watch.energy_since(begun) if counts else None
     if used:
-        # Of the time that was sampled: warm-up draws as much.
+        # Exclude warm-up by its share of time: it draws the same power.
         joules = used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
         name = used.method if work.metric == "time" else f"{work.metric}.{used.method}"
         energy = {"metric": name, "unit": "J", "value": joules / (work.per or 1)}
@@ -234,36 +233,36 @@ def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Wat
 
 
 def _series(work: Workload, measurement: Measurement) -> list[dict[str, Any]]:
-    """Each metric with its unit and values."""
-    found = []
+    """Return each metric with its unit and values."""
+    series = []
     for phase, seconds in measurement.samples.items():
         name = f"{work.metric}.{phase}" if phase else work.metric
         values = (
             [work.rate / value for value in seconds] if work.rate else [value / (work.per or 1) for value in seconds]
         )
-        found.append({"metric": name, "unit": work.rate_unit, "values": values})
-    return found
+        series.append({"metric": name, "unit": work.rate_unit, "values": values})
+    return series
 
 
 def _observe(work: Workload) -> dict[str, Observed]:
-    """What the work observes. Raises ValueError for what is no number, which no table could hold."""
-    found = dict(work.observe()) if work.observe else {}
-    for metric, (values, _) in found.items():
+    """Return the workload's observations. Raises ValueError for values that are not finite."""
+    observations = dict(work.observe()) if work.observe else {}
+    for metric, (values, _) in observations.items():
         several = values if isinstance(values, Sequence) else [values]
         if not all(math.isfinite(value) for value in several):
             raise ValueError(f"{metric} is not a number")
-    return found
+    return observations
 
 
 def _profile(profile: Profile | None) -> dict[str, Any]:
-    """The answer that holds a profile: each metric with its unit, and its value or the outcome that took its place."""
+    """Take a profile; answer with each metric's unit and its value or an outcome."""
     if profile is None:
         raise Unsupported("this work has no profile")
     taken: dict[str, float] = {}
 
     def take() -> dict[str, Any]:
         taken.update(profile.take())
-        return outcome("failed", "the profile has no such number")
+        return outcome("failed", "the profile does not contain this metric")
 
     begun, stood = running_time.now(), running_time.paused_s()
     lack = attempt(take)
@@ -291,11 +290,11 @@ def _require_memory(experiment: Experiment, params: dict[str, Any], device: Devi
 
 
 def _require_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
-    """Predict one call's time from cheaper points of the same kind; raise Skipped if it does not fit.
+    """Predict the call time from cheaper points; raise Skipped if it exceeds the budget.
 
-    The cheapest one is timed first and scaled by `call_s`, or by the work it does; fixed costs make
-    that an overestimate, so a bad prediction is tried again from a dearer one, as long as that one is cheap.
-    Raises NoTimeError.
+    The cheapest point is timed first and scaled by `call_s`, or by its parameters. Fixed costs make that an
+    overestimate, so a large prediction is repeated from the next larger point while that one is cheap. Raises
+    NoTimeError.
     """
     if experiment.smaller is None:
         return
@@ -311,7 +310,7 @@ def _require_budget(experiment: Experiment, params: dict[str, Any], device: Devi
         if predicted * size(**cheaper) / goal > max(PROBE_SHARE * policy.budget_s, PROBE_S):
             break
         work = experiment.function(device, **cheaper)
-        # The first call may compile or allocate: there are two at least.
+        # Take at least two readings: the first call may compile or allocate.
         probes = Timer(work, device)
         once = call_s(probes, SURE_SHARE * policy.budget_s, max(policy.budget_s, PROBE_S), wanted=4, least=2)
         predicted = once * goal / size(**cheaper)
@@ -322,7 +321,7 @@ def _require_budget(experiment: Experiment, params: dict[str, Any], device: Devi
 
 
 def _work_size(**params: Any) -> float:
-    """The amount of work of a point, in proportion: the product of its whole-number parameters."""
+    """Estimate a point's relative work as the product over its integer parameters."""
     size = 1.0
     for name, value in params.items():
         if name != "threads" and isinstance(value, int):

@@ -1,7 +1,7 @@
-"""The environment of a process that measures: what it needs to find programs, libraries and devices, and nothing else.
+"""Environment for measuring processes: only the variables needed to find programs, libraries and devices.
 
-A variable that somebody set for another purpose (OPENBLAS_CORETYPE=Haswell, LD_PRELOAD=libjemalloc.so, say) can halve a
-rate without a trace in the result. No list of such variables is complete, so the list is of those that pass.
+A variable set for another purpose (OPENBLAS_CORETYPE=Haswell or LD_PRELOAD=libjemalloc.so) can halve a rate without a
+trace in the result. No blocklist can be complete, so this module uses an allowlist.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# By purpose; a name that ends with `*` stands for all that begin so.
+# Allowed variables by purpose; `*` at the end matches any suffix.
 PASSED = {
     "programs, libraries and headers": (
         "PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH DYLD_FALLBACK_LIBRARY_PATH DYLD_FRAMEWORK_PATH NIX_LD "
@@ -38,64 +38,64 @@ PASSED = {
         "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT USERNAME USERPROFILE HOMEDRIVE HOMEPATH APPDATA LOCALAPPDATA "
         "PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432 PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS"
     ),
-    # `probe` asks git about this checkout beside the libraries.
+    # `probe` also asks git about this checkout.
     "which folders git may read": "GIT_CONFIG*",
 }
 _NAMES = " ".join(PASSED.values()).split()
 _WHOLE = {name for name in _NAMES if not name.endswith("*")}
 _BEGINNINGS = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
-# Variables of which a user is told, and the record tells, that they did not pass: where one is missing here, nothing is
-# lost but the word. Never all that did not pass, for many are private: NCCL's, say, name hosts and addresses.
+# Blocked variables to report to the user and in the record. The list may be incomplete, and must not cover everything
+# blocked: many variables are private (NCCL's name hosts and addresses).
 _TOLD = re.compile(
-    # Images of containers name versions and folders, which change nothing.
+    # Container images set versions and folders, which do not affect measurements.
     r"(?!\w+_(VERSION|HOME|DIR|PATH|ROOT|ARCH_LIST)\Z)(?:"
     r"(OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS(?!_CLOUD)|CUDA|CUBLAS|CUDNN|"
     r"HIPBLASLT|ROCBLAS|MIOPEN|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|ORT|MALLOC)_\w+|"
     r"ATEN_CPU_CAPABILITY|NPY_DISABLE_CPU_FEATURES|NVIDIA_TF32_OVERRIDE|GLIBC_TUNABLES|LD_PRELOAD|LD_AUDIT|"
     r"DYLD_INSERT_LIBRARIES|PYTHON(OPTIMIZE|DEVMODE|MALLOC|TRACEMALLOC|FAULTHANDLER|PROFILEIMPORTTIME|DEBUG|HASHSEED))"
 )
-# Settings that are told: a path names people and machines, and anything longer may be a secret.
+# Values safe to record: paths name people and machines, and longer values may be secrets.
 _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
 _UNTOLD = "(not told)"
 
 
-# Libraries neither report to their makers nor ask hosts for files or versions. ONNX Runtime's wheels report unless
-# told not to, and keep an identifier of the machine in the home folder (its Privacy.md).
+# Disable telemetry, downloads and version checks. ONNX Runtime's wheels send telemetry by default and store a machine
+# identifier in the home folder (its Privacy.md).
 OFFLINE = {
     "ORT_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_UPDATE_CHECK": "1", "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1",
 }  # fmt: skip
-# OpenVINO's reports have no variable. It does without this module where it is missing.
+# OpenVINO's telemetry has no variable, but OpenVINO works without this module.
 REPORTING = "openvino_telemetry"
 
-# Variables of processes that measure on a device, by torch's name of its kind. Without this one CUPTI, by which the
-# profiler sees CUDA, stays attached after the first profile and slows every launch (pytorch#144455).
+# Extra variables by torch's device type. Without TEARDOWN_CUPTI, CUPTI (used by the profiler) stays attached after
+# the first profile and slows every launch (pytorch#144455).
 _OF_DEVICES = {"cuda": {"TEARDOWN_CUPTI": "1"}}
 
 
 def go_offline() -> None:
-    """Keep the libraries of this process and of those that it starts from talking to other hosts."""
+    """Disable telemetry and downloads in this process and its children."""
     os.environ.update(OFFLINE)
     sys.modules.setdefault(REPORTING, None)  # type: ignore[arg-type]
 
 
 def device_variables(device: str) -> dict[str, str]:
-    """Variables that a process which measures on this device needs besides those that pass."""
+    """Return the extra variables for a measuring process on this device."""
     return dict(_OF_DEVICES.get(device.partition(":")[0], {}))
 
 
 def passes(name: str) -> bool:
-    """True if a variable reaches the processes that measure."""
+    """True if measuring processes get the variable."""
     return name in _WHOLE or name.startswith(_BEGINNINGS)
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment for a process that measures: this process's variables that pass."""
+    """Return the allowed variables from this process's environment."""
     return {name: value for name, value in os.environ.items() if passes(name)}
 
 
 def blocked_variables() -> dict[str, str]:
-    """Well-known variables that would change what is measured and do not pass, with their settings."""
+    """Return the blocked variables that are known to affect measurements, with their values."""
     return {
         name: value if _SETTING.fullmatch(value) else _UNTOLD
         for name, value in sorted(os.environ.items())
@@ -105,9 +105,9 @@ def blocked_variables() -> dict[str, str]:
 
 @contextmanager
 def clean_environment_applied() -> Iterator[None]:
-    """Give this process the environment of one that measures, and its own back afterwards.
+    """Apply a measuring process's environment to this process, and restore it afterwards.
 
-    Libraries that are loaded meanwhile choose as they would there.
+    Libraries imported meanwhile choose the same settings as in a measuring process.
     """
     before = dict(os.environ)
     for name in before.keys() - clean_environment().keys() - OFFLINE.keys():

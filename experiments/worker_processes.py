@@ -1,4 +1,4 @@
-"""The processes that measure: started when they are needed, and again after they died."""
+"""Start measuring processes on demand, and restart them after a crash."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from experiments.children import Child, ChildError
 from experiments.jobs import HANG_S
 from experiments.user_models import FILES
 
-# -u: a line that waits in a buffer would look like a hang.
+# -u: a buffered line would look like a hang.
 COMMAND = (sys.executable, "-u", "-m", "experiments.worker")
-# A process that is not ready by then never will be: torch alone can take a minute from a slow disk.
+# Start timeout: torch alone can take a minute to load from a slow disk.
 START_LIMIT_S = 300.0
 
 
 class Workers:
-    """The children that measure: one for each environment that some point asks for, each idle while another works."""
+    """Measuring processes, one per environment; only one works at a time."""
 
     def __init__(self, command: Sequence[str], log: Path | None, meanwhile: Callable[[], object]) -> None:
         if log is not None:
@@ -38,32 +38,32 @@ class Workers:
         self._command, self._log, self._meanwhile = command, log, meanwhile
         self._all: dict[tuple[tuple[str, str], ...], Worker] = {}
 
-    def get_worker(self, device: str, asked: Mapping[str, str]) -> Worker:
-        """The child whose environment has the variables that a device needs, and those that a point asks for."""
-        variables = worker_environment.device_variables(device) | dict(asked)
+    def get_worker(self, device: str, environment: Mapping[str, str]) -> Worker:
+        """Return the worker for a device and a point's environment variables; create it if needed."""
+        variables = worker_environment.device_variables(device) | dict(environment)
         key = tuple(sorted(variables.items()))
         if key not in self._all:
             self._all[key] = Worker(self._command, self._log, variables, self._meanwhile)
         return self._all[key]
 
     def are_stopped(self) -> bool:
-        """True if a child that is at work has been stopped by a signal."""
+        """True if a busy child is stopped by a signal."""
         return any(worker.is_stopped() for worker in list(self._all.values()))
 
     @property
     def environments(self) -> list[dict[str, str]]:
-        """The variables of each child that was asked for, without folders of the user's own."""
+        """Each worker's variables, without the user's file paths."""
         return [{name: value for name, value in key if name != FILES} for key in self._all]
 
     def stop(self) -> int:
-        """End all children; returns how many were started."""
+        """Stop all workers; return the number of processes started."""
         for worker in self._all.values():
             worker.stop()
         return sum(worker.started for worker in self._all.values())
 
 
 class Worker:
-    """The child that measures, started when needed and again after it died."""
+    """One measuring process, started on demand and restarted after a crash."""
 
     def __init__(
         self, command: Sequence[str], log: Path | None, variables: Mapping[str, str], meanwhile: Callable[[], object]
@@ -76,7 +76,7 @@ class Worker:
         self._at_work = False
 
     def measure(self, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """The child's answer; an outcome if it dies over this point, or gives no answer within the limit."""
+        """Measure a point; return the child's answer, or an outcome after a crash or a timeout."""
         if self._child is None:
             ready = self.start(order)
             if "status" in ready:
@@ -84,9 +84,9 @@ class Worker:
         return self._answer(order, limit_s)
 
     def start(self, order: dict[str, Any], limit_s: float = START_LIMIT_S) -> dict[str, Any]:
-        """Start the child and wait until all that this order needs is loaded: {ready: true}, or an outcome.
+        """Start the child and load what the order needs; return {ready: true} or an outcome.
 
-        `meanwhile` is called now, so that nothing of it runs beside a measurement.
+        `meanwhile` is called during the start, to keep it out of measurements.
         """
         self.started += 1
         self._remove_scratch()
@@ -115,7 +115,7 @@ class Worker:
         return answer
 
     def is_stopped(self) -> bool:
-        """True if the child has something to do, and a signal keeps it from that."""
+        """True if the child is busy and stopped by a signal."""
         child = self._child
         with contextlib.suppress(psutil.Error):
             return self._at_work and child is not None and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
@@ -123,11 +123,11 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """True if there is a child that has not ended."""
+        """True if the child is running."""
         return self._child is not None and self._child.alive
 
     def stop(self) -> None:
-        """End the child, whatever it does, and remove the files that it has left."""
+        """Kill the child and remove its temporary files."""
         if self._child is not None:
             self._child.stop()
             self._child = None
@@ -140,9 +140,9 @@ class Worker:
 
 
 class Scratch:
-    """A folder for temporary files of a process that is killed once it has measured: gigabytes of models, say.
+    """A folder for a measuring process's temporary files (gigabytes for some models), since the process is killed.
 
-    A folder whose parent was killed as well is removed by the next: nobody holds its lock.
+    If the parent is killed too, the next process finds the folder's lock free and removes it.
     """
 
     PREFIX = "study-scratch-"
@@ -153,12 +153,12 @@ class Scratch:
         remove_leftovers(locks, lambda lock: shutil.rmtree(lock.parent, ignore_errors=True))
         self.path = Path(tempfile.mkdtemp(prefix=self.PREFIX))
         self._lock = acquire_lock(self.path / "lock")
-        # Kernels that inductor compiled are found again by the next process.
-        kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(common / f"torchinductor-{os.getuid()}")
-        self.variables = {"TMPDIR": str(self.path), "TORCHINDUCTOR_CACHE_DIR": kept}
+        # Share inductor's compiled kernels between processes.
+        cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(common / f"torchinductor-{os.getuid()}")
+        self.variables = {"TMPDIR": str(self.path), "TORCHINDUCTOR_CACHE_DIR": cache}
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder and its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -166,7 +166,7 @@ class Scratch:
 
 
 def unreadable_answer(fault: Exception) -> dict[str, Any]:
-    """The outcome of a point without an answer, or with an answer that rows cannot be made of."""
+    """Return the outcome for a missing or unreadable answer."""
     return {"status": "failed", "reason": f"no answer that could be read ({type(fault).__name__}: {fault})"}
 
 
@@ -176,14 +176,14 @@ def measure_start_s(
     command: Sequence[str] = COMMAND,
     then: Callable[[Worker], object] | None = None,
 ) -> float | None:
-    """Seconds until a process that measures on `device` by a library is ready; None if it does not get there.
+    """Time the start of a measuring process for a device and a backend, in seconds; None if it fails.
 
-    then: what to ask of it besides.
+    then: called with the ready worker.
     """
-    # Its parent loads meanwhile the library that writes rows, and that may take longer.
-    words = [sys.executable, "-c", "import contract.sample_table"]
+    # Also load the library for writing rows, as a round does meanwhile: that may take longer.
+    loading = [sys.executable, "-c", "import contract.sample_table"]
     variables = worker_environment.device_variables(device)
-    worker = Worker(command, None, variables, lambda: subprocess.run(words, check=False, stderr=subprocess.DEVNULL))
+    worker = Worker(command, None, variables, lambda: subprocess.run(loading, check=False, stderr=subprocess.DEVNULL))
     with running_time.RunningTime(waits_for=worker.is_stopped) as clock:
         begun = clock.now()
         try:
@@ -199,11 +199,11 @@ def measure_start_s(
 
 
 def measure_core_flops(worker: Worker) -> dict[str, float]:
-    """FLOP/s of a core in a product, from a moment of each: by format with PyTorch, and `python`, of a plain loop.
+    """Measure a core's FLOP/s in matrix products: per format with PyTorch, and as `python` in an interpreted loop.
 
-    Without those that give no result.
+    Failed formats are missing from the result.
     """
-    found = {}
+    rates = {}
     for name, dtype, backend, m, n in (
         ("float32", "float32", "torch", 512, 512),
         ("float64", "float64", "torch", 512, 512),
@@ -217,5 +217,5 @@ def measure_core_flops(worker: Worker) -> dict[str, float]:
         }  # fmt: skip
         answer = worker.measure(order, HANG_S)
         if answer["status"] == "ok":
-            found[name] = 2.0 * m * n * n / statistics.median(answer["parts"][0]["series"][0]["values"])
-    return found
+            rates[name] = 2.0 * m * n * n / statistics.median(answer["parts"][0]["series"][0]["values"])
+    return rates

@@ -1,4 +1,4 @@
-"""The vocabulary in which an experiment says what its work is."""
+"""Types for experiments to define their workloads."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not an error
-    """This device or library cannot do this point; the message says why."""
+    """The device or library does not support this point; the message says why."""
 
 
 class HarnessError(RuntimeError):
-    """The measuring side failed at this point (a limit of the system, a process that ended), not the subject.
+    """The harness failed at this point (a system limit, a lost process), not the measured code.
 
-    The point is recorded as failed, with a reason that begins with `harness:`; the message says what to do.
+    The point is recorded as failed with a reason that begins with `harness:`; the message says what to do.
     """
 
 
 class ProfileError(Exception):
-    """A profile has no number to give; the message says why. The point's other metrics stand."""
+    """A profile has no result; the message says why. The point's other metrics remain valid."""
 
 
-# Libraries whose module has another name than what is installed.
+# Distribution names that differ from the module name.
 INSTALLED_AS = {
     "sklearn": "scikit-learn", "PIL": "pillow", "llama_cpp": "llama-cpp-python", "openvino_genai": "openvino-genai",
 }  # fmt: skip
 
 
 def missing_library(absent: ModuleNotFoundError) -> Unsupported:
-    """What to install for a library that is missing. Raises the error itself for a module of ours or of Python's."""
+    """Return an error with the install command. Raises `absent` for modules in this project or the standard library."""
     library = (absent.name or "").partition(".")[0]
     if not library or library in {"contract", "experiments", *sys.stdlib_module_names}:
         raise absent
@@ -44,7 +44,7 @@ def missing_library(absent: ModuleNotFoundError) -> Unsupported:
 
 
 class Dtype(StrEnum):
-    """Number format of the operands. `TF32` is float32 in memory, rounded inside matrix units."""
+    """Number format for operands. `TF32` is float32 in memory, rounded inside matrix units."""
 
     FLOAT64 = "float64"
     FLOAT32 = "float32"
@@ -56,33 +56,32 @@ class Dtype(StrEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes per element."""
         return {"float64": 8, "float32": 4, "tf32": 4, "float8_e4m3fn": 1, "int8": 1}.get(self.value, 2)
 
     @property
     def result_itemsize(self) -> int:
-        """Bytes of one cell of a product: 8-bit floats come out as bfloat16, 8-bit whole numbers as int32."""
+        """Bytes per element in a product: bfloat16 for 8-bit floats, int32 for 8-bit integers."""
         return {"float8_e4m3fn": 2, "int8": 4}.get(self.value, self.itemsize)
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error of rounding to nearest: half the spacing at 1; 0 for whole numbers."""
+        """Largest relative error when rounding to nearest: half the spacing at 1; 0 for integers."""
         bits = {"float64": 53, "float32": 24, "tf32": 11, "bfloat16": 8, "float16": 11, "float8_e4m3fn": 4}
         return 2.0 ** -bits[self.value] if self is not Dtype.INT8 else 0.0
 
     def matmul_tolerance(self, k: int) -> float:
-        """Largest Frobenius-norm error, relative, that a right product of depth `k` may show.
+        """Return the largest relative Frobenius-norm error for a correct product with inner dimension `k`.
 
-        Operands and result are rounded to this format; sums of random data, kept in
-        float32 at least, err by about sqrt(k) roundings (Higham & Mary 2019, "A new
-        approach to probabilistic rounding error analysis"), and so does a float64 reference.
+        Operands and result are rounded to this format; sums over random data, accumulated in float32 or better, err by
+        about sqrt(k) roundings (Higham & Mary 2019, "A new approach to probabilistic rounding error analysis"), and so
+        does a float64 reference.
 
-        FLOAT8: the operands are what they are, the result is bfloat16. Hopper's units add 32
-        products at a time to a sum of which they keep 14 bits and cut off the rest
-        (DeepSeek-V3 technical report, arXiv:2412.19437, sections 3.3.2 and 3.5.2). What is cut
-        off always points to zero, so that k/32 losses of up to 2^-13 of the sum add up: 1.6%
-        at k = 4096, where that report saw errors of nearly 2%.
-        INT8: exact, for the sums are whole numbers.
+        FLOAT8: the operands are exact, the result is bfloat16. Hopper's units add 32 products at a time to a sum
+        truncated to 14 bits (DeepSeek-V3 technical report, arXiv:2412.19437, sections 3.3.2 and 3.5.2). Truncation
+        always rounds towards zero, so k/32 losses, each up to 2^-13 relative to the sum, add up: 1.6% at k = 4096,
+        where that report saw errors close to 2%.
+        INT8: exact, since the sums are integers.
         """
         if self is Dtype.INT8:
             return 0.0
@@ -93,18 +92,18 @@ class Dtype(StrEnum):
 
 
 def largest_error(*errors: float) -> float:
-    """The largest error; nan if one of them is, where `max` may pass it over."""
+    """Return the largest error, or nan if any error is nan, which `max` may miss."""
     return max(errors, key=lambda error: (math.isnan(error), error))
 
 
 def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
-    """Frobenius norm of the difference over that of the exact result; nan if the result has one."""
+    """Return the Frobenius norm for `result - exact`, relative to `exact`; nan if the result contains nan."""
     import torch
 
     return float(torch.linalg.norm(result - exact) / torch.linalg.norm(exact))
 
 
-# Parameters that a preset may also give relative to the machine: see experiments.sweep.
+# Parameter types that presets may also set relative to the machine: see experiments.sweep.
 Threads = Annotated[int, "all"]
 Footprint = Annotated[int, "xLLC"]
 Phase = tuple[str, Callable[[], object]]
@@ -113,10 +112,10 @@ Observed = tuple[float | Sequence[float], str]
 
 @dataclass(frozen=True)
 class Profile:
-    """Metrics of a work that take torch's profiler.
+    """Metrics that require torch's profiler.
 
-    units: the unit of each metric. take: profiles the work; returns {metric: value}, without metrics that it cannot
-        tell. Raises ProfileError or Unsupported if it can tell none.
+    units: unit by metric. take: profiles the workload; returns {metric: value}, without unknown metrics. Raises
+        ProfileError or Unsupported if no metric is known.
     """
 
     units: Mapping[str, str]
@@ -125,34 +124,31 @@ class Profile:
 
 @dataclass
 class Workload:
-    """One call of what is to be measured.
+    """A workload to measure; one call is the unit to time.
 
-    run: performs the call; or, to avoid that caches keep the operands of the last
-        call, several equivalent callables over different memory, used in turn; or
-        named phases that make up the call in this order, each timed for itself.
-    flop: floating-point operations of one call, if that is what it is about.
-    bytes: least memory traffic of one call in bytes.
+    run: performs the call. Several equivalent callables over different memory are used in turn, to keep caches from
+        holding the last call's operands.
+    phases: in place of `run`, named parts that make up the call in this order, each timed separately.
+    flop: floating-point operations per call, if it is limited by them.
+    bytes: minimum memory traffic per call in bytes.
     check: computes on fresh inputs and returns the relative error against float64.
-    tolerance: largest error that counts as right.
-    rate: if set, the metric is this many events over the time, in `rate_unit`,
-        under the name `metric` (a clock, say), in place of a time.
-    per: if set, the metric is the time divided by this many steps (a latency), under the name `metric`.
-    observe: measurements that the core does not time itself, made once: {metric: (value, unit)},
-        or several values of a metric (what processes of the work's own have timed, say), each a
-        sample. Work without run and phases is observed only.
-    profile: metrics that take torch's profiler. On a GPU its hooks slow the process from then on, so a round takes them
-        after all timed points, from a work that is built anew.
-    clock: the device's own (on a GPU: events around the call, which leave out what
-        the host does meanwhile), or the host's, from the call until the device has
-        finished: what somebody waits for. With phases on the host's clock, each is the
-        time until its callable returns, and the last one waits for the device.
-    graph: the call may be captured in a graph of the device. Where it is short, it is
-        timed a second time as one, without the host, under the name `graph_time`.
-    beside: further works, each with a `metric` of its own, that are measured at the same point.
-    lasting: use the whole budget, however soon the answer is good enough.
-    single: a sample is one call, never the mean of several, and all samples are made: what counts is how
-        they differ (percentiles of a latency). Of quick calls, most pass untimed between two samples, so
-        that the samples span as much time as others do.
+    tolerance: largest error to accept.
+    rate: if set, the metric is this event count divided by the time, in `rate_unit`, under the name `metric` (for
+        example a clock).
+    per: if set, the metric is the time divided by this step count (a latency), under the name `metric`.
+    observe: values not timed by the core, taken once: {metric: (value, unit)}, or a list with one value per sample (for
+        example times measured in child processes). A workload without run and phases is only observed.
+    profile: metrics that require torch's profiler. On a GPU, its hooks slow the process afterwards, so a round takes
+        profiles after all timed points, from a new workload.
+    clock: "device" (on a GPU: events around the call, which exclude host work), or "host", from the call until the
+        device has finished: the time a user waits. With phases on the host clock, each phase ends when its callable
+        returns, and the last one waits for the device.
+    graph: the call may be captured in a device graph. Short calls are then also timed in a graph, without the host,
+        under the name `graph_time`.
+    beside: further workloads to measure at the same point, each with its own `metric`.
+    lasting: use the whole budget, even after the result has converged.
+    single: each sample is one call, and all samples are taken, to get their distribution (latency percentiles). For
+        quick calls, untimed calls between samples spread them over the usual time.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()
@@ -177,15 +173,15 @@ class Workload:
 
     def __post_init__(self) -> None:
         self.calls = (self.run,) if callable(self.run) else tuple(self.run)
-        # Goes on from sample to sample: started afresh, single calls would all use the first operands.
+        # Shared across samples: a new cycle per sample would always use the first operands for single calls.
         self.turns = cycle(self.calls)
         if self.calls and self.phases:
-            raise TypeError("a Workload has either run or phases")
+            raise TypeError("a Workload takes either run or phases, not both")
         if not self.calls and not self.phases and self.observe is None:
-            raise TypeError("a Workload has something to run, or to observe")
+            raise TypeError("a Workload needs run, phases or observe")
         if self.rate is not None and self.per is not None:
-            raise TypeError("a Workload has either a rate or a time per step")
-        if len({one.metric for one in (self, *self.beside)}) <= len(self.beside):
-            raise TypeError("works at one point need metrics of different names")
+            raise TypeError("a Workload takes either rate or per, not both")
+        if len({work.metric for work in (self, *self.beside)}) <= len(self.beside):
+            raise TypeError("workloads at one point need different metric names")
         if (self.check is None) != (self.tolerance is None):
-            raise TypeError("a check needs a tolerance, and a tolerance a check")
+            raise TypeError("check and tolerance must be set together")
