@@ -1,4 +1,4 @@
-"""Devices that can be measured, and how each is found, fed and timed."""
+"""Devices to measure: detection, opening, data and timing."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ KINDS: tuple[type[Device], ...] = (CpuDevice, CudaDevice, RocmDevice, XpuDevice,
 
 
 def find_device_class(name: str, kinds: tuple[type[Device], ...] = KINDS) -> type[Device]:
-    """The class of the device called `name` (cpu, cuda:0, …), without opening it: that would claim its memory.
+    """Find the class for device `name` (cpu, cuda:0, …) without opening the device, which would allocate memory.
 
-    Raises StudyError saying which devices there are, and why others are not, if it is not among them.
+    Raises StudyError listing the known devices and the reasons for missing ones.
     """
-    found: list[str] = []
+    known: list[str] = []
     left_out: list[str] = []
     for kind in kinds:
         names, reasons = kind.detect()
         if name in names:
             return kind
-        found += names
+        known += names
         left_out += reasons
     why = "".join(f" {reason}." for reason in dict.fromkeys(left_out))
-    raise StudyError(f"no device {name!r} on this machine. Devices: {', '.join(found)}.{why}")
+    raise StudyError(f"no device {name!r} on this machine. Devices: {', '.join(known)}.{why}")
 
 
 def open_device(name: str, kinds: tuple[type[Device], ...] = KINDS) -> Device:
-    """The device called `name`, ready for work. Raises StudyError if there is none, or it cannot be worked on."""
+    """Open device `name`. Raises StudyError if it does not exist or is unusable."""
     device = find_device_class(name, kinds)(name)
     device.open()
     return device
 
 
 def detect(kinds: tuple[type[Device], ...] = KINDS) -> tuple[list[Device], list[str]]:
-    """All devices that this machine shows, none of them opened, and a line for each that is left out."""
+    """Detect all devices without opening them; return them with one line per omitted device."""
     devices: list[Device] = []
     left_out: list[str] = []
     for kind in kinds:
@@ -52,14 +52,14 @@ def detect(kinds: tuple[type[Device], ...] = KINDS) -> tuple[list[Device], list[
 
 
 def torch_gpu_names(kinds: tuple[type[Device], ...] = KINDS) -> list[tuple[str, str]]:
-    """Maker and name of every GPU that torch sees, also of those that cannot be worked on; none is opened."""
+    """Return (maker, name) for every GPU torch sees, including unusable ones, without opening any."""
     return [(kind.maker, name) for kind in kinds if issubclass(kind, Accelerator) for name in kind.names()]
 
 
 def open_devices(devices: Sequence[Device]) -> tuple[list[Device], list[str]]:
-    """Those devices that can be worked on, opened, and a line for each that cannot.
+    """Open the devices; return the usable ones and one line per unusable device.
 
-    What they are opened for stays allocated until the process ends: for short ones.
+    Their memory stays allocated until the process ends, so use this only in short processes.
     """
     opened, left_out = [], []
     for device in devices:

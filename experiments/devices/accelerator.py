@@ -1,4 +1,4 @@
-"""What the GPUs that PyTorch works on have in common: found, opened, fed and timed through one of its modules."""
+"""Base class for GPUs that PyTorch supports through a device module (torch.cuda, torch.xpu, torch.mps)."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ _ON_NVIDIA = "only on NVIDIA's GPUs does this study compute with"
 
 @cache
 def load_torch() -> tuple[Any, str]:
-    """torch and ''; or None, and in one line why it cannot be loaded."""
+    """Import torch; return (torch, ''), or (None, the error in one line)."""
     try:
         import torch
     except (ImportError, OSError) as refusal:
-        return None, f"torch cannot be loaded ({first_line(refusal)}): install it again with the libraries it lacks"
+        return None, f"torch cannot be loaded ({first_line(refusal)}): reinstall it together with its missing libraries"
     return torch, ""
 
 
 def is_torch_loaded() -> bool:
-    """True if `loaded` answers at once: torch is there already, or something stands in for it."""
+    """True if `load_torch` returns at once: torch is imported already, or replaced in a test."""
     return "torch" in sys.modules or not hasattr(load_torch, "cache_info")
 
 
 def first_line(refusal: object) -> str:
-    """What an error of a library says, without the advice that follows."""
+    """Return the first sentence in a library's error message, without the advice after it."""
     return (str(refusal).strip() or type(refusal).__name__).splitlines()[0].split(". ")[0][:200].rstrip(". ")
 
 
 class Accelerator(Device):
-    """One GPU. Kernels run asynchronously: its clock is the events', not the host's.
+    """One GPU. Kernels run asynchronously, so device events time them, not the host clock.
 
-    interface: torch's module for it, with which its devices' names begin. platform:
-    what its maker calls the software. graphs: the module's class for what is captured.
-    lacks: libraries that do not know these GPUs.
+    interface: torch's module, also the prefix for device names. platform: the maker's software name. graphs: the
+    module's class for captured graphs. lacks: libraries that do not support these GPUs.
     """
 
     kind = "gpu"
@@ -68,64 +67,64 @@ class Accelerator(Device):
 
     @classmethod
     def detect(cls) -> tuple[list[str], list[str]]:
-        """Asks the driver, and allocates nothing: no context of the device is made for it."""
+        """Query the driver without creating a device context, which would allocate memory."""
         torch, refusal = load_torch()
         if torch is None:
             return [], [refusal]
         if not cls.is_built(torch):
             return [], cls.why_not_built(torch)
-        with warnings.catch_warnings(record=True) as said:
-            # Torch warns of an old driver, and of GPUs that it has no code for, at length.
+        with warnings.catch_warnings(record=True) as caught:
+            # Torch warns about old drivers and unsupported GPUs.
             warnings.simplefilter("always")
             try:
                 count = cls.count(torch)
-            except Exception as refusal:  # as below
+            except Exception as refusal:  # broken drivers raise any type
                 return [], [f"{cls.platform}: {first_line(refusal)}: {driver_errors.advice(first_line(refusal))}"]
             reasons = [cls._why_unusable(torch, index) for index in range(count)]
         if not count:
-            return [], [f"{cls.platform}: {cls.why_none(torch, [str(one.message) for one in said])}"]
+            return [], [f"{cls.platform}: {cls.why_none(torch, [str(warning.message) for warning in caught])}"]
         names = [cls.device_name(index) for index in range(count)]
         left_out = [f"{name}: {reason}" for name, reason in zip(names, reasons, strict=True) if reason]
         return [name for name, reason in zip(names, reasons, strict=True) if not reason], left_out
 
     @classmethod
     def device_name(cls, index: int) -> str:
-        """The device's name in torch."""
+        """Return the device's name in torch."""
         return f"{cls.interface}:{index}"
 
     @classmethod
     @abstractmethod
     def is_built(cls, torch: Any) -> bool:
-        """Whether this torch was built for these devices."""
+        """Tell if torch was built for these devices."""
 
     @classmethod
     def why_not_built(cls, torch: Any) -> list[str]:
-        """Why there are none where torch was not built for them: the same line for all of them."""
-        others = [one.platform for one in Accelerator.__subclasses__() if not one.is_built(torch)]
+        """Report the platforms missing in this torch build, with one line for all."""
+        others = [kind.platform for kind in Accelerator.__subclasses__() if not kind.is_built(torch)]
         return [f"torch {torch.__version__} was built without {', '.join(others)}"]
 
     @classmethod
     def count(cls, torch: Any) -> int:
-        """How many devices torch sees."""
+        """Count the devices that torch sees."""
         module = getattr(torch, cls.interface)
         return int(module.device_count()) if module.is_available() else 0
 
     @classmethod
-    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
-        """Why torch, which was built for them, sees none. said: torch's warnings."""
-        told = f" ({first_line(said[0])})" if said else ""
-        return f"torch {torch.__version__} sees no {cls.maker} GPU{told}"
+    def why_none(cls, torch: Any, messages: Sequence[str]) -> str:
+        """Explain why torch sees no device. messages: torch's warnings."""
+        warning = f" ({first_line(messages[0])})" if messages else ""
+        return f"torch {torch.__version__} sees no {cls.maker} GPU{warning}"
 
     @classmethod
     def why_unusable(cls, torch: Any, index: int) -> str:
-        """Why a device that torch sees cannot be worked on; '' if it can."""
+        """Explain why a device that torch sees is unusable; '' if it is usable."""
         return ""
 
     @classmethod
     def _why_unusable(cls, torch: Any, index: int) -> str:
         try:
             return cls.why_unusable(torch, index)
-        except Exception as refusal:  # a driver in trouble raises what it likes
+        except Exception as refusal:  # broken drivers raise any type
             return first_line(refusal)
 
     @classmethod
@@ -136,10 +135,10 @@ class Accelerator(Device):
         try:
             if ":" in self.name:
                 self._module.set_device(self.name)
-            # A kernel and a copy: a card can have memory left, and still no code that it runs.
+            # Run a kernel and a copy: allocating memory can succeed on a GPU without supported code.
             total = float(self._torch.ones(2, device=self.name).sum())
         except Exception as refusal:
-            # Drivers' errors come as several kinds of exception, some of them only in new versions.
+            # Driver errors have several exception types, depending on the torch version.
             line = first_line(refusal)
             mend = driver_errors.advice(line) if driver_errors.has_advice(line) else ""
             raise StudyError(f"{self.name} cannot be used: {line}. {mend[:1].upper()}{mend[1:]}".strip()) from None
@@ -148,7 +147,7 @@ class Accelerator(Device):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of all devices that torch sees, also of those that cannot be worked on; none is opened."""
+        """Return the names for all devices torch sees, including unusable ones, without opening any."""
         torch, _ = load_torch()
         if torch is None or not cls.is_built(torch):
             return []
@@ -156,7 +155,7 @@ class Accelerator(Device):
             warnings.simplefilter("ignore")
             try:
                 count = cls.count(torch)
-            except Exception:  # `detect` says why
+            except Exception:  # `detect` reports the error
                 return []
         return [str(cls(cls.device_name(index)).describe()["name"]) for index in range(count)]
 
@@ -164,7 +163,7 @@ class Accelerator(Device):
         try:
             facts = {**self.facts(), "last_level_cache_bytes": self.last_level_cache_bytes}
             known = {key: value for key, value in facts.items() if value}
-        except Exception:  # a device in trouble does not tell; opening it says why
+        except Exception:  # `open` reports the error
             known = {}
         known.setdefault("name", nvml.placeholder_name(self.maker))
         if unwatched := nvml.find_device(self.name, nvml.load_pynvml()).unwatched:
@@ -172,15 +171,15 @@ class Accelerator(Device):
         return {"id": self.name, "kind": self.kind, "maker": self.maker, **known}
 
     def facts(self) -> dict[str, Any]:
-        """What torch tells of the device: name, memory_bytes and more; empty where it does not."""
+        """Return torch's facts on the device: name, memory_bytes and more."""
         about = self._module.get_device_properties(self.name)
         return {"name": str(about.name), "memory_bytes": int(about.total_memory)}
 
     def set_threads(self, threads: int) -> None:
-        """The host's threads only launch; they are left alone."""
+        """Do nothing: host threads only launch kernels."""
 
     def free_bytes(self) -> int:
-        # What the libraries keep for their next allocation is free for the next point.
+        # Memory cached by the allocators is free for the next point.
         self._module.empty_cache()
         if "cupy" in sys.modules:
             sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
@@ -188,7 +187,7 @@ class Accelerator(Device):
 
     @cached_property
     def overhead_s(self) -> float:
-        """Median time between two events with nothing between them, in seconds."""
+        """Median time between two consecutive events, in seconds."""
         gaps = [gap for gap in (self.time_launches([lambda: None])[0] for _ in range(50)) if gap > 0]
         return max(median(gaps or [0.0]), 1e-7)
 
@@ -207,7 +206,7 @@ class Accelerator(Device):
         return [self.milliseconds(start, end) * 1e-3 for start, end in pairwise(events)]
 
     def milliseconds(self, start: Any, end: Any) -> float:
-        """Time between two events, one recorded right after the other, that the device has passed."""
+        """Return the milliseconds between two completed events."""
         return float(start.elapsed_time(end))
 
     def synchronise(self) -> None:
@@ -215,7 +214,7 @@ class Accelerator(Device):
 
     @cached_property
     def _aside(self) -> Any:
-        """The stream on which calls run once before they are captured: cuBLAS keeps memory for every stream."""
+        """Stream for the warm-up before a capture; only one, since cuBLAS keeps memory per stream."""
         return self._module.Stream()
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
@@ -225,19 +224,19 @@ class Accelerator(Device):
         captured, here = getattr(module, self.graphs)(), module.current_stream()
         self._aside.wait_stream(here)
         try:
-            # Libraries set themselves up at the first call, which a graph may not hold.
+            # Warm up: initialization at the first call cannot be captured.
             with module.stream(self._aside):
                 for call in calls:
                     call()
             here.wait_stream(self._aside)
-            # After a capture that fails, torch 2.11's allocator believes that it goes on (pytorch#180395).
+            # After a failed capture, torch 2.11's allocator still assumes a capture is running (pytorch#180395).
             self.spoilt = True
             with module.graph(captured):
                 for call in calls:
                     call()
             self.spoilt = False
         except RuntimeError as refusal:
-            # Torch leaves the stream of a capture that fails in place, and covers the error that says why.
+            # After a failed capture, torch keeps its stream current and hides the original error.
             module.set_stream(here)
             cause = refusal.__context__ if isinstance(refusal.__context__, RuntimeError) else refusal
             if isinstance(cause, getattr(self._torch, "OutOfMemoryError", ())):
@@ -261,7 +260,7 @@ class Accelerator(Device):
         return data.pin_memory()
 
     def refusal(self, dtype: Dtype) -> str:
-        """Why it does not compute with numbers of this format; '' if it does."""
+        """Explain why the device does not support a number format; '' if it does."""
         if dtype is Dtype.FLOAT64 and not self.float64:
             return f"{self.name} does not compute with float64"
         return f"{_ON_NVIDIA} {dtype}" if dtype is Dtype.TF32 else ""

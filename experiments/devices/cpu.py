@@ -1,4 +1,4 @@
-"""The CPU: all cores of the node."""
+"""The CPU as one device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CpuDevice(Device):
-    """The cores that this process may run on."""
+    """The cores in this process's affinity."""
 
     kind = "cpu"
 
@@ -46,7 +46,7 @@ class CpuDevice(Device):
             return
         self._threads = threads
         torch.set_num_threads(threads)
-        # Kept: the limit ends when the object does. Covers NumPy's BLAS, which torch does not.
+        # Store the object, which holds the limit. It covers NumPy's BLAS; torch's call does not.
         self._limits = threadpool_limits(limits=threads, user_api="blas")
 
     def free_bytes(self) -> int:
@@ -54,7 +54,7 @@ class CpuDevice(Device):
 
     @cached_property
     def overhead_s(self) -> float:
-        """Median time of reading the clock twice, in seconds."""
+        """Median time between two clock readings, in seconds."""
         gaps = []
         for _ in range(2001):
             start = perf_counter_ns()

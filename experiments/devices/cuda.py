@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs through PyTorch's CUDA interface."""
+"""NVIDIA GPUs through PyTorch's CUDA interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CudaDevice(Accelerator):
-    """One NVIDIA GPU, or the part of it that MIG gives to this process."""
+    """One NVIDIA GPU, or this process's MIG slice."""
 
     interface = "cuda"
     maker = "NVIDIA"
@@ -39,17 +39,17 @@ class CudaDevice(Accelerator):
         ]
 
     @classmethod
-    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
-        told, hidden = " ".join(said), os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = re.search(r"too old \(found version (\d+)", told)
-        latest = _parse_cuda_version(int(found[1])) if found else _newest_cuda()
-        if latest and (found or latest[0] < int(torch.version.cuda.split(".")[0])):
+    def why_none(cls, torch: Any, messages: Sequence[str]) -> str:
+        text, hidden = " ".join(messages), os.environ.get("CUDA_VISIBLE_DEVICES")
+        too_old = re.search(r"too old \(found version (\d+)", text)
+        latest = _parse_cuda_version(int(too_old[1])) if too_old else _newest_cuda()
+        if latest and (too_old or latest[0] < int(torch.version.cuda.split(".")[0])):
             return (
-                f"the driver is too old: it goes up to CUDA {latest[0]}.{latest[1]}, torch {torch.__version__} was "
-                f"built for {torch.version.cuda}. Update it, or install a build of torch for it "
+                f"the driver is too old: it supports up to CUDA {latest[0]}.{latest[1]}, torch {torch.__version__} was "
+                f"built for {torch.version.cuda}. Update the driver, or install an older build of torch "
                 f"(pip install --force-reinstall torch --index-url {_wheel_index(latest)})"
             )
-        error = re.search(r"Error (\d+): ([^(\n]+)", told)
+        error = re.search(r"Error (\d+): ([^(\n]+)", text)
         line = f"error {error[1]}: {first_line(error[2])}" if error else ""
         refused = nvml.refusal()
         if not driver_errors.has_advice(line) and refused and not driver_errors.means_no_driver(refused):
@@ -58,7 +58,7 @@ class CudaDevice(Accelerator):
             return f"CUDA_VISIBLE_DEVICES is {hidden!r}, which shows torch no GPU: unset it"
         if line:
             return f"{line}: {driver_errors.advice(line)}"
-        return f"{super().why_none(torch, said)}; NVML: {nvml.status()}"
+        return f"{super().why_none(torch, messages)}; NVML: {nvml.status()}"
 
     @classmethod
     def why_unusable(cls, torch: Any, index: int) -> str:
@@ -67,13 +67,13 @@ class CudaDevice(Accelerator):
             return ""
         older = all(capability < code for _, code, _ in _parse_architectures(built))
         mend = (
-            "install a build that has, for CUDA 12.6 (pip install --force-reinstall torch --index-url "
+            "install a build for CUDA 12.6 (pip install --force-reinstall torch --index-url "
             "https://download.pytorch.org/whl/cu126)"
             if older
             else "install a newer torch, for a newer CUDA (https://pytorch.org/get-started/locally)"
         )
         return (
-            f"torch {torch.__version__} has no code for {torch.cuda.get_device_name(index)}, which is of compute "
+            f"torch {torch.__version__} has no code for {torch.cuda.get_device_name(index)} with compute "
             f"capability {capability[0]}.{capability[1]} (it has {', '.join(built)}): {mend}"
         )
 
@@ -107,18 +107,17 @@ class CudaDevice(Accelerator):
             raise Unsupported(f"{dtype} needs compute capability {least[0]}.{least[1]}")
         if dtype in eight_bit.LEAST_CAPABILITY:
             return eight_bit.product(a, b, dtype)
-        # A process-wide switch: one point is measured at a time, and each sets it.
+        # A process-wide switch, set by every point.
         torch.backends.cuda.matmul.allow_tf32 = dtype is Dtype.TF32
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=self.name)
         return lambda: torch.mm(a, b, out=out)
 
 
 def is_covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
-    """Whether code built for these architectures runs on a GPU of this compute capability; True if none are known.
+    """Tell if code built for these architectures runs on a GPU with this compute capability; True if none is known.
 
-    Machine code (sm_86) runs from its own minor version on, within the major one. PTX
-    (compute_90) is compiled by the driver for whatever came later. Of both, `a` says
-    that it is for one chip alone, `f` that it is for its major version.
+    Machine code (sm_86) runs on the same major version from its minor version on. PTX (compute_90) is compiled by the
+    driver for later GPUs. In both, suffix `a` means only that version, `f` only its major version.
     Source: CUDA C++ Programming Guide, binary and PTX compatibility, feature sets.
     """
 
@@ -128,23 +127,23 @@ def is_covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
         return capability >= code and (capability[0] == code[0] or (kind == "compute" and not only))
 
     known = _parse_architectures(built)
-    return not known or any(runs(*one) for one in known)
+    return not known or any(runs(*architecture) for architecture in known)
 
 
 def _parse_architectures(built: Sequence[str]) -> list[tuple[str, tuple[int, int], str]]:
-    """('sm', (9, 0), 'a') of sm_90a."""
-    found = re.findall(r"(sm|compute)_(\d+)(\d)([af]?)", " ".join(built))
-    return [(kind, (int(major), int(minor)), only) for kind, major, minor, only in found]
+    """Parse sm_90a to ('sm', (9, 0), 'a')."""
+    matches = re.findall(r"(sm|compute)_(\d+)(\d)([af]?)", " ".join(built))
+    return [(kind, (int(major), int(minor)), only) for kind, major, minor, only in matches]
 
 
 def _wheel_index(latest: tuple[int, int] | None) -> str:
-    """Where pip finds builds of torch for a driver that goes up to this version of CUDA."""
+    """Return pip's index URL for torch builds that run on a driver with this CUDA version."""
     version = f"{latest[0]}{latest[1]}, or the nearest below it" if latest else "126"
     return f"https://download.pytorch.org/whl/cu{version}"
 
 
 def _newest_cuda() -> tuple[int, int] | None:
-    """The version of CUDA that the driver goes up to; None without a driver."""
+    """Return the newest CUDA version the driver supports; None without a driver."""
     return _parse_cuda_version(int(nvml.ask_number(_load_nvml(), "nvmlSystemGetCudaDriverVersion_v2") or 0))
 
 
@@ -155,5 +154,5 @@ def _load_nvml() -> Any:
 
 
 def _parse_cuda_version(number: int | None) -> tuple[int, int] | None:
-    """(12, 4) of CUDA's 12040."""
+    """Parse CUDA's 12040 to (12, 4)."""
     return (number // 1000, number % 1000 // 10) if number else None

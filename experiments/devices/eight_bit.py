@@ -1,4 +1,4 @@
-"""Products of 8-bit operands by PyTorch on NVIDIA's GPUs: what they take, and how they are called."""
+"""8-bit matrix products in PyTorch on NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# Compute capability from which a GPU's matrix units have the format.
+# Minimum compute capability with hardware support for the format.
 LEAST_CAPABILITY = {Dtype.FLOAT8: (8, 9), Dtype.INT8: (7, 5)}
-# torch._int_mm refuses fewer rows; both take k and n in multiples alone.
+# torch._int_mm requires at least 17 rows; both functions require k and n in multiples.
 FEWEST_ROWS, MULTIPLE = {Dtype.FLOAT8: 1, Dtype.INT8: 17}, {Dtype.FLOAT8: 16, Dtype.INT8: 8}
 
 
 def product(a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
-    """A callable that multiplies (m, k) by (k, n): FLOAT8 into bfloat16, INT8 into int32.
+    """Return a callable that multiplies (m, k) by (k, n): FLOAT8 to bfloat16, INT8 to int32.
 
-    The second operand is laid out by columns, as the units read it; torch._scaled_mm
-    takes no other, and torch._int_mm is several times slower with it by rows.
-    FLOAT8 is summed up by the matrix units alone (`use_fast_accum`), as forward passes in
-    training are; without it partial sums are carried to float32 registers every few
-    products. Raises Unsupported for shapes that PyTorch refuses.
+    The second operand is column-major, the layout for the matrix units: torch._scaled_mm accepts no other, and
+    torch._int_mm is several times slower with row-major data. FLOAT8 is accumulated in the matrix units
+    (`use_fast_accum`), as in training's forward passes; without it, partial sums move to float32 registers every few
+    products. Raises Unsupported for shapes that PyTorch rejects.
     """
     import torch
 
     (m, k), n = a.shape, b.shape[1]
     if m < FEWEST_ROWS[dtype] or k % MULTIPLE[dtype] or n % MULTIPLE[dtype]:
         raise Unsupported(
-            f"PyTorch multiplies {dtype} with at least {FEWEST_ROWS[dtype]} rows, "
+            f"PyTorch multiplies {dtype} only with at least {FEWEST_ROWS[dtype]} rows, "
             f"and with k and n in multiples of {MULTIPLE[dtype]}"
         )
     columns = b.t().contiguous().t()

@@ -1,4 +1,4 @@
-"""The GPU of Apple's processors through PyTorch's MPS interface."""
+"""Apple GPUs through PyTorch's MPS interface."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# The largest system level cache so far (M1 Ultra to M3 Ultra): Metal does not tell of it.
+# The largest system level cache so far (M1 Ultra to M3 Ultra), since Metal does not report it.
 _LARGEST_CACHE_BYTES = 96 << 20
 
 
 class MpsDevice(Accelerator):
-    """The one GPU of the machine, which shares its memory with the CPU.
+    """The machine's only GPU, which shares its memory with the CPU.
 
-    Torch has the host stamp an event, as soon as it hears that the GPU has passed it.
+    In torch, the host timestamps an event when it is notified that the GPU has passed it.
     """
 
     interface = "mps"
@@ -45,8 +45,8 @@ class MpsDevice(Accelerator):
         return "mps"
 
     @classmethod
-    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
-        return f"{super().why_none(torch, said)}: it needs one that Metal shows, and macOS 14 or newer"
+    def why_none(cls, torch: Any, messages: Sequence[str]) -> str:
+        return f"{super().why_none(torch, messages)}: it needs a GPU with Metal support, and macOS 14 or newer"
 
     def free_bytes(self) -> int:
         self._module.empty_cache()
@@ -56,11 +56,11 @@ class MpsDevice(Accelerator):
     def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        # Torch waits for the stamp of an event where it is an end: the first one that counts is to be one too.
+        # Torch waits only for an end event's timestamp: an empty first launch makes the first start event an end too.
         return super().time_launches([do_nothing, *launches], meanwhile)[1:]
 
     def milliseconds(self, start: Any, end: Any) -> float:
-        """nan where threads have stamped the first event last, or not yet, as they may with little between the two."""
+        """Return nan if the events' timestamps are missing or in the wrong order, as can happen for short intervals."""
         try:
             return super().milliseconds(start, end)
         except RuntimeError as refusal:
@@ -69,11 +69,11 @@ class MpsDevice(Accelerator):
             raise
 
     def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
-        # Torch has one stream here.
+        # Torch has only one MPS stream.
         Device.launch_concurrently(self, calls)
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
-        raise Unsupported("the CPU's memory is the GPU's own: nothing is page-locked for it")
+        raise Unsupported("the GPU shares the CPU's memory: nothing is page-locked")
 
     def stage(self, data: torch.Tensor) -> torch.Tensor:
         return data.clone()
@@ -93,5 +93,5 @@ class MpsDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Too much costs memory; too little would let small operands stay in it.
+        # Prefer an overestimate: with too small a value, small operands would stay in the cache.
         return _LARGEST_CACHE_BYTES

@@ -1,4 +1,4 @@
-"""AMD's GPUs: PyTorch built for ROCm gives them the names and the interface of CUDA."""
+"""AMD GPUs through PyTorch's ROCm build, which uses CUDA's names and interface."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from experiments import driver_errors
 from experiments.devices.accelerator import Accelerator
 
-# What the driver shows to programs that compute.
+# The driver's compute interface.
 _DRIVER = Path("/dev/kfd")
 _HIDES = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-# The largest cache between an L2 and the memory (Infinity Cache, of an MI300), of which the driver does not tell.
+# The largest Infinity Cache, between L2 and memory (MI300), since the driver does not report it.
 _INFINITY_CACHE_BYTES = 256 << 20
 
 
 class RocmDevice(Accelerator):
-    """One AMD GPU; torch calls it cuda:N, and what is captured a CUDAGraph."""
+    """One AMD GPU; torch calls it cuda:N, and a captured graph CUDAGraph."""
 
     interface = "cuda"
     maker = "AMD"
@@ -30,28 +30,28 @@ class RocmDevice(Accelerator):
         return torch.version.hip is not None
 
     @classmethod
-    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
+    def why_none(cls, torch: Any, messages: Sequence[str]) -> str:
         hiding = [f"{name} is {os.environ[name]!r}" for name in _HIDES if name in os.environ]
         if not _DRIVER.exists():
             attach = f"start the container with --device {_DRIVER} --device /dev/dri"
             mend = attach if driver_errors.in_container() else "sudo modprobe amdgpu"
             return f"the driver is not loaded ({_DRIVER} is missing): {mend}"
         if not os.access(_DRIVER, os.R_OK | os.W_OK):
-            return f"{_DRIVER} may not be opened: sudo usermod -aG render,video $USER, and log in again"
+            return f"no permission to open {_DRIVER}: sudo usermod -aG render,video $USER, and log in again"
         if hiding:
             return f"{' and '.join(hiding)}, which shows torch no GPU: unset it"
-        return super().why_none(torch, said)
+        return super().why_none(torch, messages)
 
     @classmethod
     def why_unusable(cls, torch: Any, index: int) -> str:
         about, built = torch.cuda.get_device_properties(index), torch.cuda.get_arch_list()
         chip = about.gcnArchName.partition(":")[0]
-        # Generic code (gfx11-generic) is for a family.
-        if not built or any(one.partition(":")[0] == chip or one.endswith("generic") for one in built):
+        # Generic code (gfx11-generic) supports a whole family.
+        if not built or any(name.partition(":")[0] == chip or name.endswith("generic") for name in built):
             return ""
         return (
-            f"torch {torch.__version__} has no code for {about.name}, which is a {chip} (it has {', '.join(built)}): "
-            "install a build that has (https://pytorch.org/get-started/locally)"
+            f"torch {torch.__version__} has no code for {about.name} ({chip}); it has code for {', '.join(built)}: "
+            "install a build with it (https://pytorch.org/get-started/locally)"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -68,5 +68,5 @@ class RocmDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Too much costs memory; too little would let small operands stay in it.
+        # Prefer an overestimate: with too small a value, small operands would stay in the cache.
         return _INFINITY_CACHE_BYTES

@@ -1,4 +1,4 @@
-"""Intel's GPUs through PyTorch's XPU interface."""
+"""Intel GPUs through PyTorch's XPU interface."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from experiments import driver_errors
 from experiments.devices.accelerator import Accelerator
 
-# The largest L2 of those GPUs whose cache torch does not tell (Data Center GPU Max).
+# The largest L2 among GPUs whose cache torch does not report (Data Center GPU Max).
 _LARGEST_CACHE_BYTES = 408 << 20
 
 
 class XpuDevice(Accelerator):
-    """One Intel GPU, or a tile of one."""
+    """One Intel GPU, or one tile."""
 
     interface = "xpu"
     maker = "Intel"
@@ -28,12 +28,12 @@ class XpuDevice(Accelerator):
         return getattr(torch.version, "xpu", None) is not None
 
     @classmethod
-    def why_none(cls, torch: Any, said: Sequence[str]) -> str:
+    def why_none(cls, torch: Any, messages: Sequence[str]) -> str:
         mask = os.environ.get("ZE_AFFINITY_MASK")
         if mask is not None:
             return f"ZE_AFFINITY_MASK is {mask!r}, which shows torch no GPU: unset it"
         mend = "start the container with --device /dev/dri, and " if driver_errors.in_container() else ""
-        return f"{super().why_none(torch, said)}: {mend}install Intel's GPU driver with Level Zero"
+        return f"{super().why_none(torch, messages)}: {mend}install Intel's GPU driver with Level Zero"
 
     @cached_property
     def float64(self) -> bool:
@@ -46,7 +46,7 @@ class XpuDevice(Accelerator):
     def free_bytes(self) -> int:
         try:
             return super().free_bytes()
-        except RuntimeError:  # integrated GPUs do not tell
+        except RuntimeError:  # integrated GPUs lack this query
             return int(self._about.total_memory) - int(self._module.memory_reserved(self.name))
 
     def facts(self) -> dict[str, Any]:
@@ -60,5 +60,5 @@ class XpuDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Too much costs memory; too little would let small operands stay in it.
+        # Prefer an overestimate: with too small a value, small operands would stay in the cache.
         return int(getattr(self._about, "last_level_cache_size", 0)) or _LARGEST_CACHE_BYTES
