@@ -1,4 +1,4 @@
-"""`doctor`: tell what on this machine will spoil results, why, and how to mend it. It changes nothing itself."""
+"""`doctor`: report problems on this machine that affect results, with reasons and fixes. It changes nothing."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ ROOT = Path("/")
 
 
 def examine(device: str | None = None, results: Path = Path("results"), root: Path = ROOT) -> list[Finding]:
-    """All checks, of all devices or of one; the CPU feeds any GPU.
+    """Run all checks, for all devices or for one; the machine and its CPU are always checked.
 
-    Takes a few seconds, one of them to watch what others do. Raises StudyError for a device of another form.
+    Takes a few seconds, including one to watch other processes. Raises StudyError for an invalid device name.
     """
     if device is not None and not re.fullmatch(r"cpu|mps|(cuda|xpu):\d+", device):
-        raise StudyError(f"--device {device}: not a device. Devices are named cpu, cuda:0, cuda:1, …, xpu:0, mps")
-    # The machine first: loading libraries keeps cores busy.
-    found = [
+        raise StudyError(f"--device {device}: not a device name. Use cpu, cuda:0, cuda:1, …, xpu:0, mps")
+    # Check the machine first: loading libraries keeps cores busy.
+    findings = [
         *machine_checks.examine(root, results),
         plan_checks.predictions(results),
         plan_checks.server_load(results),
         *library_checks.examine(),
     ]
     if device is None or device.startswith("cuda"):
-        found += cuda_checks.examine(root, device)
+        findings += cuda_checks.examine(root, device)
     elif device != "cpu":
-        found.append(note(device, "not NVIDIA's", "Its state is neither checked nor recorded."))
+        findings.append(note(device, "not an NVIDIA GPU", "Its state is neither checked nor recorded."))
     if platform.system() != "Linux":
-        why = "It does not show clock, quotas, pressure or heat as Linux does: those checks are left out."
-        found.append(note("system", platform.system(), why))
-    return [finding for finding in found if finding is not None]
+        why = "It does not report clock, quotas, pressure or heat as Linux does: these checks are skipped."
+        findings.append(note("system", platform.system(), why))
+    return [finding for finding in findings if finding is not None]
 
 
 __all__ = ["Finding", "Level", "examine", "findings_json", "format_findings"]

@@ -1,4 +1,4 @@
-"""A check's answer, and how it is told on a terminal and to programs."""
+"""Findings, and their format for terminals and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Level(StrEnum):
-    """How much a finding matters to results. A note is worth knowing; a warning spoils them."""
+    """Severity: a warning means wrong or noisy results; a note is information."""
 
     WARNING = "warning"
     NOTE = "note"
@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The observation of a check, its consequence, and its remedy: a command where there is one."""
+    """A check's observation (seen), its consequence (why) and a fix (mend), as a command if possible."""
 
     name: str
     level: Level
@@ -40,11 +40,11 @@ def warning(name: str, seen: str, why: str, mend: str) -> Finding:
     return Finding(name, Level.WARNING, seen, why, mend)
 
 
-_TITLES = {Level.WARNING: "Will spoil results", Level.NOTE: "Worth knowing", Level.OK: "In order"}
+_TITLES = {Level.WARNING: "Will spoil results", Level.NOTE: "Worth knowing", Level.OK: "OK"}
 
 
 def format_findings(findings: Sequence[Finding], width: int) -> str:
-    """The findings as text of `width` columns at most, the worst first, and whether to measure now."""
+    """Format the findings, the worst first, and a verdict, wrapped to `width` columns."""
     column = max((len(finding.name) for finding in findings), default=0) + 2
     blocks = []
     for level, title in _TITLES.items():
@@ -52,9 +52,9 @@ def format_findings(findings: Sequence[Finding], width: int) -> str:
         if group:
             blocks.append("\n".join([f"{title} ({len(group)})", *group]))
     count = _count_warnings(findings)
-    verdict = "Nothing here will spoil results."
+    verdict = "No problem found that would spoil results."
     if count:
-        verdict = f"{count} {'thing' if count == 1 else 'things'} will spoil results: mend what can be mended, or "
+        verdict = f"{count} {'problem' if count == 1 else 'problems'} will spoil results: fix them if possible, or "
         verdict += "expect flagged samples and wider intervals."
     return "\n\n".join([*blocks, textwrap.fill(verdict, width)])
 
@@ -62,13 +62,13 @@ def format_findings(findings: Sequence[Finding], width: int) -> str:
 def _format_finding(finding: Finding, column: int, width: int) -> str:
     room = max(width - column - 2, 30)
     wrapped = [*textwrap.wrap(finding.seen, room), *textwrap.wrap(finding.why, room)]
-    # A command is kept on one line, so that it can be copied.
+    # Do not wrap the fix, so that commands can be copied.
     wrapped += [f"> {finding.mend}"] if finding.mend else []
     return f"  {finding.name:{column}}" + f"\n{'':{column + 2}}".join(wrapped)
 
 
 def findings_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The findings for JSON."""
+    """Return the findings as JSON data."""
     return {"warnings": _count_warnings(findings), "findings": [asdict(finding) for finding in findings]}
 
 

@@ -1,4 +1,4 @@
-"""Checks of one NVIDIA GPU through NVML. `Card.library` is pynvml, or its stand-in in tests."""
+"""Check one NVIDIA GPU through NVML. `Card.library` is pynvml, or a fake in tests."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from typing import Any
 from experiments import nvml
 from experiments.doctor.finding import Finding, note, ok, warning
 
-# More memory than a driver keeps for itself.
+# More than a driver's own memory use.
 _SOME_MEMORY = 2**30
 
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU and how to ask it. index: its number in NVML; None of a slice (MIG)."""
+    """One GPU. index: its NVML index; None for a MIG slice."""
 
     index: int | None
     handle: Any
     library: Any
 
-    def ask(self, question: str, *words: Any) -> Any:
-        """The answer to NVML's `nvmlDeviceGet<question>`; None where there is none."""
-        return nvml.ask(self.library, f"nvmlDeviceGet{question}", self.handle, *words)
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """Call `nvmlDeviceGet<question>`; None if it fails."""
+        return nvml.ask(self.library, f"nvmlDeviceGet{question}", self.handle, *arguments)
 
     @property
     def smi(self) -> str:
-        """The beginning of a command that sets something on this GPU."""
+        """Command prefix to change this GPU's settings."""
         return "sudo nvidia-smi" + ("" if self.index is None else f" -i {self.index}")
 
 
 def persistence(card: Card) -> Finding | None:
-    """The driver between processes."""
+    """Check persistence mode."""
     mode = card.ask("PersistenceMode")
     if mode is None or mode:
         return None if mode is None else ok("persistence", "on")
-    why = "The driver is unloaded between processes: the first call of every round pays for it, from a cold clock."
+    why = "The driver is unloaded between processes: each round's first call reloads it, at an idle clock."
     return note("persistence", "off", why, f"{card.smi} -pm 1")
 
 
 def clocks(card: Card) -> Finding | None:
-    """The clock that somebody has set."""
+    """Check the application clock."""
     sm = card.library.NVML_CLOCK_SM
-    given, usual = card.ask("ApplicationsClock", sm), card.ask("DefaultApplicationsClock", sm)
-    if given is None:
+    clock, usual = card.ask("ApplicationsClock", sm), card.ask("DefaultApplicationsClock", sm)
+    if clock is None:
         return None
     highest = card.ask("MaxClockInfo", sm)
-    seen = f"{given} MHz" + (f" of {highest} at most" if highest else "")
-    if not usual or given >= usual:
+    seen = f"{clock} MHz" + (f" of {highest} at most" if highest else "")
+    if not usual or clock >= usual:
         return ok("clocks", seen)
     seen += f"; the default is {usual}"
-    return warning("clocks", seen, "The GPU is held below what it does.", f"{card.smi} -rac")
+    return warning("clocks", seen, "The GPU is limited to less than its default clock.", f"{card.smi} -rac")
 
 
 def power_limit(card: Card) -> Finding | None:
-    """A power limit below the default."""
+    """Check the power limit against the default."""
     limit, usual = card.ask("PowerManagementLimit"), card.ask("PowerManagementDefaultLimit")
     if limit is None or not usual:
         return None
@@ -64,26 +64,26 @@ def power_limit(card: Card) -> Finding | None:
     if limit >= usual:
         return ok("power limit", seen)
     seen += f", the default is {usual / 1000:.0f} W"
-    why = "Under load the clock falls until the power fits."
+    why = "Under load the clock falls until the power is within the limit."
     return warning("power limit", seen, why, f"{card.smi} -pl {usual // 1000}")
 
 
 def throttling(card: Card) -> Finding:
-    """Reasons for which the clock is held back now."""
+    """Check the current throttle reasons."""
     reasons = nvml.throttle_reasons(card.handle, card.library)
     warmth = card.ask("Temperature", card.library.NVML_TEMPERATURE_GPU)
     seen = ", ".join([*(reasons or ["none"]), *([] if warmth is None else [f"{warmth} °C"])])
     if not reasons:
         return ok("throttling", seen)
     if reasons == ["power limit"]:
-        why = "A card at full work runs at its power limit, which is no fault of it; one without work should not."
-        return note("throttling", seen, why, "see what else runs on it: nvidia-smi")
-    mend = "see to its cooling and its power supply, and to what runs on it (nvidia-smi -q -d PERFORMANCE)"
-    return warning("throttling", seen, "The clock is held back before anything is measured.", mend)
+        why = "A GPU at full load runs at its power limit, which is normal; an idle one should not."
+        return note("throttling", seen, why, "nvidia-smi lists the processes that use it")
+    mend = "check its cooling, power supply and other processes (nvidia-smi -q -d PERFORMANCE)"
+    return warning("throttling", seen, "The clock is already reduced before measuring.", mend)
 
 
 def other_processes(card: Card) -> Finding:
-    """Other processes on the GPU, by name only."""
+    """Check for other processes on the GPU; report only their names."""
     pids = nvml.process_ids(card.handle, card.library) - {os.getpid()}
     names = sorted({_process_name(card.library, pid) for pid in pids})
     use, memory = card.ask("UtilizationRates"), card.ask("MemoryInfo")
@@ -92,48 +92,48 @@ def other_processes(card: Card) -> Finding:
         seen.append(f"{memory.used / 2**30:.1f} of {memory.total / 2**30:.0f} GiB in use")
     if use is not None:
         seen.append(f"{use.gpu}% busy")
-    said = ", ".join(seen)
+    summary = ", ".join(seen)
     if pids or (memory is not None and memory.used > max(_SOME_MEMORY, memory.total / 20)) or (use and use.gpu > 5):
-        why = "They share its cores, memory and power: times lengthen, and large points are left out."
-        return warning("others on it", said, why, "nvidia-smi names them: stop them, or choose another GPU")
-    return ok("others on it", said)
+        why = "They share its cores, memory and power: times get longer, and large points are skipped."
+        return warning("other processes", summary, why, "nvidia-smi lists them: stop them, or choose another GPU")
+    return ok("other processes", summary)
 
 
 def _process_name(library: Any, pid: int) -> str:
-    """A process's name without its path; '?' outside this container."""
+    """Return a process's name without its path; '?' if it runs outside this container."""
     return (nvml.ask_text(library, "nvmlSystemGetProcessName", pid) or "?").split("/")[-1].split(" ")[0]
 
 
 def compute_mode(card: Card) -> Finding | None:
-    """Permission to compute on the GPU."""
+    """Check that the compute mode allows computing."""
     mode = card.ask("ComputeMode")
     if mode == card.library.NVML_COMPUTEMODE_PROHIBITED:
-        return warning("compute mode", "prohibited", "No process may compute on it.", f"{card.smi} -c DEFAULT")
-    return None if mode is None else ok("compute mode", "processes may compute on it")
+        return warning("compute mode", "prohibited", "No process can compute on it.", f"{card.smi} -c DEFAULT")
+    return None if mode is None else ok("compute mode", "allows computing")
 
 
 def mig(card: Card) -> Finding | None:
-    """A GPU that is cut into slices."""
+    """Check if MIG splits the GPU."""
     modes = card.ask("MigMode")
     if modes is None or not modes[0]:
         return None if modes is None else ok("MIG", "off")
-    why = "torch sees a slice of the GPU: its rates are not those of the card by whose name they are recorded."
+    why = "torch sees only a slice: the rates are recorded under the whole card's name, but are lower."
     return warning("MIG", "on", why, f"{card.smi} -mig 0")
 
 
 def link(card: Card) -> Finding | None:
-    """The width and speed of the link to the host."""
+    """Check the PCIe link's width and generation."""
     width, widest = card.ask("CurrPcieLinkWidth"), card.ask("MaxPcieLinkWidth")
     generation, latest = card.ask("CurrPcieLinkGeneration"), card.ask("MaxPcieLinkGeneration")
     if not width or not widest:
         return None
     seen = f"PCIe {generation} x{width}"
     if width < widest:
-        why = "Copies between host and GPU take longer by that factor."
-        mend = "seat the card in a slot with all lanes, without a riser, and look at the firmware's lane settings"
+        why = "Copies between host and GPU are slower by that factor."
+        mend = "use a slot with all lanes, without a riser, and check the lane settings in the firmware"
         return warning("link", f"{seen}, it could be x{widest}", why, mend)
     if generation and latest and generation < latest:
-        why = "An idle GPU lowers it to save power: look again under load."
+        why = "An idle GPU lowers it to save power: check again under load."
         return note("link", f"{seen}, it could be PCIe {latest}", why, f"nvidia-smi -i {card.index} -q -d PCIE")
     return ok("link", seen)
 
@@ -142,8 +142,8 @@ _CHECKS = (persistence, clocks, power_limit, throttling, other_processes, comput
 
 
 def examine_card(card: Card, several: bool) -> list[Finding]:
-    """All checks of one GPU; with its number where there are several."""
-    named = f"GPU {card.index} " if several and card.index is not None else "GPU "
-    # An answer that makes no sense costs its check alone.
+    """Run all checks for one GPU. several: add its index to the findings' names."""
+    prefix = f"GPU {card.index} " if several and card.index is not None else "GPU "
+    # An invalid answer skips only its own check.
     findings = (nvml.try_question(partial(check, card))[0] for check in _CHECKS)
-    return [replace(finding, name=named + finding.name) for finding in findings if finding is not None]
+    return [replace(finding, name=prefix + finding.name) for finding in findings if finding is not None]

@@ -1,4 +1,4 @@
-"""Checks of the libraries and of the environment that reaches them."""
+"""Check libraries and environment variables."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from experiments.doctor.finding import Finding, note, ok, warning
 
 
 def variables(names: Sequence[str]) -> Finding:
-    """Variables that would change what is measured. names: those that are set."""
+    """Report environment variables that would affect measurements. names: the ones that are set."""
     if not names:
-        return ok("variables", "none that would choose kernels, threads or memory")
-    seen = f"{', '.join(names)} would choose kernels, threads or memory"
-    why = "They do not reach the measuring processes, where libraries choose for themselves; your own programs may run "
-    return note("variables", seen, f"{why}differently.", f"unset {' '.join(names)}")
+        return ok("variables", "none that change kernels, threads or memory")
+    seen = f"{', '.join(names)} change kernels, threads or memory"
+    why = "They are removed from the measuring processes, but your own programs may run differently from the study."
+    return note("variables", seen, why, f"unset {' '.join(names)}")
 
 
 def onednn(available: bool) -> Finding:
-    """oneDNN, whose products are often the best that a CPU has."""
+    """Check that torch has oneDNN, often the fastest library for matrix products on a CPU."""
     if available:
-        return ok("oneDNN", "in this build of torch")
-    why = "It is often the best that a CPU has: without it a GPU's advantage looks larger than it is."
-    mend = "pip install torch (the official builds for x86 and Arm have it)"
+        return ok("oneDNN", "included in this build of torch")
+    why = "It is often the fastest library on a CPU: without it, a GPU's advantage looks too large."
+    mend = "pip install torch (the official builds for x86 and Arm include it)"
     return warning("oneDNN", "missing from this build of torch", why, mend)
 
 
 def numba(refusal: str) -> Finding:
-    """Numba: each version takes NumPy up to one. refusal: why it does not load, '' if it does."""
+    """Check that Numba loads: each version supports NumPy up to some version. refusal: the import error, or ''."""
     if not refusal:
         return ok("Numba", "loads")
-    why = "`sequential` is not measured on this processor, and a GPU's has nothing to be compared with."
+    why = "`sequential` is not measured on this CPU, so a GPU's results have no comparison."
     return warning("Numba", f"cannot be loaded: {refusal}", why, "pip install --upgrade numba")
 
 
 def transformers(failing: Sequence[tuple[str, str]]) -> Finding:
-    """Libraries that keep Transformers from loading: (name, why) of each."""
+    """Report broken libraries that prevent Transformers from loading. failing: (name, error) pairs."""
     if not failing:
-        return ok("Transformers", "nothing beside it keeps it from loading")
+        return ok("Transformers", "no broken library prevents it from loading")
     seen = "; ".join(f"{name} cannot be loaded: {why}" for name, why in failing)
-    why = "Transformers imports it wherever it is installed, so that none of its networks is measured."
+    why = "Transformers imports this library if it is installed, so none of its networks can be measured."
     return warning("Transformers", seen, why, f"pip uninstall --yes {' '.join(name for name, _ in failing)}")
 
 
 def vulkan(loads: bool, wgpu: bool) -> Finding:
-    """Vulkan's loader, for wgpu where that is installed."""
+    """Check for Vulkan's loader, if wgpu is installed."""
     if loads or not wgpu:
-        return ok("Vulkan", "its loader is there" if loads else "wgpu is not installed")
-    why = "`without-cuda` is measured through CUDA alone."
+        return ok("Vulkan", "the loader is installed" if loads else "wgpu is not installed")
+    why = "`without-cuda` is measured only through CUDA."
     return note("Vulkan", "libvulkan.so.1 is missing", why, "apt install libvulkan1, or bundle.sh --with vulkan")
 
 
@@ -64,19 +64,19 @@ def _is_loadable(library: str) -> bool:
 
 
 def examine() -> list[Finding]:
-    """All checks of this module, with the libraries as the measuring processes see them."""
+    """Run all checks in this module, in a measuring process's environment."""
     names = list(worker_environment.blocked_variables())
-    # Libraries read variables as they are loaded.
+    # Libraries read variables during import.
     with worker_environment.clean_environment_applied():
         torch, refusal = load_torch()
         if torch is None:
             install = "pip install --force-reinstall torch (https://pytorch.org/get-started/locally)"
-            of_torch = warning("torch", refusal, "Nothing is measured without it.", install)
+            torch_finding = warning("torch", refusal, "Nothing can be measured without it.", install)
         else:
-            of_torch = onednn(torch.backends.mkldnn.is_available())
-        found = [variables(names), of_torch, numba(imports.import_failure("numba"))]
+            torch_finding = onednn(torch.backends.mkldnn.is_available())
+        findings = [variables(names), torch_finding, numba(imports.import_failure("numba"))]
         if torch is not None and imports.is_installed("transformers"):
-            found.append(transformers(imports.transformers_breakers()))
+            findings.append(transformers(imports.transformers_breakers()))
         if sys.platform == "linux":
-            found.append(vulkan(_is_loadable("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
-        return found
+            findings.append(vulkan(_is_loadable("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
+        return findings

@@ -1,7 +1,7 @@
-"""`preflight`: the first minutes on a machine that is paid for by the minute. It keeps no sample.
+"""`preflight`: a short trial before a study on a rented machine. It stores no samples.
 
-First torch's profiler is checked. Then one point of every kind that a plan measures is measured briefly, and its rate
-is compared with what the GPU is rated for. What fails here would fail in the study, where nobody sees it for long.
+It first checks torch's profiler, then measures one point per kind in the plan briefly and compares its rate with the
+GPU's rated peaks. A failure here would also occur in the study, but be noticed much later.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from experiments.preflight import profiler_check, rate_ranges
 from experiments.preflight.point_kinds import Kind, breadth_first, count_by_job
 from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_answer
 
-# Seconds of samples for a point, and how many at most.
+# Sampling budget per point in seconds, and maximum samples.
 BUDGET_S, SAMPLES = 0.15, 8
-# Set-up that a plan counts for a point is believed up to here: `sustained` lasts for minutes, but not now.
+# Cap for a point's predicted seconds: `sustained` lasts for minutes in the study, but not here.
 PREDICTED_S = 15.0
-# Below this many seconds no other point is begun.
+# Start no further point with less time left.
 LEAST_S = 1.0
-# The check of the profiler takes so many seconds at least, torch's start included.
+# Minimum seconds for the profiler check, including torch's start.
 PROFILER_S = 10.0
-# Of the time, the check of the profiler has this share, and the last share is for profiles.
+# Shares of the time for the profiler check, and for profiles at the end.
 PROFILER_SHARE, PROFILES_SHARE = 0.2, 0.1
-# Words of an outcome without an error that somebody can mend.
+# Parts of "unsupported" reasons that the user can fix.
 MENDABLE = ("is not installed", "cannot be captured")
-# Errors of reading an answer of another shape than a measuring process writes.
+# Errors while reading an answer with an unexpected structure.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
-# A GPU at full work is held by its own power limit: no fault of the machine.
+# Normal for a GPU at full load.
 USUAL = Flag("throttled", "power limit")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table. verdict: ok, note, unsupported, left out; look, slow, fast, which need a look."""
+    """One table line. verdict: ok, note, unsupported, left out; look, slow and fast need a look."""
 
     verdict: str
     what: str
@@ -50,11 +50,11 @@ class Line:
 
     @property
     def needs_a_look(self) -> bool:
-        """True if something has to be done, or understood, before the study is run."""
+        """True if the user should check something before the study."""
         return self.verdict in ("look", "slow", "fast")
 
     def row(self, width: int) -> str:
-        """The line with its second column of this width; verdicts that need a look are in capitals."""
+        """Format the line. width: second column; verdicts that need a look are in capitals."""
         took = f"{self.seconds:.1f} s" if self.seconds is not None else ""
         expected = f" (expected {self.expected})" if self.expected else ""
         verdict = self.verdict.upper() if self.needs_a_look else self.verdict
@@ -62,18 +62,17 @@ class Line:
 
 
 def _print(line: str) -> None:
-    """Print a line at once, also into a pipe, so that a cut run has printed it."""
+    """Print a line and flush, to keep it if the run is interrupted."""
     print(line, flush=True)
 
 
 @dataclass
 class Preflight:
-    """The points to try, the minutes for them, and the lines so far.
+    """Points to try, the time limit, and the lines so far.
 
-    gpus: name and bytes of memory of each device that is not a CPU. checked: devices whose profiler is checked.
-    command: of a measuring process; profiling: of the profiler's check. say: is given each line, by default to print.
-    absent: a line for each device that should be here, and is not.
-    begun: by time.monotonic, from when on the minutes count.
+    gpus: name and memory in bytes per GPU. checked: devices to check the profiler on. command: command line for a
+    measuring process; profiling: for the profiler check. say: called with each line, by default to print it. absent:
+    a line per missing device. begun: start of the time limit (time.monotonic).
     """
 
     plan: Plan
@@ -89,7 +88,7 @@ class Preflight:
     lines: list[Line] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Try everything that there is time for; True if something was tried, and nothing needs a look."""
+        """Try points until the time is over; return True if any was tried and no line needs a look."""
         workers = Workers(self.command, self.log, lambda: None)
         rules = rate_ranges.read_rules()
         kinds = {
@@ -98,7 +97,7 @@ class Preflight:
                 dict.fromkeys(job.device for job in self.plan.jobs), key=lambda device: device not in self.gpus
             )
         }
-        self._width = max((len(kind.title) for of_device in kinds.values() for kind in of_device), default=0)
+        self._width = max((len(kind.title) for device_kinds in kinds.values() for kind in device_kinds), default=0)
         for line in self.absent:
             self._add_line(line)
         for device in self.checked:
@@ -111,7 +110,7 @@ class Preflight:
             try:
                 tried, left_here = self._measure_kinds(todo, workers, peaks)
             finally:
-                # A process has one device: the next device has others.
+                # Each process has one device.
                 workers.stop()
             measured, left = measured + tried, left + left_here
         self._conclude(measured, left)
@@ -120,7 +119,7 @@ class Preflight:
     def _measure_kinds(
         self, todo: list[Kind], workers: Workers, peaks: rate_ranges.Peaks | None
     ) -> tuple[int, list[Kind]]:
-        """Measure a device's kinds while there is time: how many were, and those left out."""
+        """Measure a device's kinds while there is time; return the measured count and the kinds left."""
         profiles: list[Kind] = []
         measured = 0
         while todo and self._remaining_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
@@ -133,13 +132,13 @@ class Preflight:
             measured += 1
             profiles += [kind] * ("profile" in answer)
             if answer["status"] == "timeout":
-                # Other points that may hang wait until all others have been tried.
-                todo.sort(key=lambda one: one.job.experiment == kind.job.experiment)
-        # As in a round: the profiler slows what is timed after it.
+                # Move points that may hang as well to the end.
+                todo.sort(key=lambda waiting: waiting.job.experiment == kind.job.experiment)
+        # Last, as in a round: the profiler slows later timings.
         while profiles and self._remaining_s() >= LEAST_S:
             self._add_line(self._profile_kind(profiles.pop(0), workers))
         if profiles:
-            self.say(f"profiles of {len(profiles)} points were left out: the minutes were over")
+            self.say(f"profiles for {len(profiles)} points were left out: no time left")
         return measured, todo
 
     def _remaining_s(self) -> float:
@@ -153,7 +152,7 @@ class Preflight:
         what = f"profiler on {device}"
         limit = min(self._remaining_s(), PROFILER_SHARE * 60 * self.minutes / len(self.checked))
         if limit < PROFILER_S:
-            self._add_line(Line("left out", what, f"it takes {PROFILER_S:.0f} s: give more --minutes"))
+            self._add_line(Line("left out", what, f"it takes {PROFILER_S:.0f} s: increase --minutes"))
             return
         seen, words = profiler_check.check_profiler(device, limit, self.profiling)
         bad = seen is None or not seen.in_order
@@ -181,66 +180,66 @@ class Preflight:
             return _profile_line(what, unreadable_answer(fault), seconds)
 
     def _send_order(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """A measuring process's answer, and the seconds until it came, without those until the process was ready."""
-        # Torch may take long from a cold disk, once.
+        """Send an order; return the answer and its seconds, without the process's start."""
+        # Start first: torch may load slowly from a cold disk.
         answer = {"ready": True} if worker.is_alive else worker.start(order, self._remaining_s())
         begun = time.monotonic()
         if "ready" in answer:
             briefly = replace(kind.point, point_s=BUDGET_S, predicted_s=min(kind.point.predicted_s, PREDICTED_S))
             answer = worker.measure(order, min(self._remaining_s(), kind.job.limit_s(briefly)))
         if answer.get("status") == "timeout" and self._remaining_s() < LEAST_S:
-            answer = {"status": "skipped", "reason": "the minutes were over before it answered", "over": True}
+            answer = {"status": "skipped", "reason": "no time was left before it answered", "over": True}
         return answer, time.monotonic() - begun
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
         if left:
             counts = ", ".join(f"{name} {count}" for name, count in count_by_job(left).items())
-            self.say(f"left out, for {self.minutes:g} minutes were over: {counts}")
+            self.say(f"left out because the {self.minutes:g} minutes were over: {counts}")
         bad = sum(line.needs_a_look for line in self.lines)
         tried = f"{measured} kind{'s' * (measured != 1)} of points tried"
-        said = f"{bad} to look at, in capitals above; tracebacks are in {self.log}" if bad else "nothing to look at"
+        advice = f"{bad} to look at, in capitals above; tracebacks are in {self.log}" if bad else "nothing to look at"
         if left and not measured:
-            said = "give more --minutes"
-        self.say(f"{tried}, {len(left)} left out; {said}")
+            advice = "increase --minutes"
+        self.say(f"{tried}, {len(left)} left out; {advice}")
 
 
 def make_preflight(
     preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float
 ) -> Preflight:
-    """The points to try on this machine: of a plan, else of a preset, on one device or on all, GPUs first.
+    """Prepare the points from a plan, else from a preset, on one device or on all, GPUs first.
 
-    begun: by time.monotonic, from when on the minutes count. Raises StudyError for a device that is not there, or that
-    the plan does not measure.
+    begun: start of the time limit (time.monotonic). Raises StudyError for a missing device, or a device that the plan
+    does not measure.
     """
     from experiments import hardware
     from experiments.plan import full_plan
     from experiments.sweep import preset_path, read_preset
 
     described, reasons = _list_devices()
-    known = [str(one["id"]) for one in described]
+    known = [str(entry["id"]) for entry in described]
     if device and device not in known:
         why = "".join(f" {reason}." for reason in reasons)
         raise StudyError(f"no device {device!r} on this machine. Devices: {', '.join(known)}.{why}")
     names = [device] if device else known
-    made = (
+    planned = (
         read_plan(plan)
         if plan
         else full_plan(read_preset(preset), str(preset_path(preset)), described, hardware.usable_cores())
     )
-    jobs = tuple(job for job in made.jobs if job.device in names)
+    jobs = tuple(job for job in planned.jobs if job.device in names)
     if not jobs:
         raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
-    gpus = {one["id"]: (one["name"], one.get("memory_bytes")) for one in described if one["kind"] != "cpu"}
-    # A CPU's profiles lose nothing, and slow nothing: they are checked where there is nothing else.
+    gpus = {entry["id"]: (entry["name"], entry.get("memory_bytes")) for entry in described if entry["kind"] != "cpu"}
+    # CPU profiles have no such problems: check them only without a GPU.
     checked = [name for name in names if name in gpus] or names
-    absent = () if device else _absent_devices(made, known, reasons)
-    return Preflight(replace(made, jobs=jobs), gpus, minutes, log, checked, absent=absent, begun=begun)
+    absent = () if device else _absent_devices(planned, known, reasons)
+    return Preflight(replace(planned, jobs=jobs), gpus, minutes, log, checked, absent=absent, begun=begun)
 
 
 def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
-    """A line for each device that a plan measures and this machine lacks, and one where it shows no GPU at all."""
+    """Return a line per device in the plan that this machine lacks, and one if it shows no GPU at all."""
     lacking = sorted({job.device for job in plan.jobs} - set(known))
-    lines = [Line("look", device, "the plan measures it, and it is not on this machine") for device in lacking]
+    lines = [Line("look", device, "the plan measures it, but this machine does not have it") for device in lacking]
     if any(name != "cpu" for name in known):
         return lines
     why = "; ".join(reasons)
@@ -248,9 +247,9 @@ def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) ->
 
 
 def _list_devices() -> tuple[list[dict[str, Any]], list[str]]:
-    """Entries of a node record for this machine's devices, and why others are left out. Raises StudyError.
+    """Return node record entries for this machine's devices, and the reasons for omitted ones. Raises StudyError.
 
-    Asked in a process of its own: one that has looked at a GPU through torch may count as another user of it.
+    Runs in a child process: a process that has queried a GPU through torch may count as another user.
     """
     program = (
         "import json; from experiments.devices import detect; found, left_out = detect(); "
@@ -272,25 +271,25 @@ def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: rate_rang
 
 
 def _make_order(kind: Kind) -> dict[str, Any]:
-    """The order for a measuring process. A call is told to be short, so that no point is skipped for its budget."""
+    """Return the order for a kind, with a short predicted call, so that no point is skipped for its budget."""
     job = replace(kind.job, target=0.5, max_samples=SAMPLES)
     return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))
 
 
 def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None, seconds: float) -> Line:
-    """The line for a point's answer: its outcome, else how its rate lies to what is expected."""
+    """Return the line for a point's answer: its outcome, or its rate compared with the expected range."""
     what = kind.title
     if answer["status"] != "ok":
         return Line(_verdict(answer), what, answer["reason"], seconds=seconds)
     parts = answer.get("parts", [])
     lacking = [part for part in parts if part["status"] != "ok"]
     lacking += [metric for metric in answer.get("profiled", []) if "value" not in metric]
-    said = "".join(f"; {part['metric']}: {part['reason']}" for part in lacking)
+    remarks = "".join(f"; {part['metric']}: {part['reason']}" for part in lacking)
     flags = _worst_flags(parts)
     usual = {USUAL.name, "clock"} if USUAL in flags else set()
-    said += "".join(f"; {flag}" + " (usual at full work)" * (flag.name in usual) for flag in flags)
+    remarks += "".join(f"; {flag}" + " (usual at full load)" * (flag.name in usual) for flag in flags)
     value = rate_ranges.speed(answer, kind.rule)
-    seen = (str(value) if value else "no number") + said
+    seen = (str(value) if value else "no value") + remarks
     worst_part = next((part for part in lacking if _verdict(part) == "look"), None)
     limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
     if value is None or kind.rule is None or limits is None or value.unit != kind.rule.unit:
@@ -303,7 +302,7 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
 
 
 def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
-    """The line for a point's profile: its first numbers, else which it lacks."""
+    """Return the line for a point's profile: its first values, or the missing metrics."""
     metrics = answer.get("profiled", [])
     lacking = [f"{metric['metric']}: {metric['reason']}" for metric in metrics if "value" not in metric]
     if answer["status"] != "ok" or lacking:
@@ -316,18 +315,18 @@ def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
 
 
 def _verdict(outcome: Mapping[str, Any]) -> str:
-    """The verdict for an outcome that is not ok: an unsupported point is no fault, unless a package can mend it."""
+    """Return the verdict for an outcome that is not ok: "unsupported" needs a look only if the user can fix it."""
     if outcome["status"] == "unsupported":
         return "look" if any(words in outcome["reason"] for words in MENDABLE) else "unsupported"
     return "left out" if outcome["status"] == "skipped" else "look"
 
 
 def _worst_flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
-    """Disturbances of a point, the worst of each kind."""
+    """Return the worst flag per kind in a point's parts."""
     texts = {reading["flags"] for part in parts for reading in part.get("readings", ()) if reading.get("flags")}
     return worst_flags([flag for text in texts for flag in parse_sample_flags(text)])
 
 
 def _worker_of_kind(kind: Kind, workers: Workers) -> Worker:
-    """The measuring process for a point's environment, as in a round."""
+    """Return the measuring process for a point's device and environment, as in a round."""
     return workers.get_worker(kind.job.device, kind.point.environment)

@@ -1,4 +1,4 @@
-"""Kinds of points: those of a plan that differ in more than numbers, one point for each."""
+"""Select one point per kind from a plan: kinds differ in more than numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.preflight.rate_ranges import Rule, find_rule
 
 @dataclass(frozen=True)
 class Kind:
-    """One point that stands for all of its kind, and the rule that judges its rate, if there is one."""
+    """A representative point, and the rule for its rate, if any."""
 
     job: Job
     point: Point
@@ -22,7 +22,7 @@ class Kind:
 
     @property
     def title(self) -> str:
-        """The experiment and the point's parameters, words first: `gemm bfloat16 torch k=4096 m=4096 n=4096`."""
+        """The experiment and the parameters, text values first: `gemm bfloat16 torch k=4096 m=4096 n=4096`."""
         params = {name: value for name, value in self.point.params if name != "threads" or self.job.device == "cpu"}
         words = [value for value in params.values() if isinstance(value, str)]
         numbers = [f"{name}={value}" for name, value in params.items() if not isinstance(value, str)]
@@ -30,29 +30,29 @@ class Kind:
 
 
 def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
-    """A point of every kind that a job measures.
+    """Return one point per kind in a job.
 
-    Points are of one kind if all their parameters that are words are the same, and one rule judges them. Of a kind, the
-    quickest stands for it; where some of its points can be judged, one of these.
+    Points belong to one kind if all their text parameters are equal and the same rule applies to them. The quickest
+    point represents its kind; points with a rule replace those without.
     """
-    found: dict[tuple[Any, ...], dict[str, Kind]] = {}
-    for point in sorted(job.points, key=lambda one: one.predicted_s):
+    groups: dict[tuple[Any, ...], dict[str, Kind]] = {}
+    for point in sorted(job.points, key=lambda point: point.predicted_s):
         if point.left_out:
             continue
         params = dict(point.params)
         words = tuple(value for value in params.values() if isinstance(value, str))
         rule = find_rule(rules, job.experiment, params)
-        found.setdefault((words, point.process_key), {}).setdefault(rule.key if rule else "", Kind(job, point, rule))
-    return [one for alike in found.values() for key, one in alike.items() if key or len(alike) == 1]
+        groups.setdefault((words, point.process_key), {}).setdefault(rule.key if rule else "", Kind(job, point, rule))
+    return [kind for group in groups.values() for key, kind in group.items() if key or len(group) == 1]
 
 
 def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
-    """The kinds of all jobs: the first of each job, then those that a rule judges, then the others, in turns."""
+    """Order all jobs' kinds: the first per job, then kinds with a rule, then the others, alternating between jobs."""
     rows = zip_longest(*(job_kinds(job, rules) for job in jobs))
-    first, *others = [[one for one in row if one is not None] for row in rows] or [[]]
-    return first + sorted(chain.from_iterable(others), key=lambda one: one.rule is None)
+    first, *others = [[kind for kind in row if kind is not None] for row in rows] or [[]]
+    return first + sorted(chain.from_iterable(others), key=lambda kind: kind.rule is None)
 
 
 def count_by_job(every: Iterable[Kind]) -> Counter[str]:
-    """Number of kinds of each experiment on each device, in their order."""
-    return Counter(f"{one.job.experiment} on {one.job.device}" for one in every)
+    """Count the kinds per experiment and device, in order."""
+    return Counter(f"{kind.job.experiment} on {kind.job.device}" for kind in every)

@@ -1,8 +1,8 @@
-"""Check torch's profiler: whether steps after a profile are as quick as before, and whether it records every kernel.
+"""Check that torch's profiler does not slow later steps, and records every kernel.
 
-Kineto leaves CUPTI attached after a session, so launches get slower (pytorch#144455), unless the environment forbids it
-(`worker_environment.device_variables`). A session after the first may lose its first kernels (pytorch#192021).
-Both make a GPU look idle. `python -m experiments.preflight.profiler_check DEVICE` does the check and writes it as JSON.
+Kineto leaves CUPTI attached after a session, which slows launches (pytorch#144455), unless the environment prevents it
+(`worker_environment.device_variables`). Later sessions may lose their first kernels (pytorch#192021). Both make a GPU
+look idle. `python -m experiments.preflight.profiler_check DEVICE` runs the check and prints JSON.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from experiments.children import answer_sender
 from experiments.devices import Device, open_device
 from experiments.workload import Unsupported
 
-# The beginning of a reason where there is nothing to check.
+# Prefix for the reason if there is nothing to check.
 UNSUPPORTED = "unsupported: "
 SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
-# Seconds of steps that are timed at once, after a few untimed ones, and how often before the first session.
+# Seconds of steps per timing, untimed steps before it, and timings before the first session.
 TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
-# A step that takes so much longer after profiles than the slowest time before has been slowed by them.
+# Steps count as slowed if they take this share longer after profiles than the slowest timing before.
 SLOWER = 0.05
 
 
 @dataclass(frozen=True)
 class ProfilerTimes:
-    """Times of one process: seconds of a step before profiles and after each, and records of a session of STEPS steps.
+    """Seconds per step before profiles and after each session, and the records per session (STEPS steps).
 
-    records: kernels, copies and fills on an accelerator; operators on a CPU.
+    records: kernels, copies and fills on a GPU; operators on a CPU.
     """
 
     before_s: Sequence[float]
@@ -45,36 +45,36 @@ class ProfilerTimes:
 
     @property
     def slower(self) -> float:
-        """The share by which the median step after profiles takes longer than the slowest time before; 0 if not."""
+        """Slowdown: the median step after profiles relative to the slowest timing before; at least 0."""
         return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
 
     @property
     def lost(self) -> int:
-        """Sessions that recorded less than the fullest one, or a part of a step."""
+        """Number of sessions with fewer records than the fullest one, or with a partial step."""
         return sum(count < max(self.records) or count % STEPS != 0 for count in self.records)
 
     @property
     def in_order(self) -> bool:
-        """True if timings stay as they were and every session recorded all."""
+        """True if steps are not slowed and no session lost records."""
         return self.slower <= SLOWER and not self.lost and max(self.records) > 0
 
     @property
     def words(self) -> str:
-        """The two answers in one line."""
+        """Both results in one line."""
         times = f"a step takes {statistics.median(self.before_s) * 1e3:.3f} ms before profiles, "
         times += f"{statistics.median(self.after_s) * 1e3:.3f} ms after them"
         if self.slower > SLOWER:
             times += f" ({self.slower:.0%} slower)"
         if not max(self.records):
             return f"{times}; no session recorded a kernel"
-        counts = f"{self.lost} of {len(self.records)} sessions lost some" if self.lost else "all sessions whole"
+        counts = f"{self.lost} of {len(self.records)} sessions lost some" if self.lost else "all sessions complete"
         return f"{times}; {max(self.records)} records a session, {counts}"
 
 
 def time_profiler(device: Device) -> ProfilerTimes:
-    """Time steps of a small model before and after sessions of the profiler, and count what each session records.
+    """Time a small model's steps before and after profiler sessions, and count each session's records.
 
-    Raises Unsupported where torch has no profiler for the device.
+    Raises Unsupported if torch has no profiler for the device.
     """
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -123,9 +123,9 @@ def time_profiler(device: Device) -> ProfilerTimes:
 def run_for_json(
     words: Sequence[str], read: Callable[[Any], Any], variables: Mapping[str, str], limit_s: float | None = None
 ) -> Any:
-    """The JSON in the last line that a process prints, through `read`. Raises StudyError with the process's complaint.
+    """Run a process and pass the JSON in its last output line to `read`. Raises StudyError with its last error line.
 
-    words: its command line. variables: of its environment, besides those that pass.
+    words: the command line. variables: added to the clean environment.
     """
     try:
         ended = subprocess.run(
@@ -140,13 +140,13 @@ def run_for_json(
     try:
         return read(json.loads(ended.stdout.splitlines()[-1]))
     except (ValueError, TypeError, IndexError):
-        said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = said[-1].removeprefix("error: ") if said else f"exit code {ended.returncode}"
+        complaint = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = complaint[-1].removeprefix("error: ") if complaint else f"exit code {ended.returncode}"
         raise StudyError(reason) from None
 
 
 def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[ProfilerTimes | None, str]:
-    """`observe` in a process like a measuring one, `limit_s` seconds at most: what it saw or None, and a line."""
+    """Run `time_profiler` in a process like a measuring one; return its result or None, and a line to print."""
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:
         seen: ProfilerTimes = run_for_json(
@@ -159,7 +159,7 @@ def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> 
 
 
 def main() -> int:
-    """Check the device that the command line names."""
+    """Check the device named on the command line."""
     end_with_parent()
     answer = answer_sender()
     try:

@@ -1,4 +1,4 @@
-"""Ranges in which rates of a GPU should lie: shares of its rated peaks (ranges.yaml)."""
+"""Expected ranges for a GPU's rates: shares of its rated peaks (ranges.yaml)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from contract.files import read_yaml
 
 FILE = Path(__file__).with_name("ranges.yaml")
-# Torch reports somewhat less memory than a card has.
+# Tolerance to compare memory sizes: torch reports slightly less than the card has.
 _SAME_MEMORY = 0.1
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Points with a rate to judge, and its range: a share of the peak `of` (flops, memory, link), or seconds."""
+    """Points with an expected range: a share of the peak `of` (flops, memory, link), or seconds."""
 
     experiment: str
     of: str
@@ -29,16 +29,16 @@ class Rule:
 
     @property
     def unit(self) -> str:
-        """The unit of what it judges."""
+        """Unit for the compared value."""
         return {"seconds": "s", "flops": "FLOP/s"}.get(self.of, "B/s")
 
     @property
     def key(self) -> str:
-        """The same for rules that expect the same."""
+        """Key shared by rules with equal ranges."""
         return f"{self.of} {self.share} {self.range}"
 
     def fits(self, experiment: str, params: Mapping[str, Any]) -> bool:
-        """True if the rule judges a point with these parameters."""
+        """True if the rule applies to a point with these parameters."""
         return (
             experiment == self.experiment
             and all(params.get(name) in values for name, values in self.where.items())
@@ -49,7 +49,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Peaks:
-    """Rated peaks of a GPU: FLOP/s by number format, bytes per second of memory and link, and where they are stated."""
+    """A GPU's rated peaks: FLOP/s by number format, memory and link in bytes per second, and the source."""
 
     flops: Mapping[str, float]
     memory: float
@@ -57,7 +57,7 @@ class Peaks:
     source: str
 
     def limits(self, rule: Rule, dtype: str) -> tuple[float, float] | None:
-        """Least and greatest rate that a rule expects; None where no peak of this number format is known."""
+        """Return the lowest and highest rate in a rule; None without a peak for this number format."""
         if rule.of == "seconds":
             return rule.range[0], rule.range[1]
         peak = {"memory": self.memory, "link": self.link}.get(rule.of) or self.flops.get(dtype)
@@ -66,7 +66,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Value:
-    """One number that tells how fast a point was."""
+    """A point's rate or time."""
 
     value: float
     unit: str
@@ -76,19 +76,19 @@ class Value:
 
 
 def read_rules() -> list[Rule]:
-    """The rules of ranges.yaml."""
+    """Read the rules in ranges.yaml."""
     return [Rule(**rule) for rule in read_yaml(FILE)["rules"]]
 
 
 def find_rule(known: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
-    """The rule that judges a point with these parameters, if one does."""
+    """Find the rule for a point with these parameters, if any."""
     return next((rule for rule in known if rule.fits(experiment, params)), None)
 
 
 def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
-    """Rated peaks of the GPU that torch calls `name`; None where the file has none.
+    """Return the rated peaks for the GPU that torch calls `name`; None if ranges.yaml has none.
 
-    memory_bytes: tells cards of one name apart.
+    memory_bytes: distinguishes cards with the same name.
     """
     table = read_yaml(FILE)
     for gpu in table["gpus"]:
@@ -109,9 +109,9 @@ def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
 
 
 def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
-    """The rate that a point's rule judges, else the first value that was measured; None without one.
+    """Return the rate for a point's rule, else the first measured value; None without one.
 
-    Short calls are judged by their time in a graph: without it, the time is that of launching them.
+    Prefer short calls' time in a graph: otherwise launches dominate.
     """
     good = [part for part in answer.get("parts", []) if part["status"] == "ok" and part["series"]]
     for metric in ("graph_time", "time"):
@@ -135,7 +135,7 @@ _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, 
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """A number with three digits and its unit: `612 TFLOP/s`, `5.2 µs`. Shares and counts have no prefix."""
+    """Format a number with three digits and its unit: `612 TFLOP/s`, `5.2 µs`. Shares and counts have no prefix."""
     if unit == "1" or not value:
         return f"{value:.3g}{'' if unit == '1' else f' {unit}'}"
     size, prefix = next((prefix for prefix in _PREFIXES if abs(value) >= 0.9995 * prefix[0]), _PREFIXES[-1])
