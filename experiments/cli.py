@@ -49,32 +49,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor.add_argument("--json", action="store_true", help="for programs")
     doctor.set_defaults(run=_doctor)
 
-    tried = commands.add_parser("preflight", help="the first minutes: one point of every kind, compared with ratings")
-    tried.add_argument(
+    preflight = commands.add_parser(
+        "preflight", help="the first minutes: one point of every kind, compared with ratings"
+    )
+    preflight.add_argument(
         "--preset", type=expand_home, default="rented", help="quick, full, rented, or a file of your own"
     )
-    tried.add_argument("--plan", type=parse_path, help="what `plan` wrote, in place of a preset")
-    tried.add_argument("--device", help="cpu, cuda:0, … (default: all, GPUs first)")
-    tried.add_argument("--minutes", type=parse_minutes, default=3.0, help="at most (default: 3)")
-    tried.add_argument("--log", type=parse_path, default=Path("results/preflight.log"), help="for tracebacks")
-    tried.set_defaults(run=_preflight)
+    preflight.add_argument("--plan", type=path, help="what `plan` wrote, in place of a preset")
+    preflight.add_argument("--device", help="cpu, cuda:0, … (default: all, GPUs first)")
+    preflight.add_argument("--minutes", type=minutes, default=3.0, help="at most (default: 3)")
+    preflight.add_argument("--log", type=path, default=Path("results/preflight.log"), help="for tracebacks")
+    preflight.set_defaults(run=_preflight)
 
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
     run.add_argument("name", help="experiment (see: list)")
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
-    asked = run.add_mutually_exclusive_group()
-    asked.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    asked.add_argument("--plan", type=parse_path, help="what `plan` wrote: the points that it asks for are measured")
-    run.add_argument("--round", type=parse_count, default=1, help="number of the round, from 1")
-    run.add_argument("--out", type=parse_path, required=True, help="Parquet file to write")
-    run.add_argument(
-        "--node", type=parse_path, help="what `probe` wrote: samples bear its name (default: this machine's)"
-    )
-    run.add_argument("--seed", type=parse_seed, default=0, help="seed of the points' order")
-    run.add_argument("--protocol", type=parse_count, help="noted with the round: rounds of two are not mixed")
-    run.add_argument(
-        "--log", type=parse_path, help="for what libraries print, and tracebacks (default: standard error)"
-    )
+    source = run.add_mutually_exclusive_group()
+    source.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
+    source.add_argument("--plan", type=path, help="what `plan` wrote: the points that it asks for are measured")
+    run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
+    run.add_argument("--out", type=path, required=True, help="Parquet file to write")
+    run.add_argument("--node", type=path, help="what `probe` wrote: samples bear its name (default: this machine's)")
+    run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
+    run.add_argument("--protocol", type=count, help="noted with the round: rounds of two are not mixed")
+    run.add_argument("--log", type=path, help="for what libraries print, and tracebacks (default: standard error)")
     run.set_defaults(run=_run)
 
     plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
@@ -97,14 +95,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     seal.add_argument("--out", type=parse_path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
-    came = commands.add_parser("outcomes", help="what became of a node's points: each status that is not ok, by reason")
-    came.add_argument(
-        "folders", type=parse_path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
+    outcomes = commands.add_parser(
+        "outcomes", help="what became of a node's points: each status that is not ok, by reason"
     )
-    came.set_defaults(run=_outcomes)
+    outcomes.add_argument(
+        "folders", type=path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
+    )
+    outcomes.set_defaults(run=_outcomes)
 
-    packed = commands.add_parser("pack", help="put a node into one file that can be sent")
-    packed.add_argument(
+    pack = commands.add_parser("pack", help="put a node into one file that can be sent")
+    pack.add_argument(
         "folder",
         type=parse_path,
         nargs="?",
@@ -112,8 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NODE_FOLDER",
         help="of a node (default: the only one in results/nodes)",
     )
-    packed.add_argument("--out", type=parse_path, metavar="FILE", help="default: results/<node>.zip")
-    packed.set_defaults(run=_pack)
+    pack.add_argument("--out", type=path, metavar="FILE", help="default: results/<node>.zip")
+    pack.set_defaults(run=_pack)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
@@ -122,9 +122,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
     check.set_defaults(run=_check)
 
-    made = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
-    made.add_argument("name", help="small letters and digits, words joined by _")
-    made.set_defaults(run=_new)
+    new = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
+    new.add_argument("name", help="small letters and digits, words joined by _")
+    new.set_defaults(run=_new)
 
     arguments = parser.parse_args(argv)
     return int(arguments.run(arguments))
@@ -181,10 +181,10 @@ def _preflight(arguments: argparse.Namespace) -> int:
     from experiments.lock import node_lock
     from experiments.preflight import make_preflight
 
-    tried = make_preflight(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, begun)
+    trial = make_preflight(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, begun)
     with node_lock(PATIENCE_S):
         try:
-            return int(not tried.run())
+            return int(not trial.run())
         except KeyboardInterrupt:
             print("interrupted: the lines above hold; the same command begins again", file=sys.stderr)
             return 130
@@ -291,14 +291,14 @@ def _plan(arguments: argparse.Namespace) -> int:
         start_s = {device: round(seconds, 2) for device, seconds in timed.items() if seconds is not None}
     cores = arguments.cores or hardware.usable_cores()
     minutes = arguments.budget or plan.budget_min(preset, devices)
-    asked = {"sweeps": _digest(preset), "budget_min": arguments.budget or 0}
-    made = plan.full_plan(preset, source, devices, cores, start_s, core_flops)
-    made = replace(made, preset=str(arguments.preset), asked=asked)
+    request = {"sweeps": _digest(preset), "budget_min": arguments.budget or 0}
+    planned = plan.full_plan(preset, source, devices, cores, start_s, core_flops)
+    planned = replace(planned, preset=str(arguments.preset), asked=request)
     if minutes:
-        made = plan.fit_budget(made, minutes, least=arguments.budget is None)
+        planned = plan.fit_budget(planned, minutes, at_least_essential=arguments.budget is None)
     if arguments.out:
-        write_json(arguments.out, made.as_json, in_lines=True)
-    print(plan.format_plan(made), file=sys.stderr if arguments.out else sys.stdout)
+        write_json(arguments.out, planned.as_json, in_lines=True)
+    print(plan.format_plan(planned), file=sys.stderr if arguments.out else sys.stdout)
     return 0
 
 

@@ -195,13 +195,13 @@ def find_temperature_sensor(root: Path = ROOT) -> Path | None:
 
 def find_energy_counters(root: Path = ROOT) -> list[Path]:
     """Find the RAPL energy counter for each socket, in microjoules."""
-    found = []
+    counter_files = []
     for zone in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
         with contextlib.suppress(OSError):
             # Skip core, dram and psys domains: they would count energy twice.
             if (zone / "name").read_text(encoding="ascii").startswith("package"):
-                found.append(zone / "energy_uj")
-    return found
+                counter_files.append(zone / "energy_uj")
+    return counter_files
 
 
 @dataclass(frozen=True)
@@ -227,19 +227,19 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 
     def joules() -> float | None:
         """Sum the energy over all sockets; None if one cannot be read."""
-        counted = [read_number(meter) for meter in meters]
+        energies = [number(meter) for meter in meters]
         return (
-            sum(reading * 1e-6 for reading in counted if reading is not None)
-            if counted and None not in counted
+            sum(reading * 1e-6 for reading in energies if reading is not None)
+            if energies and None not in energies
             else None
         )
 
     def power() -> float | None:
         """Return the mean power since the last call."""
-        counted = joules()
-        if counted is None:
+        energies = joules()
+        if energies is None:
             return None
-        energy.append((time.perf_counter(), counted))
+        energy.append((time.perf_counter(), energies))
         if len(energy) < 2:
             return None
         (then, before), (now, after) = energy[-2:]
@@ -296,7 +296,7 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
 
     def joules() -> float | None:
         question = "nvmlDeviceGetTotalEnergyConsumption"
-        counted = nvml.ask_number(library, question, handle, most=2.0**63) if whole else None
-        return counted * 1e-3 if counted is not None else None
+        millijoules = nvml.ask_number(library, question, handle, most=2.0**63) if whole else None
+        return millijoules * 1e-3 if millijoules is not None else None
 
     return Counters(values, flags, joules, NVML_LEAST_S)

@@ -83,7 +83,7 @@ def format_listing(listing: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"left out: {reason}" for reason in listing["left_out"])])
 
 
-def _format_cell(asked: Mapping[str, Any]) -> str:
-    if asked["asked"] and asked["all"]:
+def _format_cell(support: Mapping[str, Any]) -> str:
+    if support["asked"] and support["all"]:
         return "yes"
-    return ", ".join(asked["libraries"]) or "–"
+    return ", ".join(support["libraries"]) or "–"

@@ -105,13 +105,16 @@ def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
 
 def summarize_node(record: dict[str, Any]) -> str:
     """Summarize a node record in one line: processor, memory, accelerators and unknown facts."""
-    cpu, others = record["hardware"]["cpu"], [device["name"] for device in record["devices"] if device["kind"] != "cpu"]
+    cpu, accelerators = (
+        record["hardware"]["cpu"],
+        [device["name"] for device in record["devices"] if device["kind"] != "cpu"],
+    )
     cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _format_cores(cpu["usable_cores"])
     gigabytes = record["hardware"]["memory_bytes"] / 1e9
     unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
     return (
         f"{cpu['model']}, {cores}, {gigabytes:.{0 if gigabytes >= 10 else 1}f} GB; "
-        f"{' and '.join(others) or 'no GPU'}{unknown}"
+        f"{' and '.join(accelerators) or 'no GPU'}{unknown}"
     )
 
 

@@ -75,8 +75,12 @@ def identity(described: Path | None = None) -> tuple[str, str]:
             if _matches(before, gpus.list_gpus()):
                 return before["kind"], before["instance"]
     here, own = machine_kind(), machine_instance()
-    if described and own not in (known := _measured_instances(described.parent / "nodes", here)) and len(known) == 1:
-        return here, known[0]
+    if (
+        described
+        and own not in (instances := _measured_instances(described.parent / "nodes", here))
+        and len(instances) == 1
+    ):
+        return here, instances[0]
     return here, own
 
 

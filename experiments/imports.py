@@ -73,13 +73,13 @@ def remedy(importer: str, broken: str) -> str:
 
 def distribution_name(module: str) -> str:
     """Return the installed distribution's name for a module."""
-    known = [INSTALLED_AS.get(module, module), *metadata.packages_distributions().get(module, [])]
-    for name in known:
+    candidates = [INSTALLED_AS.get(module, module), *metadata.packages_distributions().get(module, [])]
+    for name in candidates:
         try:
             return str(metadata.metadata(name)["Name"])
         except metadata.PackageNotFoundError:
             continue
-    return known[0]
+    return candidates[0]
 
 
 def canonical_name(name: str) -> str:
@@ -92,10 +92,10 @@ def _requirements(name: str) -> list[Requirement]:
     from packaging.requirements import Requirement
 
     try:
-        every = [Requirement(text) for text in metadata.requires(name) or []]
+        requirements = [Requirement(text) for text in metadata.requires(name) or []]
     except metadata.PackageNotFoundError:
         return []
-    return [need for need in every if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return [need for need in requirements if need.marker is None or need.marker.evaluate({"extra": ""})]
 
 
 def torch_dependents() -> Iterable[str]:
@@ -121,5 +121,7 @@ def transformers_breakers() -> list[tuple[str, str]]:
     failing = [(module, why) for module in sorted(torch_dependents()) if (why := import_failure(module))]
     if not failing:
         return []
-    known = importlib.import_module("transformers.utils.import_utils")
-    return [(distribution_name(module), why) for module, why in failing if hasattr(known, f"is_{module}_available")]
+    availability = importlib.import_module("transformers.utils.import_utils")
+    return [
+        (distribution_name(module), why) for module, why in failing if hasattr(availability, f"is_{module}_available")
+    ]

@@ -61,13 +61,13 @@ class Point:
     @property
     def columns(self) -> dict[str, Any]:
         """Return the point's columns in the samples table: backend, dtype, threads, params."""
-        every = dict(self.params)
-        rest = {key: value for key, value in every.items() if key not in COMMON}
+        params = dict(self.params)
+        other_params = {key: value for key, value in params.items() if key not in COMMON}
         return {
-            "backend": every.get("backend", ""),
-            "dtype": every.get("dtype", ""),
-            "threads": int(every.get("threads", 0)),
-            "params": json.dumps(rest, sort_keys=True, separators=(",", ":")),
+            "backend": params.get("backend", ""),
+            "dtype": params.get("dtype", ""),
+            "threads": int(params.get("threads", 0)),
+            "params": json.dumps(other_params, sort_keys=True, separators=(",", ":")),
         }
 
     @property
@@ -201,8 +201,8 @@ class Plan:
     @property
     def order(self) -> list[tuple[int, Job]]:
         """All (round number, job) pairs, in the order to run."""
-        every = [(number, job) for number in range(1, self.rounds + 1) for job in self.round_jobs(number)]
-        return sorted(every, key=lambda numbered: numbered[1].stage)
+        numbered_jobs = [(number, job) for number in range(1, self.rounds + 1) for job in self.round_jobs(number)]
+        return sorted(numbered_jobs, key=lambda numbered: numbered[1].stage)
 
     def round_jobs(self, number: int) -> list[Job]:
         """Return the jobs with any point to measure in round `number`."""
@@ -213,8 +213,8 @@ class Plan:
         for job in self.jobs:
             if (job.experiment, job.device) == (experiment, device):
                 return job
-        known = ", ".join(f"{job.experiment} on {job.device}" for job in self.jobs)
-        raise StudyError(f"the plan does not measure {experiment} on {device}. It measures {known}.")
+        measured = ", ".join(f"{job.experiment} on {job.device}" for job in self.jobs)
+        raise StudyError(f"the plan does not measure {experiment} on {device}. It measures {measured}.")
 
     @property
     def as_json(self) -> dict[str, Any]:

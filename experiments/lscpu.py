@@ -49,10 +49,10 @@ def parse_text(value: object) -> str:
     return "" if _NOTHING.fullmatch(line) or not re.search(r"\w", line) else line
 
 
-def parse_count(value: object, most: float) -> int | None:
+def parse_count(value: object, maximum: float) -> int | None:
     """Parse a field as an integer from 1 to `most`; None for anything else."""
     digits = re.fullmatch(r"\s*([0-9]{1,18})\s*", str(value))
-    return number if digits and 1 <= (number := int(digits[1])) <= most else None
+    return number if digits and 1 <= (number := int(digits[1])) <= maximum else None
 
 
 def lscpu_fields(printed: bytes) -> list[tuple[str, str]]:

@@ -129,16 +129,16 @@ class Watch:
         reading = Reading(time.perf_counter() - self._begun)
         self._waiting.append((reading, (*self._before, *sample_flags)))
         self._before = ()
-        seen, self._seen = self._seen, None
-        if self._window_is_over() and (seen or not self._on_gpu):
-            self._close_window(seen or self._read_device())
+        device_state, self._seen = self._seen, None
+        if self._window_is_over() and (device_state or not self._on_gpu):
+            self._close_window(device_state or self._read_device())
             for waiting, before in self._waiting:
                 self._write_state(waiting, before)
             self._waiting.clear()
             return reading
-        if seen:
+        if device_state:
             self._state = State(
-                {**self._state.values, **seen.values}, tuple(worst_flags([*self._state.flags, *seen.flags]))
+                {**self._state.values, **device_state.values}, tuple(worst([*self._state.flags, *device_state.flags]))
             )
         self._write_state(*self._waiting[-1])
         return reading

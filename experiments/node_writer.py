@@ -69,9 +69,11 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
     if plan is not None:
         record["jobs"] = summarize_plan(plan)
         for name, job in record["jobs"].items():
-            taken = _round_seconds((path, about) for path, _, about in tables if path.name.startswith(f"{name}."))
-            job["wall_s"] = [taken[number][0] for number in sorted(taken)]
-            if any(stood := [taken[number][1] for number in sorted(taken)]):
+            seconds_by_round = _round_seconds(
+                (path, about) for path, _, about in tables if path.name.startswith(f"{name}.")
+            )
+            job["wall_s"] = [seconds_by_round[number][0] for number in sorted(seconds_by_round)]
+            if any(stood := [seconds_by_round[number][1] for number in sorted(seconds_by_round)]):
                 job["stood_s"] = stood
     _move_superseded(out.parent, keep={path.resolve() for path in rounds})
     write_node(out, record)
@@ -99,8 +101,8 @@ def job_paces(record: dict[str, Any]) -> dict[str, float]:
     """Return running time over predicted time by job, for rounds with both."""
     paces = {}
     for name, job in record.get("jobs", {}).items():
-        taken = job.get("wall_s", [])
-        predicted = sum(job["predicted_s"][: len(taken)])
-        if taken and predicted:
-            paces[name] = (sum(taken) - sum(job.get("stood_s", []))) / predicted
+        wall_s = job.get("wall_s", [])
+        predicted = sum(job["predicted_s"][: len(wall_s)])
+        if wall_s and predicted:
+            paces[name] = (sum(wall_s) - sum(job.get("stood_s", []))) / predicted
     return paces

@@ -127,7 +127,7 @@ def _count_gpus(library: Any) -> tuple[int, str]:
 
 def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
     """Return a GPU's node record entry."""
-    known: dict[str, Any] = {"name": placeholder_name()}
+    facts: dict[str, Any] = {"name": placeholder_name()}
     unanswered = {}
     questions: dict[str, Callable[[], Any]] = {
         "name": lambda: _check_text(library.nvmlDeviceGetName(handle)),
@@ -145,10 +145,10 @@ def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
         if refused:
             unanswered[name] = refused
         else:
-            known[name] = value
+            facts[name] = value
     if is_mig(handle, library):
-        known["mig"] = True
-    return known | ({"unanswered": unanswered} if unanswered else {})
+        facts["mig"] = True
+    return facts | ({"unanswered": unanswered} if unanswered else {})
 
 
 def _check_number(value: Any, most: float = _MOST) -> float:
@@ -290,5 +290,5 @@ def count_other_processes(handle: Any, library: Any) -> int:
     In a container the driver may list this process under another id: then one id is assumed to be this process.
     """
     pids = process_ids(handle, library)
-    own = os.getpid()
-    return len(pids - {own}) if own in pids else max(len(pids) - 1, 0)
+    own_pid = os.getpid()
+    return len(pids - {own_pid}) if own_pid in pids else max(len(pids) - 1, 0)

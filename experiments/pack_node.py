@@ -64,14 +64,14 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
 
 def _describe_pack(target: Path, size: int, record: Path, rounds: list[str]) -> str:
     """Describe the pack and the next steps."""
-    known = read_node(record)
-    missing = missing_rounds(known, rounds)
+    contents = read_node(record)
+    missing = missing_rounds(contents, rounds)
     if missing:
         state = f"cut off, {len(missing)} round(s) missing: the study's command goes on with them"
     else:
         state = "complete" if record.name == RECORD else "not finished"
-    preset = known.get("options", {}).get("preset")
+    preset = contents.get("options", {}).get("preset")
     return (
-        f"{target}: {size / 1e6:.1f} MB, {known['id']} with {len(rounds)} round(s)"
+        f"{target}: {size / 1e6:.1f} MB, {contents['id']} with {len(rounds)} round(s)"
         f"{f', preset {preset}' if preset else ''}; {state}.\n{MADE.format(pack=target)}"
     )

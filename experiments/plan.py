@@ -69,15 +69,15 @@ def full_plan(
     interrupted run then keeps the results that are hardest to get. start_s: measured seconds until a process is
     ready, by device (NO_TORCH: without torch). core_flops: measured FLOP/s per core, by format.
     """
-    there, known, jobs = list(devices), START_S | dict(start_s or {}), []
-    for device in sorted(there, key=lambda entry: str(entry["kind"]) == "cpu"):
+    device_list, start_by_device, jobs = list(devices), START_S | dict(start_s or {}), []
+    for device in sorted(device_list, key=lambda entry: str(entry["kind"]) == "cpu"):
         for name in preset["experiments"]:
             part = find_sweep(dict(preset), name, source)
             if device["kind"] in part.experiment.fits:
-                made = plan_job(part, device, cores, there, core_flops)
-                start = str(device["id"]) if made.needs_torch else NO_TORCH
-                ready = known.get(start, known[str(device["kind"])])
-                jobs.append(replace(made, start_s=ready + part.experiment.load_s * slowdown(core_flops or {})))
+                planned_job = plan_job(part, device, cores, device_list, core_flops)
+                start = str(device["id"]) if planned_job.needs_torch else NO_TORCH
+                ready = start_by_device.get(start, start_by_device[str(device["kind"])])
+                jobs.append(replace(planned_job, start_s=ready + part.experiment.load_s * slowdown(core_flops or {})))
     return Plan(tuple(planned for planned in jobs if planned.points), int(preset["rounds"]))
 
 
@@ -105,10 +105,10 @@ def plan_job(
 
     own, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
     points = tuple(map(planned, part.points(device["kind"], own, largest)))
-    asked = part.target, part.round_s, part.max_samples
+    limits = part.target, part.round_s, part.max_samples
     hang_s = part.hang_s.get(device["kind"], HANG_S) + COMPILE_S * (device.get("maker") in COMPILING_MAKERS)
-    made = Job(part.experiment.name, str(device["id"]), str(device["kind"]), *asked, points, stage=part.stage)
-    return replace(made, hang_s=hang_s, lasting=part.experiment.lasting)
+    planned_job = Job(part.experiment.name, str(device["id"]), str(device["kind"]), *limits, points, stage=part.stage)
+    return replace(planned_job, hang_s=hang_s, lasting=part.experiment.lasting)
 
 
 def cache_bytes(device: Mapping[str, Any]) -> int:
@@ -174,10 +174,10 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(used, fewest)
 
 
-def fit_budget(plan: Plan, minutes: float, least: bool = False) -> Plan:
+def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> Plan:
     """Trim the plan to fit a budget in minutes.
 
-    least: return the essential points even if they exceed the budget; used for the preset's default budget, to run
+    at_least_essential: return the essential points even if they exceed the budget; used for the preset's default budget, to run
     even if process starts are slow. Otherwise raises StudyError.
     """
     dearest = sorted(
@@ -193,7 +193,7 @@ def fit_budget(plan: Plan, minutes: float, least: bool = False) -> Plan:
         trimmed = _trim_points(candidates, replace(plan, rounds=rounds), minutes)
         if trimmed.seconds <= minutes * 60:
             return trimmed
-    if least:
+    if at_least_essential:
         return trimmed
     enough = math.ceil(trimmed.seconds / 6) / 10
     raise StudyError(
@@ -243,26 +243,26 @@ def _leave_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) ->
 def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) -> float | None:
     """Return the preset's budget in minutes, for runs with or without a GPU; None if it has none."""
     kind = "gpu" if any(device["kind"] == "gpu" for device in devices) else "cpu"
-    granted: float | None = preset.get("budget_min", {}).get(kind)
-    return granted
+    minutes: float | None = preset.get("budget_min", {}).get(kind)
+    return minutes
 
 
 def format_plan(plan: Plan) -> str:
     """Format the plan: one line per experiment and device, with the points omitted for the budget."""
     lines = [f"{'experiment':14} {'device':8} {'points':>6} {'left out':>8} {'s a round':>9} {'min in all':>10}"]
-    for one in plan.jobs:
-        out = sum(bool(point.left_out) for point in one.points)
-        every = [job.seconds(number) for number, job in plan.order if job.name == one.name]
+    for planned_job in plan.jobs:
+        out = sum(bool(point.left_out) for point in planned_job.points)
+        round_s = [job.seconds(number) for number, job in plan.order if job.name == planned_job.name]
         lines.append(
-            f"{one.experiment:14} {one.device:8} {len(one.points) - out:6} {out:8} "
-            f"{sum(every) / max(1, len(every)):9.0f} {sum(every) / 60:10.1f}"
+            f"{planned_job.experiment:14} {planned_job.device:8} {len(planned_job.points) - out:6} {out:8} "
+            f"{sum(round_s) / max(1, len(round_s)):9.0f} {sum(round_s) / 60:10.1f}"
         )
     lines.append(f"{'between jobs':40} {JOB_S:9.1f} {JOB_S * len(plan.order) / 60:10.1f}")
-    given = f" of {plan.budget_min:g}" if plan.budget_min else ""
-    measured = sum(not point.left_out for one in plan.jobs for point in one.points)
-    experiments = len({one.experiment for one in plan.jobs})
+    budget = f" of {plan.budget_min:g}" if plan.budget_min else ""
+    measured = sum(not point.left_out for planned_job in plan.jobs for point in planned_job.points)
+    experiments = len({planned_job.experiment for planned_job in plan.jobs})
     lines.append(
-        f"{experiments} experiments, {measured:,} points: in all about {plan.seconds / 60:.1f}{given} min in "
+        f"{experiments} experiments, {measured:,} points: in all about {plan.seconds / 60:.1f}{budget} min in "
         f"{plan.rounds} rounds, predicted from data sheets"
     )
     return "\n".join(lines)

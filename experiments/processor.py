@@ -115,7 +115,7 @@ def describe(
     about, mac = _vendor_and_model(sources), sources.mac
     simd, kinds, usable = _simd_extensions(sources), _core_kinds(sources, cpus), _count_physical_cores(cpus, root)
     caches, counted = _read_caches(sources)
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "model": parse_text(" + ".join(dict.fromkeys(_model_names(sources)))) or None,
         "vendor": about.get("Vendor ID") or mac.get("machdep.cpu.vendor"),
         "family": about.get("CPU family") or mac.get("machdep.cpu.family"),
@@ -130,14 +130,14 @@ def describe(
         "caches": caches,
         "virtual": _is_virtual(sources),
     }
-    unknown = [key for key, value in found.items() if value is None]
+    unknown = [key for key, value in facts.items() if value is None]
     unknown += [] if counted else ["number of caches"]
     known = topology.physical_cores(frozenset(cpus), root).known or platform.system() != "Linux"
     unknown += [] if known else ["CPUs that share a core"]
     # The record requires a model name.
-    found["model"] = found["model"] or parse_text(platform.processor()) or found["architecture"] or "unknown"
+    facts["model"] = facts["model"] or parse_text(platform.processor()) or facts["architecture"] or "unknown"
     return {
-        **{key: value for key, value in found.items() if value is not None},
+        **{key: value for key, value in facts.items() if value is not None},
         **({"kinds": kinds} if kinds else {}),
         **({"quota": round(quota, 3)} if quota is not None and quota < usable else {}),
         **({"unknown": unknown} if unknown else {}),
@@ -174,8 +174,8 @@ def _machine_cores(sources: _Sources) -> int | None:
     if sources.mac:
         return parse_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
     least = len(sources.cores.groups) if sources.cores.known else 0
-    told = [_lscpu_cores(section) for section in sources.sections]
-    cores = sum(filter(None, told)) if all(told) and not sources.kernel_knows else 0
+    section_cores = [_lscpu_cores(section) for section in sources.sections]
+    cores = sum(filter(None, section_cores)) if all(section_cores) and not sources.kernel_knows else 0
     # On s390, lscpu counts all books and drawers, although this system has only a part.
     return cores if least < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else least or None
 
@@ -188,9 +188,9 @@ def _sockets(sources: _Sources) -> int | None:
     if counted and len(sources.cpus) >= sources.lscpu_cpus:
         return counted
     # Core kinds share a socket, so take the maximum; `-` means that lscpu only knows clusters.
-    told = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
+    section_sockets = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
     clusters = any("Cluster(s)" in section for section in sources.sections)
-    return max(filter(None, told), default=None if clusters else counted)
+    return max(filter(None, section_sockets), default=None if clusters else counted)
 
 
 def _threads_per_core(sources: _Sources) -> int | None:
@@ -199,9 +199,9 @@ def _threads_per_core(sources: _Sources) -> int | None:
         cores = parse_count(sources.mac.get("hw.physicalcpu"), MOST_CORES)
         threads = parse_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
         return parse_count(threads // cores, _MOST_THREADS) if cores and threads else None
-    told = [parse_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
+    section_threads = [parse_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
     counted = parse_count(max(map(len, sources.cores.groups)), _MOST_THREADS) if sources.cores.known else None
-    return counted if sources.kernel_knows else max(filter(None, told), default=counted)
+    return counted if sources.kernel_knows else max(filter(None, section_threads), default=counted)
 
 
 def _simd_extensions(sources: _Sources) -> list[str] | None:
@@ -222,7 +222,7 @@ def _simd_extensions(sources: _Sources) -> list[str] | None:
 def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
     """Count the cores per kind, in the machine and usable by this process; empty if all cores are equal."""
     kinds = topology.core_kinds(sources.cpus, sources.root)
-    found: list[dict[str, Any]] = [
+    core_counts: list[dict[str, Any]] = [
         {
             "name": parse_text(name) or "unnamed",
             "cores": len(topology.physical_cores(members, sources.root).groups),
@@ -230,22 +230,24 @@ def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]
         }
         for name, members in kinds.items()
     ]
-    if len(found) < 2:
+    if len(core_counts) < 2:
         names = [(parse_text(section.get("Model name", "")), _lscpu_cores(section)) for section in sources.sections]
         names += [
             (sources.mac.get(f"hw.perflevel{level}.name", f"level {level}"), parse_count(cores, MOST_CORES))
             for level in range(_MOST_KINDS)
             if (cores := sources.mac.get(f"hw.perflevel{level}.physicalcpu"))
         ]
-        found = [{"name": name or "unnamed", **({"cores": cores} if cores else {})} for name, cores in names if cores]
-    return found[:_MOST_KINDS] if len(found) > 1 else []
+        core_counts = [
+            {"name": name or "unnamed", **({"cores": cores} if cores else {})} for name, cores in names if cores
+        ]
+    return core_counts[:_MOST_KINDS] if len(core_counts) > 1 else []
 
 
 def _is_virtual(sources: _Sources) -> bool | None:
     """True for a virtual machine; None if unknown."""
-    told = dict(sources.fields)
-    if "Hypervisor vendor" in told:
-        return bool(parse_text(told["Hypervisor vendor"])) or None
+    fields = dict(sources.fields)
+    if "Hypervisor vendor" in fields:
+        return bool(parse_text(fields["Hypervisor vendor"])) or None
     if first_values(sources.fields, "Architecture", "CPU(s)"):
         return False
     flags = [about["flags"].split() for about in sources.info.values() if "flags" in about]
@@ -254,20 +256,23 @@ def _is_virtual(sources: _Sources) -> bool | None:
 
 def _read_caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:
     """Return total bytes and instances per cache level, and True if every instance count is known."""
-    found, counted = _mac_caches(sources.mac), True
+    caches, counted = _mac_caches(sources.mac), True
     names = {level: (f"{level} cache", level) for level in _LEVELS}
-    told = first_values(sources.fields, *(name for both in names.values() for name in both))
-    sizes = {level: _SIZE.fullmatch(told.get(long) or told.get(short, "")) for level, (long, short) in names.items()}
+    size_texts = first_values(sources.fields, *(name for both in names.values() for name in both))
+    sizes = {
+        level: _SIZE.fullmatch(size_texts.get(long) or size_texts.get(short, ""))
+        for level, (long, short) in names.items()
+    }
     if (not sources.mac and not all(size[3] for size in sizes.values() if size)) or not any(sizes.values()):
-        found |= _kernel_caches(sources.cpus, sources.root)
+        caches |= _kernel_caches(sources.cpus, sources.root)
     for level, size in sizes.items():
-        if size and (size[3] or level not in found):
+        if size and (size[3] or level not in caches):
             count = parse_count(size[3] or 1, MOST_CORES)
             amount = float(size[1]) * _UNITS[size[2][0]]
             if count and 1 <= amount <= _MOST_BYTES:
-                found[level] = {"bytes": int(amount), "instances": count}
+                caches[level] = {"bytes": int(amount), "instances": count}
                 counted &= size[3] is not None
-    return found or None, counted
+    return caches or None, counted
 
 
 def _kernel_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]:
@@ -289,7 +294,7 @@ def _kernel_caches(cpus: Iterable[int], root: Path) -> dict[str, dict[str, int]]
 
 def _mac_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """Read the caches on a Mac with several core kinds; on other Macs sysctl has no cache counts."""
-    found = []
+    caches = []
     for level, name in (("L1d", "l1dcachesize"), ("L1i", "l1icachesize"), ("L2", "l2cachesize"), ("L3", "l3cachesize")):
         for kind in range(_MOST_KINDS):
             prefix = f"hw.perflevel{kind}"
@@ -297,8 +302,8 @@ def _mac_caches(mac: Mapping[str, str]) -> dict[str, dict[str, int]]:
             sharing = parse_count(mac.get(f"{prefix}.cpusper{level.lower()}", 1), MOST_CORES)
             size = parse_count(mac.get(f"{prefix}.{name}"), _MOST_BYTES)
             if cores and sharing and size:
-                found.append((level, size, -(-cores // sharing)))
-    return _sum_caches(found)
+                caches.append((level, size, -(-cores // sharing)))
+    return _sum_caches(caches)
 
 
 def _sum_caches(caches: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:

@@ -212,10 +212,12 @@ def samples_table(measured: Round, node: str, run: str) -> Any:
         return framed([row for rows in measured.rows_by_point() for row in _valid_rows(rows, framed)])
 
 
-def _valid_rows(rows: list[dict[str, Any]], framed: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
+def _valid_rows(
+    rows: list[dict[str, Any]], make_frame: Callable[[list[dict[str, Any]]], object]
+) -> list[dict[str, Any]]:
     """Return a point's rows if they are valid, else one failed row with the reason."""
     try:
-        framed(rows)
+        make_frame(rows)
     except (StudyError, ValueError, TypeError) as fault:
         nothing = dict.fromkeys(("value", "error", "tolerance", "flop", "bytes"))
         outcome = {"metric": "time", "unit": "s", "sample": 0, "calls": 0, "stop_reason": "", "flags": ""}

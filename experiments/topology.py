@@ -45,14 +45,14 @@ class Cores(NamedTuple):
 
 def parse_cpu_list(words: str) -> set[int]:
     """Parse the kernel's CPU list format: '0-2,5' is {0, 1, 2, 5}; an invalid list gives an empty set."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in filter(None, words.strip().split(",")):
         ends = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part.strip())
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if not first <= last < first + _MOST_CPUS:
             return set()
-        found |= set(range(first, last + 1))
-    return found
+        cpus |= set(range(first, last + 1))
+    return cpus
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
@@ -89,17 +89,17 @@ def online_cpus(root: Path = ROOT) -> frozenset[int]:
 @cache
 def cpuinfo(root: Path = ROOT) -> dict[int, dict[str, str]]:
     """Parse /proc/cpuinfo by logical CPU, with lowercase keys; empty outside Linux."""
-    found: dict[int, dict[str, str]] = {}
+    by_cpu: dict[int, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in read_text(root / "proc/cpuinfo").splitlines():
         key, _, value = (part.strip() for part in line.partition(":"))
         # s390 puts each processor on one line: "processor 0: version = FF, …".
         number = re.fullmatch(r"processor\s*([0-9]{1,6})?", key)
         if number and (number[1] or re.fullmatch("[0-9]{1,6}", value)):
-            current = found.setdefault(int(number[1] or value), {})
+            current = by_cpu.setdefault(int(number[1] or value), {})
         elif key:
             current.setdefault(key.lower(), value)
-    return found
+    return by_cpu
 
 
 @cache
@@ -144,7 +144,7 @@ def count_sockets(cpus: Iterable[int], root: Path = ROOT) -> int | None:
 
 def cpu_models(root: Path = ROOT) -> dict[int, str]:
     """Return the model per logical CPU from /proc/cpuinfo; CPUs without a model are missing."""
-    found = {}
+    models = {}
     for cpu, about in cpuinfo(root).items():
         maker, part = about.get("cpu implementer", "").lower(), about.get("cpu part", "").lower()
         name = next((about[key] for key in ("model name", "cpu model", "cpu", "uarch") if about.get(key)), "")
@@ -152,8 +152,8 @@ def cpu_models(root: Path = ROOT) -> dict[int, str]:
             unnamed = f"Arm part {part}" if maker == "0x41" else f"part {part} of implementer {maker or 'unknown'}"
             name = _ARM_PARTS.get(maker, {}).get(part, unnamed)
         if name:
-            found[cpu] = name
-    return found
+            models[cpu] = name
+    return models
 
 
 def core_kinds(cpus: frozenset[int], root: Path = ROOT) -> dict[str, frozenset[int]]:

@@ -78,7 +78,7 @@ def model_variables(name: object) -> dict[str, str]:
     return {variable: os.environ[variable] for variable in (VARIABLE, FILES)}
 
 
-def export_models(path: Path, taken: Iterable[str], describe: Callable[[Path], Mapping[str, Any]]) -> None:
+def export_models(path: Path, reserved: Iterable[str], describe: Callable[[Path], Mapping[str, Any]]) -> None:
     """Read models from a YAML file into environment variables, for this process and its children.
 
     taken: names used by the study. describe: returns the shape and format for a language model's file.
@@ -86,7 +86,7 @@ def export_models(path: Path, taken: Iterable[str], describe: Callable[[Path], M
     """
     own, files = read_yaml(path, _SCHEMA), {}
     for name, about in own.items():
-        if name in taken or name == OWN:
+        if name in reserved or name == OWN:
             raise StudyError(f"{path}: {name}: the study has a model with this name: choose another")
         if set(about) != {"file"} and not about.keys() >= {"class", "input"}:
             raise StudyError(f"{path}: {name}: set `class` (from Transformers) and `input`, or `file` alone")

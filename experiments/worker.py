@@ -127,12 +127,12 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
     if not device.runs(backend := str(params.get("backend", ""))):
         raise device.unsupported(backend)
     _set_threads(device, order["params"])
-    known = order.get("known") or {}
-    _require_memory(experiment, order["params"], device, known.get("memory"))
+    planned = order.get("known") or {}
+    _require_memory(experiment, order["params"], device, planned.get("memory"))
     if "profile" in order:  # the timed run already fitted the budget
         return _profile(experiment.function(device, **params).profile)
     # A prediction without counted operations is 0 and means nothing.
-    if not 0 < (known.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
+    if not 0 < (planned.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _require_budget(experiment, params, device, policy)
     begun = running_time.now()
     work = experiment.function(device, **params)
@@ -258,10 +258,10 @@ def _profile(profile: Profile | None) -> dict[str, Any]:
     """Take a profile; answer with each metric's unit and its value or an outcome."""
     if profile is None:
         raise Unsupported("this work has no profile")
-    taken: dict[str, float] = {}
+    values: dict[str, float] = {}
 
     def take() -> dict[str, Any]:
-        taken.update(profile.take())
+        values.update(profile.take())
         return outcome("failed", "the profile does not contain this metric")
 
     begun, stood = running_time.now(), running_time.paused_s()
@@ -270,7 +270,7 @@ def _profile(profile: Profile | None) -> dict[str, Any]:
     spent, stood = running_time.now() - begun, running_time.paused_s() - stood
     metrics = [
         {"metric": metric, "unit": unit}
-        | ({"value": taken[metric]} if math.isfinite(taken.get(metric, math.nan)) else lack)
+        | ({"value": values[metric]} if math.isfinite(values.get(metric, math.nan)) else lack)
         | {"flags": str(pause_flag(stood)) if stood else ""}
         for metric, unit in profile.units.items()
     ]
@@ -281,12 +281,12 @@ def _check_result(work: Workload) -> float | None:
     return float(work.check()) if work.check else None
 
 
-def _require_memory(experiment: Experiment, params: dict[str, Any], device: Device, known: float | None) -> None:
+def _require_memory(experiment: Experiment, params: dict[str, Any], device: Device, known_bytes: float | None) -> None:
     if experiment.memory is None:
         return
-    wanted, free = experiment.memory(**params) if known is None else known, device.free_bytes()
-    if wanted > MEMORY_SHARE * free:
-        raise Skipped(f"memory: needs {wanted / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
+    needed, free = experiment.memory(**params) if known_bytes is None else known_bytes, device.free_bytes()
+    if needed > MEMORY_SHARE * free:
+        raise Skipped(f"memory: needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
 
 
 def _require_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:

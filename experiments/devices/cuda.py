@@ -126,8 +126,8 @@ def is_covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
             return capability == code
         return capability >= code and (capability[0] == code[0] or (kind == "compute" and not only))
 
-    known = _parse_architectures(built)
-    return not known or any(runs(*architecture) for architecture in known)
+    architectures = _parse_architectures(built)
+    return not architectures or any(runs(*architecture) for architecture in architectures)
 
 
 def _parse_architectures(built: Sequence[str]) -> list[tuple[str, tuple[int, int], str]]:

@@ -34,10 +34,10 @@ def product(a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torc
         )
     columns = b.t().contiguous().t()
     if dtype is Dtype.INT8:
-        whole = torch.empty(m, n, dtype=torch.int32, device=a.device)
-        return lambda: torch._int_mm(a, columns, out=whole)
-    one = torch.ones((), dtype=torch.float32, device=a.device)
+        int_out = torch.empty(m, n, dtype=torch.int32, device=a.device)
+        return lambda: torch._int_mm(a, columns, out=int_out)
+    unit_scale = torch.ones((), dtype=torch.float32, device=a.device)
     out = torch.empty(m, n, dtype=torch.bfloat16, device=a.device)
     return lambda: torch._scaled_mm(
-        a, columns, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True, out=out
+        a, columns, scale_a=unit_scale, scale_b=unit_scale, out_dtype=torch.bfloat16, use_fast_accum=True, out=out
     )

@@ -73,7 +73,7 @@ def torch_build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None
     latest: newest CUDA version the driver supports, None if unknown. hidden: CUDA_VISIBLE_DEVICES, if set.
     """
     support = (
-        f"the driver supports up to {latest[0]}.{latest[1]}"
+        f"the driver supports up to CUDA {latest[0]}.{latest[1]}"
         if latest
         else "the driver does not report its CUDA version"
     )

@@ -149,17 +149,17 @@ class Preflight:
         self.say(line.row(self._width))
 
     def _check_profiler(self, device: str) -> None:
-        what = f"profiler on {device}"
+        title = f"profiler on {device}"
         limit = min(self._remaining_s(), PROFILER_SHARE * 60 * self.minutes / len(self.checked))
         if limit < PROFILER_S:
-            self._add_line(Line("left out", what, f"it takes {PROFILER_S:.0f} s: increase --minutes"))
+            self._add_line(Line("left out", title, f"it takes {PROFILER_S:.0f} s: increase --minutes"))
             return
-        seen, words = profiler_check.check_profiler(device, limit, self.profiling)
-        bad = seen is None or not seen.in_order
+        times, words = profiler_check.check_profiler(device, limit, self.profiling)
+        bad = times is None or not times.in_order
         verdict = "ok" if not bad else "look" if device in self.gpus else "note"
         if words.startswith(profiler_check.UNSUPPORTED):
             verdict, words = "unsupported", words.removeprefix(profiler_check.UNSUPPORTED)
-        self._add_line(Line(verdict, what, words))
+        self._add_line(Line(verdict, title, words))
 
     def _measure_kind(
         self, kind: Kind, workers: Workers, peaks: rate_ranges.Peaks | None
@@ -173,11 +173,11 @@ class Preflight:
 
     def _profile_kind(self, kind: Kind, workers: Workers) -> Line:
         answer, seconds = self._send_order(kind, _worker_of_kind(kind, workers), {**_make_order(kind), "profile": True})
-        what = f"profile of {kind.title}"
+        title = f"profile of {kind.title}"
         try:
-            return _profile_line(what, answer, seconds)
+            return _profile_line(title, answer, seconds)
         except UNREADABLE as fault:
-            return _profile_line(what, unreadable_answer(fault), seconds)
+            return _profile_line(title, unreadable_answer(fault), seconds)
 
     def _send_order(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """Send an order; return the answer and its seconds, without the process's start."""
@@ -278,9 +278,9 @@ def _make_order(kind: Kind) -> dict[str, Any]:
 
 def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None, seconds: float) -> Line:
     """Return the line for a point's answer: its outcome, or its rate compared with the expected range."""
-    what = kind.title
+    title = kind.title
     if answer["status"] != "ok":
-        return Line(_verdict(answer), what, answer["reason"], seconds=seconds)
+        return Line(_verdict(answer), title, answer["reason"], seconds=seconds)
     parts = answer.get("parts", [])
     lacking = [part for part in parts if part["status"] != "ok"]
     lacking += [metric for metric in answer.get("profiled", []) if "value" not in metric]
@@ -289,29 +289,29 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
     usual = {USUAL.name, "clock"} if USUAL in flags else set()
     remarks += "".join(f"; {flag}" + " (usual at full load)" * (flag.name in usual) for flag in flags)
     value = rate_ranges.speed(answer, kind.rule)
-    seen = (str(value) if value else "no value") + remarks
+    observation = (str(value) if value else "no value") + remarks
     worst_part = next((part for part in lacking if _verdict(part) == "look"), None)
     limits = peaks.limits(kind.rule, str(dict(kind.point.params).get("dtype"))) if peaks and kind.rule else None
     if value is None or kind.rule is None or limits is None or value.unit != kind.rule.unit:
-        return Line("look" if worst_part or value is None else "ok", what, seen, seconds=seconds)
+        return Line("look" if worst_part or value is None else "ok", title, observation, seconds=seconds)
     least, most = (rate_ranges.format_quantity(limit, value.unit).split(" ") for limit in limits)
     expected = " ".join([least[0], *(least[1:] if least[1:] != most[1:] else ()), "to", *most])
     lower, higher = ("fast", "slow") if value.unit == "s" else ("slow", "fast")
     verdict = lower if value.value < limits[0] else higher if value.value > limits[1] else "ok"
-    return Line("look" if worst_part and verdict == "ok" else verdict, what, seen, expected, seconds)
+    return Line("look" if worst_part and verdict == "ok" else verdict, title, observation, expected, seconds)
 
 
-def _profile_line(what: str, answer: Mapping[str, Any], seconds: float) -> Line:
+def _profile_line(title: str, answer: Mapping[str, Any], seconds: float) -> Line:
     """Return the line for a point's profile: its first values, or the missing metrics."""
     metrics = answer.get("profiled", [])
     lacking = [f"{metric['metric']}: {metric['reason']}" for metric in metrics if "value" not in metric]
     if answer["status"] != "ok" or lacking:
         verdict = "look" if lacking else _verdict(answer)
-        return Line(verdict, what, "; ".join(lacking) or answer["reason"], seconds=seconds)
-    seen = ", ".join(
+        return Line(verdict, title, "; ".join(lacking) or answer["reason"], seconds=seconds)
+    observation = ", ".join(
         f"{metric['metric']} {rate_ranges.format_quantity(metric['value'], metric['unit'])}" for metric in metrics[:2]
     )
-    return Line("ok", what, seen, seconds=seconds)
+    return Line("ok", title, observation, seconds=seconds)
 
 
 def _verdict(outcome: Mapping[str, Any]) -> str:

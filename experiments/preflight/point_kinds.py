@@ -53,6 +53,6 @@ def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
     return first + sorted(chain.from_iterable(others), key=lambda kind: kind.rule is None)
 
 
-def count_by_job(every: Iterable[Kind]) -> Counter[str]:
+def count_by_job(kinds: Iterable[Kind]) -> Counter[str]:
     """Count the kinds per experiment and device, in order."""
-    return Counter(f"{kind.job.experiment} on {kind.job.device}" for kind in every)
+    return Counter(f"{kind.job.experiment} on {kind.job.device}" for kind in kinds)

@@ -104,14 +104,14 @@ def time_profiler(device: Device) -> ProfilerTimes:
 
     before, after, records = [step_s() for _ in range(REPEATS)], [], []
     for _ in range(SESSIONS):
-        with profile(activities=list({ProfilerActivity.CPU, activity})) as seen:
+        with profile(activities=list({ProfilerActivity.CPU, activity})) as session:
             for _ in range(STEPS):
                 step()
             device.synchronise()
         apart = activity is not ProfilerActivity.CPU
         counted = (
             event
-            for event in seen.key_averages()
+            for event in session.key_averages()
             if profiling.is_kernel(event) == apart and not event.is_user_annotation
         )
         records.append(sum(int(event.count) for event in counted))
@@ -149,13 +149,13 @@ def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> 
     """Run `time_profiler` in a process like a measuring one; return its result or None, and a line to print."""
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:
-        seen: ProfilerTimes = run_for_json(
+        times: ProfilerTimes = run_for_json(
             words, lambda answer: ProfilerTimes(**answer), worker_environment.device_variables(device), limit_s
         )
     except StudyError as failure:
         reason = str(failure)
         return None, reason if reason.startswith(UNSUPPORTED) else f"not checked: {reason}"
-    return seen, seen.words
+    return times, times.words
 
 
 def main() -> int:
@@ -163,14 +163,14 @@ def main() -> int:
     end_with_parent()
     answer = answer_sender()
     try:
-        seen: Any = time_profiler(open_device(sys.argv[1]))
+        times: Any = time_profiler(open_device(sys.argv[1]))
     except StudyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
     except Unsupported as lack:
         print(f"{UNSUPPORTED}{lack}", file=sys.stderr)
         return 1
-    answer(vars(seen))
+    answer(vars(times))
     return 0
 
 

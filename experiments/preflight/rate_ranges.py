@@ -80,9 +80,9 @@ def read_rules() -> list[Rule]:
     return [Rule(**rule) for rule in read_yaml(FILE)["rules"]]
 
 
-def find_rule(known: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
+def find_rule(rules: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
     """Find the rule for a point with these parameters, if any."""
-    return next((rule for rule in known if rule.fits(experiment, params)), None)
+    return next((rule for rule in rules if rule.fits(experiment, params)), None)
 
 
 def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:

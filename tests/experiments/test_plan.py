@@ -95,7 +95,7 @@ def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take()
         fit_budget(made, 0.5)
     assert fit_budget(made, float(str(told.value).split("about ")[1].split()[0])).rounds == 3, "that much is enough"
     # A preset's own budget is no reason to measure nothing on a machine that is slow to start.
-    least = fit_budget(made, 0.5, least=True)
+    least = fit_budget(made, 0.5, at_least_essential=True)
     assert (sizes(least), least.rounds) == ([64, 65], 3)
 
 
