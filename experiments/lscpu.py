@@ -50,7 +50,7 @@ def parse_text(value: object) -> str:
 
 
 def parse_count(value: object, maximum: float) -> int | None:
-    """Parse a field as an integer from 1 to `most`; None for anything else."""
+    """Parse a field as an integer from 1 to `maximum`; None for anything else."""
     digits = re.fullmatch(r"\s*([0-9]{1,18})\s*", str(value))
     return number if digits and 1 <= (number := int(digits[1])) <= maximum else None
 

@@ -177,8 +177,8 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
 def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> Plan:
     """Trim the plan to fit a budget in minutes.
 
-    at_least_essential: return the essential points even if they exceed the budget; used for the preset's default budget, to run
-    even if process starts are slow. Otherwise raises StudyError.
+    at_least_essential: return the essential points even if they exceed the budget; used for the preset's default
+    budget, to run even if process starts are slow. Otherwise raises StudyError.
     """
     dearest = sorted(
         ((index, point) for index, job in enumerate(plan.jobs) for point in job.points if not point.left_out),

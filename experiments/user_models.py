@@ -81,7 +81,7 @@ def model_variables(name: object) -> dict[str, str]:
 def export_models(path: Path, reserved: Iterable[str], describe: Callable[[Path], Mapping[str, Any]]) -> None:
     """Read models from a YAML file into environment variables, for this process and its children.
 
-    taken: names used by the study. describe: returns the shape and format for a language model's file.
+    reserved: names used by the study. describe: returns the shape and format for a language model's file.
     Raises StudyError with file, line and key.
     """
     own, files = read_yaml(path, _SCHEMA), {}
