@@ -191,7 +191,7 @@ def test_finding_takes_nothing_and_opening_takes_the_device(monkeypatch: pytest.
     [
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has"), r"out of memory\. Other processes"),
         (RuntimeError("CUDA error: out of memory\nmore"), r"CUDA error: out of memory\. Other processes"),
-        (RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nCUDA"), r"compute mode forbids"),
+        (RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nCUDA"), r"compute mode prohibits"),
         (RuntimeError("CUDA error: uncorrectable ECC error encountered\nSearch for"), r"Its memory is damaged"),
         (RuntimeError("CUDA error: no kernel image is available for execution on the device"), "install another"),
         (AssertionError("Torch not compiled with CUDA enabled"), r"cannot be used: Torch not compiled.*enabled\.$"),

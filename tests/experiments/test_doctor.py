@@ -182,12 +182,13 @@ def gpu(
         ({"ApplicationsClock": 1200, "DefaultApplicationsClock": 1980}, "clocks", "warning", "-rac"),
         ({"PowerManagementLimit": 350_000}, "power limit", "warning", "sudo nvidia-smi -i 0 -pl 700"),
         ({"CurrentClocksThrottleReasons": pynvml.nvmlClocksThrottleReasonSwPowerCap}, "throttling", "note",
-         "no fault of it"),
+         "which is normal"),
         ({"CurrentClocksThrottleReasons": pynvml.nvmlClocksThrottleReasonSwThermalSlowdown}, "throttling", "warning",
          "heat, 41 °C"),
-        ({"ComputeRunningProcesses": [SimpleNamespace(pid=7)]}, "others on it", "warning", "1 (other-7)"),
-        ({"UtilizationRates": SimpleNamespace(gpu=40, memory=0)}, "others on it", "warning", "40% busy"),
-        ({"MemoryInfo": SimpleNamespace(used=60 * 2**30, total=2**37)}, "others on it", "warning", "60.0 of 128 GiB"),
+        ({"ComputeRunningProcesses": [SimpleNamespace(pid=7)]}, "other processes", "warning", "1 (other-7)"),
+        ({"UtilizationRates": SimpleNamespace(gpu=40, memory=0)}, "other processes", "warning", "40% busy"),
+        ({"MemoryInfo": SimpleNamespace(used=60 * 2**30, total=2**37)}, "other processes", "warning",
+         "60.0 of 128 GiB"),
         ({"ComputeMode": pynvml.NVML_COMPUTEMODE_PROHIBITED}, "compute mode", "warning", "-c DEFAULT"),
         ({"MigMode": [1, 0]}, "MIG", "warning", "-mig 0"),
         ({"CurrPcieLinkWidth": 8}, "link", "warning", "it could be x16"),
@@ -218,7 +219,7 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "whl/cu130" in gpu({}, torch=PLAIN)["CUDA"].mend
-    assert "goes up to 12.8" in gpu({}, cuda=12080)["CUDA"].seen
+    assert "supports up to CUDA 12.8" in gpu({}, cuda=12080)["CUDA"].seen
     blind = cuda_checks.Torch("2.13.0", "13.0", None, sees=False)
     assert level(gpu({}, torch=blind)["CUDA"]) == "warning" and "says why" in gpu({}, torch=blind)["CUDA"].mend
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -243,8 +243,8 @@ def test_it_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     # To have tried nothing is no good sign.
     assert not tried.run()
     assert time.monotonic() - begun < 60
-    assert said[-2] == "left out, for 0.05 minutes were over: broken on cpu 2"
-    assert said[-1] == "0 kinds of points tried, 2 left out; give more --minutes"
+    assert said[-2] == "left out because the 0.05 minutes were over: broken on cpu 2"
+    assert said[-1] == "0 kinds of points tried, 2 left out; increase --minutes"
     assert tried.lines[0].verdict == "left out"
 
 
@@ -281,7 +281,11 @@ def test_a_gpu_that_is_not_seen_needs_a_look_unless_the_cpu_alone_is_asked_for(
     plan = tmp_path / "plan.json"
     write_json(plan, Plan((job("gemm", product()), job("gemm", product(), device="cpu")), 1).as_json)
     for asked, device, expected in (
-        (plan, None, ["cuda:0: the plan measures it, and it is not on this machine", "no GPU found: CUDA: the driver"]),
+        (
+            plan,
+            None,
+            ["cuda:0: the plan measures it, but this machine does not have it", "no GPU found: CUDA: the driver"],
+        ),
         (None, None, ["no GPU found: CUDA: the driver is too old"]),
         (plan, "cpu", []),
     ):
@@ -328,9 +332,9 @@ LEVEL = {"before_s": [1.0, 1.1, 1.0], "after_s": [1.05] * 5, "records": [480] * 
 @pytest.mark.parametrize(
     ("changed", "in_order", "words"),
     [
-        ({}, True, "480 records a session, all sessions whole"),
+        ({}, True, "480 records a session, all sessions complete"),
         ({"after_s": [1.3] * 5}, False, "18% slower"),
-        ({"after_s": [0.9] * 4 + [9.0]}, True, "all sessions whole"),
+        ({"after_s": [0.9] * 4 + [9.0]}, True, "all sessions complete"),
         ({"records": [480, 479, 478, 480, 480]}, False, "2 of 5 sessions lost some"),
         ({"records": [480, 476, 476, 476, 476]}, False, "4 of 5 sessions lost some"),
         ({"records": [479] * 5}, False, "5 of 5 sessions lost some"),
