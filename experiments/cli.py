@@ -55,10 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     preflight.add_argument(
         "--preset", type=expand_home, default="rented", help="quick, full, rented, or a file of your own"
     )
-    preflight.add_argument("--plan", type=path, help="what `plan` wrote, in place of a preset")
+    preflight.add_argument("--plan", type=parse_path, help="what `plan` wrote, in place of a preset")
     preflight.add_argument("--device", help="cpu, cuda:0, … (default: all, GPUs first)")
-    preflight.add_argument("--minutes", type=minutes, default=3.0, help="at most (default: 3)")
-    preflight.add_argument("--log", type=path, default=Path("results/preflight.log"), help="for tracebacks")
+    preflight.add_argument("--minutes", type=parse_minutes, default=3.0, help="at most (default: 3)")
+    preflight.add_argument("--log", type=parse_path, default=Path("results/preflight.log"), help="for tracebacks")
     preflight.set_defaults(run=_preflight)
 
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
@@ -66,13 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
     source = run.add_mutually_exclusive_group()
     source.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    source.add_argument("--plan", type=path, help="what `plan` wrote: the points that it asks for are measured")
-    run.add_argument("--round", type=count, default=1, help="number of the round, from 1")
-    run.add_argument("--out", type=path, required=True, help="Parquet file to write")
-    run.add_argument("--node", type=path, help="what `probe` wrote: samples bear its name (default: this machine's)")
-    run.add_argument("--seed", type=seed, default=0, help="seed of the points' order")
-    run.add_argument("--protocol", type=count, help="noted with the round: rounds of two are not mixed")
-    run.add_argument("--log", type=path, help="for what libraries print, and tracebacks (default: standard error)")
+    source.add_argument("--plan", type=parse_path, help="what `plan` wrote: the points that it asks for are measured")
+    run.add_argument("--round", type=parse_count, default=1, help="number of the round, from 1")
+    run.add_argument("--out", type=parse_path, required=True, help="Parquet file to write")
+    run.add_argument(
+        "--node", type=parse_path, help="what `probe` wrote: samples bear its name (default: this machine's)"
+    )
+    run.add_argument("--seed", type=parse_seed, default=0, help="seed of the points' order")
+    run.add_argument("--protocol", type=parse_count, help="noted with the round: rounds of two are not mixed")
+    run.add_argument(
+        "--log", type=parse_path, help="for what libraries print, and tracebacks (default: standard error)"
+    )
     run.set_defaults(run=_run)
 
     plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
@@ -99,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "outcomes", help="what became of a node's points: each status that is not ok, by reason"
     )
     outcomes.add_argument(
-        "folders", type=path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
+        "folders", type=parse_path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
     )
     outcomes.set_defaults(run=_outcomes)
 
@@ -112,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NODE_FOLDER",
         help="of a node (default: the only one in results/nodes)",
     )
-    pack.add_argument("--out", type=path, metavar="FILE", help="default: results/<node>.zip")
+    pack.add_argument("--out", type=parse_path, metavar="FILE", help="default: results/<node>.zip")
     pack.set_defaults(run=_pack)
 
     check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")

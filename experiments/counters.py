@@ -227,7 +227,7 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 
     def joules() -> float | None:
         """Sum the energy over all sockets; None if one cannot be read."""
-        energies = [number(meter) for meter in meters]
+        energies = [read_number(meter) for meter in meters]
         return (
             sum(reading * 1e-6 for reading in energies if reading is not None)
             if energies and None not in energies

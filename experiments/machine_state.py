@@ -138,7 +138,8 @@ class Watch:
             return reading
         if device_state:
             self._state = State(
-                {**self._state.values, **device_state.values}, tuple(worst([*self._state.flags, *device_state.flags]))
+                {**self._state.values, **device_state.values},
+                tuple(worst_flags([*self._state.flags, *device_state.flags])),
             )
         self._write_state(*self._waiting[-1])
         return reading

@@ -28,7 +28,7 @@ def total_bytes(root: Path = ROOT) -> int:
 def available_bytes(root: Path = ROOT) -> int:
     """Return the bytes available before swapping or a cgroup limit; caches count as available."""
     free = [float(psutil.virtual_memory().available)]
-    for folder in cgroups(root, "memory"):
+    for folder in cgroup_folders(root, "memory"):
         usage_bytes = next((usage for name in _USED if (usage := read_number(folder / name)) is not None), 0.0)
         free += [limit - max(0.0, usage_bytes - _cache_bytes(folder)) for limit in _limits(folder)]
     return max(0, int(min(free)))
