@@ -98,7 +98,10 @@ def cupy_install(installed: bool) -> Finding:
     if installed:
         return ok("CuPy", "installed")
     return note(
-        "CuPy", "not installed", "Points with the study's own CUDA kernels are skipped.", f"pip install {cupy_package()}"
+        "CuPy",
+        "not installed",
+        "Points with the study's own CUDA kernels are skipped.",
+        f"pip install {cupy_package()}",
     )
 
 
