@@ -103,8 +103,8 @@ def chains(device: str) -> Chains:
 
     def run(starts: torch.Tensor, ends: torch.Tensor, steps: int, c: float) -> None:
         threads = starts.numel()
-        given = (np.uint32(threads), np.uint32(steps), np.float32(c))
-        launch(*launch_shape(threads, multiprocessors), starts, ends, *given)
+        scalars = (np.uint32(threads), np.uint32(steps), np.float32(c))
+        launch(*launch_shape(threads, multiprocessors), starts, ends, *scalars)
 
     return run
 
@@ -118,8 +118,8 @@ def cuda_paths(device: str) -> Paths:
 
     def run(table: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, turns: int, paths: int) -> None:
         threads = starts.numel()
-        given = (np.uint32(threads), np.uint32(turns), np.uint32(paths - 1))
-        launch(-(-threads // PATH_BLOCK), PATH_BLOCK, table, starts, ends, *given)
+        scalars = (np.uint32(threads), np.uint32(turns), np.uint32(paths - 1))
+        launch(-(-threads // PATH_BLOCK), PATH_BLOCK, table, starts, ends, *scalars)
 
     return run
 

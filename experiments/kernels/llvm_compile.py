@@ -70,7 +70,7 @@ class Team:
 
     def run(self, calls: Sequence[Callable[[], object]]) -> None:
         """Run every call, the last one on the calling thread."""
-        others = [self._pool.submit(call) for call in calls[:-1]] if self._pool else []
+        futures = [self._pool.submit(call) for call in calls[:-1]] if self._pool else []
         calls[-1]()
-        for other in others:
-            other.result()
+        for future in futures:
+            future.result()

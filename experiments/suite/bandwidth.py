@@ -44,7 +44,7 @@ def bandwidth(
     """Pass `op` over arrays that take `footprint` bytes together; repeat the pass for short arrays.
 
     Bytes are counted as in STREAM: each element read and each element written counts once. Nothing is rotated or
-    flushed, because the footprint is the variable.
+        flushed, because the footprint is the variable.
     """
     elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
     if backend.startswith("llvm"):

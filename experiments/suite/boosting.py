@@ -58,7 +58,6 @@ def random_table(rows: int, random: np.random.Generator) -> Table:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Reduce to at most FEW_TREES trees and FEW_ROWS rows."""
     fewer = {**params, "trees": min(params["trees"], FEW_TREES), "rows": min(params["rows"], FEW_ROWS)}
     return fewer if fewer != params else None
 
@@ -98,12 +97,12 @@ def extra_s(phase: Phase, trees: int, backend: Backend, threads: int = 0, **_: A
 def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backend, threads: Threads) -> Workload:
     """Fit `trees` trees to `rows` rows with 28 columns, or predict the probabilities for `rows` rows.
 
-    All libraries get the same synthetic data from `random_table`; inputs and results lie in host memory. fit: the
-    whole `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained
-    on LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves. Error:
-    distance between predicted and true probabilities on fresh rows, relative to the true ones' distance from 1/2; 1 if
-    nothing was learnt, infinite if a row predicted alone differs from the same row in a batch. Unsupported: builds
-    without the GPU.
+    All libraries get the same synthetic data from `random_table`; inputs and results lie in host memory. fit: the whole
+    `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained on
+    LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves.
+    Error: distance between predicted and true probabilities on fresh rows, relative to the true ones' distance from
+        1/2; 1 if nothing was learnt, infinite if a row predicted alone differs from the same row in a batch.
+    Unsupported: builds without the GPU.
     """
     import numpy as np
 

@@ -42,7 +42,8 @@ def content(
     data, since the product of two denormal numbers would be zero. Some units flush denormal inputs to zero (by design
     in Intel's and AMD's bfloat16 instructions): `flushed_share` is the share of cells that are wrongly zero.
 
-    Work: 2*m*n*k FLOP for every content. Unsupported: formats that the library or the device lacks.
+    Work: 2*m*n*k FLOP for every content.
+    Unsupported: formats that the library or the device lacks.
     """
     a, b = make_operand(device, content, (m, k), dtype), make_operand(device, _second_content(content), (k, n), dtype)
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copy_count(device, least_traffic(m, n, k, dtype)) - 1)]

@@ -34,12 +34,13 @@ def convergence(
 ) -> Workload:
     """Train once per seed, 1 to `seeds`; the seed alone determines every random draw.
 
-    batch: images per update, at most the training images. rate: learning rate relative to the base rate: 1 at every
-    batch is a fixed rate, batch / 32 scales with the batch, and the best among several is a tuned rate. epochs: passes
-    over the training images, equal for all batches; a larger batch means fewer updates.
+    batch: images per update, at most the training images.
+    rate: learning rate relative to the base rate: 1 at every batch is a fixed rate, batch / 32 scales with the batch,
+        and the best among several is a tuned rate.
+    epochs: passes over the training images, equal for all batches; a larger batch means fewer updates.
 
     Observed: test_accuracy and validation_accuracy for every seed, in order; reached_share, the share of runs that
-    reach the target, and their time_to_target.
+        reach the target, and their time_to_target.
     """
     from experiments.models import training_runs as runs
     from experiments.models.trainer import least_error

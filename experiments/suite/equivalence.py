@@ -63,13 +63,13 @@ def equivalence(
 ) -> Workload:
     """Take `steps` steps with Adam from the same weights on the same batches, here and on the CPU.
 
-    The reference is PyTorch with default settings on the CPU, in float32. It is repeated with every weight perturbed
-    at each step, at random, by up to one rounding of `dtype`: no arithmetic in that format can agree more closely than
-    these runs do. A curve agrees if it deviates at most FACTOR times as much, or at most LEAST. Weights and batches
-    are drawn afresh in every round, from a seed that all points in the round share.
+    The reference is PyTorch with default settings on the CPU, in float32. It is repeated with every weight perturbed at
+    each step, at random, by up to one rounding of `dtype`: no arithmetic in that format can agree more closely than
+    these runs do. A curve agrees if it deviates at most FACTOR times as much, or at most LEAST. Weights and batches are
+    drawn afresh in every round, from a seed that all points in the round share.
 
     Observed: loss and reference_loss, one value per step; loss_deviation, the largest difference between them, and
-    loss_tolerance, both relative to the reference's first loss; agrees_share, 1 or 0.
+        loss_tolerance, both relative to the reference's first loss; agrees_share, 1 or 0.
     """
     if dtype not in TOLERANCE:
         raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")

@@ -49,9 +49,9 @@ def gemm(
 ) -> Workload:
     """Multiply (m, k) by (k, n) once.
 
-    Work: 2*m*n*k FLOP; the least traffic is (m*k + k*n + m*n) elements. INT8 operations count like floating-point
-    ones. FLOAT8 products come out as bfloat16, INT8 products as int32. Unsupported: number formats that the library or
-    the device lacks.
+    Work: 2*m*n*k FLOP; the least traffic is (m*k + k*n + m*n) elements. INT8 operations count like floating-point ones.
+        FLOAT8 products come out as bfloat16, INT8 products as int32.
+    Unsupported: number formats that the library or the device lacks.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copy_count(device, least_traffic(m, n, k, dtype)) - 1)]

@@ -90,13 +90,15 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     """Send one request: `batch` samples go from host memory through the model, and the answer comes back.
 
     backend: torch (default settings); channels_last; inductor (compiled, weights folded into the kernels, images with
-    channels last); graph (on a GPU, captured as one graph); onnx (ONNX Runtime); openvino (on a CPU). dtype: format
-    for weights, data and answer; for OpenVINO only for its computations. int8: weights and product inputs in 8 bits,
-    in input ranges found at each call (ONNX Runtime) or calibrated beforehand (convolutional networks, both runtimes).
+        channels last); graph (on a GPU, captured as one graph); onnx (ONNX Runtime); openvino (on a CPU).
+    dtype: format for weights, data and answer; for OpenVINO only for its computations. int8: weights and product inputs
+        in 8 bits, in input ranges found at each call (ONNX Runtime) or calibrated beforehand (convolutional networks,
+        both runtimes).
 
     A `time` sample is one request by the host's clock. On a GPU the inputs lie in pinned memory (in plain memory on
     Apple's, which has none), and `device_time` is the device's own time for each part, launched separately: copy in,
-    compute, copy out. bytes: weights, inputs and answer, each counted once.
+    compute, copy out.
+    bytes: weights, inputs and answer, each counted once.
     """
     from experiments.models.text_generation import seeded_weights, set_tf32
     from experiments.models.zoo import ZOO

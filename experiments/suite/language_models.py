@@ -69,14 +69,16 @@ def language_models(
 ) -> Workload:  # fmt: skip
     """Run one model in one runtime.
 
-    model: a shape with random weights, or the user's own file. format: the file's.
+    model: a shape with random weights, or the user's own file.
+    format: the file's.
 
     prompt: a call reads a fresh prompt of `tokens` tokens and computes the next one. decode: a call generates RUN
-    tokens, one after the other, with keys and values for the `tokens` before them cached; the time is per token.
-    llama-bench: a program on PATH that times itself; its answers cannot be checked.
+        tokens, one after the other, with keys and values for the `tokens` before them cached; the time is per token.
+        llama-bench: a program on PATH that times itself; its answers cannot be checked.
 
-    FLOP: by formula, with causal attention. bytes: the weights to read per token, and the cache. Unsupported: a
-    runtime that is not installed, cannot read the format or cannot compute on the device.
+    FLOP: by formula, with causal attention.
+    bytes: the weights to read per token, and the cache.
+    Unsupported: a runtime that is not installed, cannot read the format or cannot compute on the device.
     """
     from experiments.language import gguf_files, llama_bench, token_check
     from experiments.language.runtimes import random_prompt

@@ -64,16 +64,20 @@ def language_serving(
 ) -> Workload:  # fmt: skip
     """Serve `users` who each ask for `new_tokens` tokens after a prompt, read the stream, and ask again at once.
 
-    model: a shape with random weights, or the user's own GGUF file. format: the file's. seconds: duration for new
-    requests; the load ends later, when each user has an answer. cores: limit for the server, 0 for all; the users get
-    the others, or share these if there are none. threads: for the server's computation, which batches all users'
-    tokens. Error: in probabilities returned by the server, see `experiments.language.token_check`. Observed: latencies
-    for the first token (from the request), for each later one (from the one before) and for whole answers.
-    user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users together.
-    failed_share: answers that broke off, had another token count, or were refused. client_share: the users' share of
-    CPU time on the server's cores. client_delay: 99th percentile of the time from an answer to the same user's next
-    request. Unsupported: a server that is not installed or does not compute on the device. Failed, with a reason that
-    begins with `harness:`, if the server does not start, or ends early, or if pauses keep spoiling the load.
+    model: a shape with random weights, or the user's own GGUF file.
+    format: the file's.
+    seconds: duration for new requests; the load ends later, when each user has an answer.
+    cores: limit for the server, 0 for all; the users get the others, or share these if there are none.
+    threads: for the server's computation, which batches all users' tokens.
+    Error: in probabilities returned by the server, see `experiments.language.token_check`.
+    Observed: latencies for the first token (from the request), for each later one (from the one before) and for whole
+        answers. user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users
+        together. failed_share: answers that broke off, had another token count, or were refused. client_share: the
+        users' share of CPU time on the server's cores. client_delay: 99th percentile of the time from an answer to the
+        same user's next request.
+    Unsupported: a server that is not installed or does not compute on the device.
+    Failed, with a reason that begins with `harness:`, if the server does not start, or ends early, or if pauses keep
+        spoiling the load.
     """
     from experiments.language import gguf_files, runtime_server, token_check
 
@@ -89,9 +93,9 @@ def language_serving(
     elif device.kind == "gpu":
         raise device.unsupported(backend)
     cpus, client_cpus = split_cores(cores)
-    room = max(1, len(cpus))
-    if threads > room:
-        raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
+    core_count = max(1, len(cpus))
+    if threads > core_count:
+        raise Unsupported(f"{threads} threads for a computation are more than the {core_count} cores of the server")
     orders = {
         "backend": backend, "slots": users, "context": context_tokens(prompt_tokens, new_tokens), "threads": threads,
         "gpu": int(device.name.partition(":")[2] or 0) if device.kind == "gpu" else None, "cpus": cpus,
@@ -110,7 +114,7 @@ def language_serving(
         path = gguf_files.model_file(model, shape, format)
         with runtime_server.running_server({**orders, "model": str(path)}) as running:
             records = run_load(running, load)
-        return load_metrics(records, room if not client_cpus else 0)
+        return load_metrics(records, core_count if not client_cpus else 0)
 
     return Workload(observe=lambda: repeat_if_disturbed(observe), check=error, tolerance=token_check.TOLERANCE)
 

@@ -41,7 +41,6 @@ CHECKED_COLUMNS = 4
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take an eighth of the batch, down to one."""
     return {**params, "batch": params["batch"] // 8 or 1} if params["batch"] > 1 else None
 
 
@@ -80,9 +79,10 @@ def libraries(
 ) -> Workload:
     """Call a layer on a batch; comparable points differ in one parameter.
 
-    passes: forward, without gradients; both, with gradients for the input and the weights. variant: library (PyTorch
-    with default settings), native (PyTorch's own kernels). Products: library means cuBLAS; naive and tiled are this
-    project's kernels. dtype: comparing tf32 with float32 isolates the matrix units.
+    passes: forward, without gradients; both, with gradients for the input and the weights.
+    variant: library (PyTorch with default settings), native (PyTorch's own kernels). Products: library means cuBLAS;
+        naive and tiled are this project's kernels.
+    dtype: comparing tf32 with float32 isolates the matrix units.
 
     Layer `none` times nothing: it reports the files from which the process loaded NVIDIA's libraries.
 

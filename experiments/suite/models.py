@@ -33,9 +33,9 @@ def models(device: Device, model: Model, threads: Threads) -> Workload:
     """Count for one sample, without timing: nothing here depends on the machine.
 
     Observed: parameters; forward_flop and step_flop for products and convolutions, by formula; length in tokens or
-    steps; activation_bytes that a training step keeps in float32; for the forward graph (see
-    `experiments.models.work_and_span`): levels and span, work, width of the widest level and median width
-    (median_width).
+        steps; activation_bytes that a training step keeps in float32; for the forward graph (see
+        `experiments.models.work_and_span`): levels and span, work, width of the widest level and median width
+        (median_width).
     """
     from experiments.models.work_and_span import trace_forward
     from experiments.models.zoo import ZOO
@@ -62,7 +62,6 @@ def count(entry: Entry) -> dict[str, Observed]:
 
 
 def count_graph(graph: GraphModule) -> dict[str, Observed]:
-    """Count levels, span, work and widths in the forward graph."""
     from experiments.models.work_and_span import graph_extent
 
     size = graph_extent(graph)

@@ -55,7 +55,6 @@ def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
 
 
 def flop(m: int, n: int, k: int, **_: Any) -> float:
-    """Return the FLOP for one product."""
     return 2.0 * m * n * k
 
 
@@ -78,9 +77,9 @@ def numerics(
     """Multiply (m, k) by (k, n) in the orders given by `method` and compare cell by cell; nothing is timed.
 
     Metrics: `spread_ulp` and `spread_median_ulp`, the largest and median difference over all cells between the two
-    orders furthest apart; `spread_relative`, these differences' Frobenius norm relative to the result's;
-    `differing_share`, the share of cells in which some order changes a bit; `error_ulp`, the largest error in any
-    order, on up to REFERENCE_CELLS cells; for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
+        orders furthest apart; `spread_relative`, these differences' Frobenius norm relative to the result's;
+        `differing_share`, the share of cells in which some order changes a bit; `error_ulp`, the largest error in any
+        order, on up to REFERENCE_CELLS cells; for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
 
     One unit in the last place (ulp) is the result format's spacing at the result's root mean square. A cell's error
     scales with its terms, not with their sum: where they cancel, it can be any number of the cell's own last places
@@ -89,9 +88,9 @@ def numerics(
     the root mean square passes a power of 2, for random normal data at k = 4^i: choose shapes well away from there to
     keep rounds comparable.
 
-    backend: the library; `scalar` for the plain loop in `cell_order`; `torch` for the single operations in
-    `summation`; for `libraries` the one to compare with PyTorch's product. Unsupported: formats that library or device
-    lack, and comparisons without a second side.
+    backend: the library; `scalar` for the plain loop in `cell_order`; `torch` for the single operations in `summation`;
+        for `libraries` the one to compare with PyTorch's product.
+    Unsupported: formats that library or device lack, and comparisons without a second side.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))

@@ -76,14 +76,16 @@ def offload(
     """Send a request's data to the device, apply the operation `uses` times, and fetch the result.
 
     op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a vector (n = 1); gemm,
-    (m, k) by (k, n), with both operands sent; mlp, m rows with k numbers through resident layers k to n and n to k
-    with relu between. host_memory: pinned (plain memory with asynchronous copies on GPUs without it, such as Apple's);
-    pageable, with synchronous copies; none on a CPU, without copies. launch: each part separately, or the request as
-    one graph.
+        (m, k) by (k, n), with both operands sent; mlp, m rows with k numbers through resident layers k to n and n to k
+        with relu between.
+    host_memory: pinned (plain memory with asynchronous copies on GPUs without it, such as Apple's); pageable, with
+        synchronous copies; none on a CPU, without copies.
+    launch: each part separately, or the request as one graph.
 
-    The time is the host's, from the first launch to the result's arrival. Without a graph, each part is timed until
-    its call returns, and then the wait. device_time is the device's own time for each part without the host (pinned
-    only: the host performs pageable copies). bytes: all data to send and fetch, or their equivalent on a CPU.
+    The time is the host's, from the first launch to the result's arrival. Without a graph, each part is timed until its
+    call returns, and then the wait. device_time is the device's own time for each part without the host (pinned only:
+    the host performs pageable copies).
+    bytes: all data to send and fetch, or their equivalent on a CPU.
     """
     if uses < 1 or min(m, n, k) < 1:
         raise Unsupported("m, n, k and uses must be at least 1")
@@ -171,7 +173,7 @@ class Trip:
         return self.phases
 
     def device_workloads(self) -> Sequence[Workload]:
-        """Return the workload to time each part by the device's clock, from graphs with page-locked copies.
+        """Return the workload to time each part by the device's clock, from graphs with pinned copies.
 
         If the device refuses graphs, return a workload that raises the refusal, to record the metric with this reason.
         """

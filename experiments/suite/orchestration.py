@@ -36,12 +36,13 @@ def orchestration(
     """Run one training loop iteration: move a batch to the device (load), then forward, backward and update (step).
 
     source: batches already on the device (preloaded); samples in host memory (memory); compressed text (encoded); JPEG
-    photographs to crop and scale (photographs). workers: processes that prepare batches ahead; 0: the loop prepares
-    them itself.
+        photographs to crop and scale (photographs).
+    workers: processes that prepare batches ahead; 0: the loop prepares them itself.
 
     Both phases wait for the device. On a GPU, `loop_time` times the loop as usually written: the host runs ahead and
-    waits only after AHEAD iterations. Observed: decode_time, seconds per sample in one process. Checked: loaded
-    batches against their source, and a step's gradients.
+    waits only after AHEAD iterations.
+    Observed: decode_time, seconds per sample in one process.
+    Checked: loaded batches against their source, and a step's gradients.
     """
     from experiments.models.data_loading import Feed
     from experiments.models.trainer import Trainer, least_error

@@ -33,7 +33,6 @@ def memory(in_flight: int, **_: Any) -> float:
 
 
 def flop(in_flight: int, **_: Any) -> float:
-    """Count the multiplications and additions in one call to `chains`."""
     return 2.0 * STEPS * in_flight
 
 
@@ -44,8 +43,10 @@ def parallelism(
     """Launch the kernel once.
 
     in_flight: threads that run chains, spread over as many multiprocessors as possible; 0 for paths, which fill the
-    device. paths: different arms in a group of 32 threads, a power of 2; 0 for chains. Work: a multiply-add in a chain
-    counts as 2 FLOP; paths use integers. Error: the share of chains or elements whose end differs from the reference.
+        device.
+    paths: different arms in a group of 32 threads, a power of 2; 0 for chains.
+    Work: a multiply-add in a chain counts as 2 FLOP; paths use integers.
+    Error: the share of chains or elements whose end differs from the reference.
     Unsupported: on a CPU all but paths, and paths on more than one core.
     """
     if kernel == "paths":

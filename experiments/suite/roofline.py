@@ -33,7 +33,6 @@ TIMED = {"matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for lim
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take an eighth of the batch, down to one sample."""
     return {**params, "batch": max(1, params["batch"] // 8)} if params["batch"] > 1 else None
 
 
@@ -50,7 +49,6 @@ def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: An
 
 
 def flop(model: str, batch: int, phase: str, **_: Any) -> float:
-    """Return the FLOP for the products in one step, or for one token in decode."""
     from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
@@ -79,11 +77,12 @@ def roofline(
     """Run one step of a model with PyTorch's own operators, one after the other.
 
     phase: training, an Adam step as in `training`; forward, the answer to a batch; prefill and decode, for causal
-    networks in the catalogue: all tokens in a prompt, or only the last one with the others cached. Work: FLOP and
-    bytes over all operators; each reads its operands and writes its result once. Observed: kernels (operators that
-    move data), the products' share of FLOP and of operator time, product_intensity, the share of bytes that would fit
-    the last cache (cached_bytes_share), and the shares of time, bytes and FLOP in operators up to an intensity
-    (time_below.16_share). Unsupported: text generation on other models, and formats without a tolerance.
+        networks in the catalogue: all tokens in a prompt, or only the last one with the others cached.
+    Work: FLOP and bytes over all operators; each reads its operands and writes its result once.
+    Observed: kernels (operators that move data), the products' share of FLOP and of operator time, product_intensity,
+        the share of bytes that would fit the last cache (cached_bytes_share), and the shares of time, bytes and FLOP in
+        operators up to an intensity (time_below.16_share).
+    Unsupported: text generation on other models, and formats without a tolerance.
     """
     tolerance = largest_gradient_error(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
     if tolerance is None:
@@ -166,10 +165,10 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.call_count(step, device, CALLS, SLOW_S)
-    operators = [one for _ in range(calls) for one in operator_traffic.record_operators(step)]
+    operators = [operator for _ in range(calls) for operator in operator_traffic.record_operators(step)]
     metrics = operator_metrics(operators, calls)
     metrics["cached_bytes_share"] = operator_traffic.cached_share(operators, device.last_level_cache_bytes), "1"
-    return {name: one for name, one in metrics.items() if name not in TIMED and not math.isnan(one[0])}
+    return {name: metric for name, metric in metrics.items() if name not in TIMED and not math.isnan(metric[0])}
 
 
 def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
@@ -186,8 +185,8 @@ def operator_metrics(operators: Sequence[Operator], calls: int) -> dict[str, tup
 
     An operator that moves nothing (a view of its operand) has no intensity and is left out of the distributions.
     """
-    moving = sorted((operator for operator in operators if operator.bytes), key=lambda one: one.intensity)
-    products = [one for one in moving if one.product]
+    moving = sorted((operator for operator in operators if operator.bytes), key=lambda operator: operator.intensity)
+    products = [operator for operator in moving if operator.product]
     metrics = {
         "kernels": (len(moving) / calls, "1"),
         "matmul_flop_share": (_share(_total_flop(products), _total_flop(operators)), "1"),
@@ -196,7 +195,7 @@ def operator_metrics(operators: Sequence[Operator], calls: int) -> dict[str, tup
     }
     for measure, total in (("time", _total_seconds), ("bytes", _total_bytes), ("flop", _total_flop)):
         for limit in BELOW:
-            below = [one for one in moving if one.intensity <= limit]
+            below = [operator for operator in moving if operator.intensity <= limit]
             metrics[f"{measure}_below.{limit:g}_share"] = _share(total(below), total(moving)), "1"
     return metrics
 

@@ -40,9 +40,10 @@ def sequential(
 ) -> Workload:
     """Advance every chain by some steps; the value is the time per step.
 
-    chains: one, on one CPU core or one GPU thread; full, one on each of `threads` cores, or as many as the GPU holds
-    at once. footprint: bytes that all chains read together: the permutation (chase), the data (branches, states); 4
-    for chain. Error: the share of checked chains whose end differs from the reference.
+    chains: one, on one CPU core or one GPU thread; full, one on each of `threads` cores, or as many as the GPU holds at
+        once.
+    footprint: bytes that all chains read together: the permutation (chase), the data (branches, states); 4 for chain.
+    Error: the share of checked chains whose end differs from the reference.
     """
     import numpy as np
 

@@ -136,16 +136,17 @@ def serving(
 ) -> Workload:
     """Load a server for `seconds`, or for as long as `requests_per_s * seconds` random arrivals take.
 
-    cores: limit for the server, 0 for all; the client gets the others, or shares these if there are none. threads: per
-    computation; the server runs as many computations at a time as fit its cores. Error: in the scores of eight answers
-    returned by the server, see `experiments.serving.services`. Observed: latency from the time a request was due, with
-    percentiles; a failed request (no answer within TIMEOUT_S, or a wrong one) counts with at least TIMEOUT_S, so
-    percentiles are lower bounds if many fail. achieved_rate: right answers per second. cpu_per_request: the server's
-    CPU seconds, idle moments included. client_share: the load's share of CPU time on the server's cores. client_delay:
-    99th percentile of the load's own delay. gpu_busy_share: share of time that the accelerator spent on requests, gaps
-    between operations included. Unsupported: more cores than the machine has; a format that the service lacks. Failed,
-    with a reason that begins with `harness:`, if system limits, a pause or a late load spoil it; passing disturbances
-    are retried up to TRIES times.
+    cores: limit for the server, 0 for all; the client gets the others, or shares these if there are none.
+    threads: per computation; the server runs as many computations at a time as fit its cores.
+    Error: in the scores of eight answers returned by the server, see `experiments.serving.services`.
+    Observed: latency from the time a request was due, with percentiles; a failed request (no answer within TIMEOUT_S,
+        or a wrong one) counts with at least TIMEOUT_S, so percentiles are lower bounds if many fail. achieved_rate:
+        right answers per second. cpu_per_request: the server's CPU seconds, idle moments included. client_share: the
+        load's share of CPU time on the server's cores. client_delay: 99th percentile of the load's own delay.
+        gpu_busy_share: share of time that the accelerator spent on requests, gaps between operations included.
+    Unsupported: more cores than the machine has; a format that the service lacks.
+    Failed, with a reason that begins with `harness:`, if system limits, a pause or a late load spoil it; passing
+        disturbances are retried up to TRIES times.
     """
     from experiments.serving.services import SERVICES, answer_error
 
@@ -155,13 +156,13 @@ def serving(
     if requests_per_s < 1 or seconds < 1:
         raise Unsupported("requests_per_s and seconds must be at least 1")
     cpus, client_cpus = split_cores(cores)
-    room = max(1, len(cpus))
-    if threads > room:
-        raise Unsupported(f"{threads} threads for a computation are more than the {room} cores of the server")
+    core_count = max(1, len(cpus))
+    if threads > core_count:
+        raise Unsupported(f"{threads} threads for a computation are more than the {core_count} cores of the server")
     each = max(1, threads)
     orders = {
         "service": service, "device": device.name, "kind": device.kind, "dtype": str(dtype), "backend": backend,
-        "threads": each, "workers": room // each if device.kind == "cpu" else 1, "cpus": cpus, "port": 0,
+        "threads": each, "workers": core_count // each if device.kind == "cpu" else 1, "cpus": cpus, "port": 0,
     }  # fmt: skip
     expected: list[int] = []
 
@@ -177,7 +178,9 @@ def serving(
             "rate": requests_per_s, "count": requests_per_s * seconds, "seed": random.getrandbits(32),
             "timeout_s": TIMEOUT_S, "cpus": client_cpus or cpus,
         }  # fmt: skip
-        return _measure_load(get_server(orders), load, kind, expected, room if not client_cpus else 0, device.kind)
+        return _measure_load(
+            get_server(orders), load, kind, expected, core_count if not client_cpus else 0, device.kind
+        )
 
     return Workload(observe=lambda: repeat_if_disturbed(observe), check=check, tolerance=tolerance)
 

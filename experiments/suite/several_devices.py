@@ -48,10 +48,10 @@ def several_devices(
 ) -> Workload:
     """Train with Adam in `ranks` processes that average their gradients by DistributedDataParallel.
 
-    Each process has its own device and its own batch with `batch` samples, so the work grows with the ranks. Ranks on
-    a CPU have `threads` threads each: they show the method, not another device. Observed: samples_per_s (all ranks),
-    and communication_share, the share of a step spent on averaging. Checked: the ranks hold equal weights, equal to
-    those from one process on all batches.
+    Each process has its own device and its own batch with `batch` samples, so the work grows with the ranks. Ranks on a
+    CPU have `threads` threads each: they show the method, not another device.
+    Observed: samples_per_s (all ranks), and communication_share, the share of a step spent on averaging.
+    Checked: the ranks hold equal weights, equal to those from one process on all batches.
     """
     from experiments.models import ranks as processes
     from experiments.models import zoo
@@ -70,10 +70,10 @@ def several_devices(
     results = cache(lambda: processes.train_ranks(ranks, order))
 
     def observe() -> dict[str, Observed]:
-        together, alone = results()["step_time"], results()["step_time_alone"]
-        metrics: dict[str, Observed] = {"samples_per_s": (batch * ranks / median(together), "samples/s")}
+        step_s, compute_s = results()["step_time"], results()["step_time_alone"]
+        metrics: dict[str, Observed] = {"samples_per_s": (batch * ranks / median(step_s), "samples/s")}
         if ranks > 1:
-            shares = [max(0.0, 1 - single / averaging) for single, averaging in zip(alone, together, strict=True)]
+            shares = [max(0.0, 1 - alone / total) for alone, total in zip(compute_s, step_s, strict=True)]
             metrics["communication_share"] = (shares, "1")
         return metrics
 

@@ -45,9 +45,9 @@ def sustained(
     """Repeat the same work for the point's whole time, without a warm-up.
 
     products: square matrices with `extent` rows, as in `gemm`. triad: arrays that take `extent` bytes, as in
-    `bandwidth`. one_block: products so small that they occupy one or two multiprocessors, one after the other without
-    the host. idle: no work, with the device held open; its power is part of every other load's. Unsupported: one_block
-    on devices without graphs.
+        `bandwidth`. one_block: products so small that they occupy one or two multiprocessors, one after the other
+        without the host. idle: no work, with the device held open; its power is part of every other load's.
+    Unsupported: one_block on devices without graphs.
     """
     if load == "products":
         work = gemm.gemm(device, extent, extent, extent, dtype, backend, threads)

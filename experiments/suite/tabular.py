@@ -25,12 +25,10 @@ ROW_BYTES = {"filter": 80, "sort": 120, "group_by": 120, "join": 160, "parse_csv
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take a tenth of the rows, down to a thousand."""
     return {**params, "rows": params["rows"] // 10} if params["rows"] >= 10 * FEWEST_ROWS else None
 
 
 def memory(op: str, rows: int, **_: Any) -> float:
-    """Estimate all tables together."""
     return float(ROW_BYTES[op] * max(rows, MOST_ROWS))
 
 
@@ -57,10 +55,11 @@ def tabular(
     """Apply one operation to tables with `rows` rows of 8-byte numbers, or to as many lines of text.
 
     filter: about half the rows in (row, value). sort: (row, value) by value. group_by: total and mean for each of
-    rows/100 keys. join: a table with rows/10 unique keys to one with `rows` rows, four in five of which find a
-    partner. parse_csv, parse_json: text to three columns. transfers: excluded, with tables and results in the
-    library's memory; included, from ordinary host memory and back within the call; none on a CPU, the baseline for
-    both. Unsupported: operations that a library lacks, and thread counts that it cannot use.
+        rows/100 keys. join: a table with rows/10 unique keys to one with `rows` rows, four in five of which find a
+        partner. parse_csv, parse_json: text to three columns.
+    transfers: excluded, with tables and results in the library's memory; included, from ordinary host memory and back
+        within the call; none on a CPU, the baseline for both.
+    Unsupported: operations that a library lacks, and thread counts that it cannot use.
     """
     if rows < 1:
         raise Unsupported("rows must be at least 1")
@@ -74,7 +73,7 @@ def tabular(
     operation, random = getattr(library, op), np.random.default_rng()
 
     def load_tables(inputs: tuple[Any, ...]) -> list[Any]:
-        return [one if isinstance(one, bytes) else library.load(one) for one in inputs]
+        return [data if isinstance(data, bytes) else library.load(data) for data in inputs]
 
     def round_trip(inputs: tuple[Any, ...]) -> Any:
         return library.columns(operation(*load_tables(inputs)))

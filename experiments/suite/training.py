@@ -35,7 +35,6 @@ def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: An
 
 
 def flop(model: str, batch: int, **_: Any) -> float:
-    """Return the FLOP for a step."""
     from experiments.models.zoo import ZOO
 
     return ZOO[model].step_flop(batch)
@@ -75,10 +74,10 @@ def training(
 ) -> Workload:
     """Take one Adam step on a batch that lies on the device; bfloat16 means autocast over float32 weights.
 
-    Catalogue networks use AdamW; their frozen weights (LoRA) are stored in bfloat16. backend: torch (default
-    settings); tuned torch with a fused optimiser (channels_last: images with channels last; onednn: on a CPU, linear
-    layers through oneDNN); inductor (`torch.compile` for this batch, images with channels last, fused optimiser);
-    graph (on a GPU, the whole step captured as one graph, fused optimiser, without phases).
+    Catalogue networks use AdamW; their frozen weights (LoRA) are stored in bfloat16.
+    backend: torch (default settings); tuned torch with a fused optimiser (channels_last: images with channels last;
+        onednn: on a CPU, linear layers through oneDNN); inductor (`torch.compile` for this batch, images with channels
+        last, fused optimiser); graph (on a GPU, the whole step captured as one graph, fused optimiser, without phases).
 
     Work: the FLOP for products and convolutions, by formula (tests compare it with `torch.utils.flop_counter`).
     """

@@ -46,14 +46,16 @@ def transfer(
     """Copy `size` bytes and wait for arrival; `both` copies one buffer each way at the same time.
 
     direction: device_to_device stays within the device's memory; peer goes to another GPU, by the driver's choice of
-    path (NVLink, PCIe, host memory); both have host_memory none. host_memory: pinned memory is locked, so the device
-    copies by itself while the host continues; pageable memory passes through a driver buffer. Bytes: those that
-    arrive; within a device, those that its memory reads and writes.
+        path (NVLink, PCIe, host memory); both have host_memory none.
+    host_memory: pinned memory is locked, so the device copies by itself while the host continues; pageable memory
+        passes through a driver buffer.
+    Bytes: those that arrive; within a device, those that its memory reads and writes.
 
     time: consecutive copies launched by PyTorch, timed by events. graph_time: short copies without the host, to time
-    the link alone. request_time: latency for one copy on request: .enqueue until the call returns, .wait from then
-    until the copy has arrived. Error: the share of 1 MiB parts that arrive altered. Unsupported: both with pageable
-    memory, whose copies occupy the host; peer with one GPU.
+        the link alone. request_time: latency for one copy on request: .enqueue until the call returns, .wait from then
+        until the copy has arrived.
+    Error: the share of 1 MiB parts that arrive altered.
+    Unsupported: both with pageable memory, whose copies occupy the host; peer with one GPU.
     """
     pairs = _make_buffers(device, direction, size, host_memory)
     free = host_memory != "pageable"

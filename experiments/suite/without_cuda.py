@@ -51,8 +51,9 @@ def without_cuda(
 ) -> Workload:
     """Launch once: a product of two n x n matrices, or c = a + s*b over n elements.
 
-    All launches in a call write the same memory, to prevent overlap with either interface. Unsupported: missing wgpu,
-    Vulkan loader or driver for the chip, or missing CuPy. On a CPU, for tests, Vulkan runs in software.
+    All launches in a call write the same memory, to prevent overlap with either interface.
+    Unsupported: missing wgpu, Vulkan loader or driver for the chip, or missing CuPy. On a CPU, for tests, Vulkan runs
+        in software.
     """
     single = Dtype(dtype)
     shape = (n,) if kernel == "triad" else (n, n)

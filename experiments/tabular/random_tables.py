@@ -163,9 +163,9 @@ def differing_share(result: Columns, expected: Columns) -> float:
 
     if set(result) != set(expected) or any(len(result[name]) != len(expected[name]) for name in expected):
         return math.inf
-    first, *others = expected
+    first, *other_names = expected
     wrong = np.not_equal(result[first], expected[first])
-    for name in others:
+    for name in other_names:
         wrong |= np.not_equal(result[name], expected[name])
     return float(wrong.mean()) if len(wrong) else 0.0
 

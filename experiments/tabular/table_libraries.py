@@ -255,8 +255,8 @@ class CupyLibrary(Library):
         xp = self.xp
         right = _take_rows(right, xp.argsort(right["key"]))
         place = xp.minimum(xp.searchsorted(right["key"], left["key"]), len(right["key"]) - 1)
-        found = xp.flatnonzero(right["key"].take(place) == left["key"])
-        return {**_take_rows(left, found), "weight": right["weight"].take(place.take(found))}
+        matches = xp.flatnonzero(right["key"].take(place) == left["key"])
+        return {**_take_rows(left, matches), "weight": right["weight"].take(place.take(matches))}
 
     def columns(self, table: Any) -> Columns:
         return {name: self.xp.asnumpy(column) for name, column in table.items()}
