@@ -216,13 +216,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.pages.render import render
 
         failures = render(given.verdicts, given.out, given.renderer, given.data, given.url, given.previous, given.drawn)
-        return 1 if failures.found else 0
+        return 1 if failures.items else 0
     elif given.command == "figures":
         from report.pages.render import draw_figures
 
         made, failures = draw_figures(given.verdicts, given.data, given.out, given.families)
         print(f"{len(made)} figures: {given.out}", file=sys.stderr)
-        return 1 if failures.found else 0
+        return 1 if failures.items else 0
     elif given.command == "site":
         from report.pages.downloads import write_downloads
 
@@ -279,9 +279,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.pages.failures import read_failures
 
         failures = read_failures(given.report)
-        for failure in failures.found:
+        for failure in failures.items:
             print(failure, file=sys.stderr)
-        return 1 if failures.found else 0
+        return 1 if failures.items else 0
     elif given.command == "datapackage":
         from report.publish import write_published
 

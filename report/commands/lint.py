@@ -92,7 +92,7 @@ def register_check(name: str, says: str) -> Callable[[Callable[[Study], Faults]]
 
 def find_faults(study: Study) -> list[str]:
     """Return a line per fault. Raises StudyError if a file is missing or unreadable."""
-    failed = [str(failure) for failure in read_failures(study.report).found] if study.report else []
+    failed = [str(failure) for failure in read_failures(study.report).items] if study.report else []
     return failed + [
         f"{name}: {where}: {what}. {do}" for name, (_, find) in CHECKS.items() for where, what, do in find(study)
     ]

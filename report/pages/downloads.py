@@ -32,7 +32,7 @@ def write_downloads(report: Path, verdicts: Path, data: Path, previous: Path | N
     current = extract_edition(document, verdicts)
     editions = [*(earlier_editions(read_editions(previous), current) if previous else []), current]
     evidence = Evidence(document, data)
-    made = write_data(data, report, evidence.shown if evidence.choice else ())
+    made = write_data(data, report, evidence.shown_nodes if evidence.choice else ())
     for source, name in ((verdicts, site_paths.VERDICTS), (verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE)):
         _copy(source, report / name)
     write_editions(report / site_paths.EDITIONS, editions)

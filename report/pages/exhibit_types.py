@@ -25,7 +25,7 @@ class Table:
     align: str
     caption: str = ""
 
-    def filled(self) -> Table:
+    def without_empty_columns(self) -> Table:
         """Return a copy without empty columns."""
         kept = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
         rows = [[row[i] for i in kept] for row in self.rows]
@@ -72,7 +72,11 @@ def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterabl
         for one in show(view, place):
             disturbed = impossible_results(one.heading.impossible if one.heading else (), view.name)
             subject = re.sub(rf"-{place}(?=-|$)", "", one.chart.name, count=1)
-            lost = [one.heading.left_out] if one.heading and one.heading.able and one.heading.left_out else []
+            lost = (
+                [one.heading.dropped_note]
+                if one.heading and one.heading.is_complete and one.heading.dropped_note
+                else []
+            )
             yield replace(
                 one,
                 says=[*disturbed, *one.says, *lost],

@@ -48,10 +48,10 @@ class Failures:
     """Failures in one report, in chronological order."""
 
     def __init__(self, known: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.found = [Failure(str(one["kind"]), str(one["name"]), str(one["reason"])) for one in known]
+        self.items = [Failure(str(one["kind"]), str(one["name"]), str(one["reason"])) for one in known]
 
     @contextmanager
-    def caught(self, kind: str, name: str) -> Iterator[None]:
+    def catch(self, kind: str, name: str) -> Iterator[None]:
         """Record an exception from the block as a failure, with a traceback on standard error.
 
         Re-raises interrupts and system errors such as a full disk: they affect every page.
@@ -70,17 +70,17 @@ class Failures:
         """Record and print a failure; ignore repeats for the same page."""
         failure = Failure(kind, name, (" ".join(reason.split()) or "no reason given")[:_LONGEST])
         if not self.find(kind, name):
-            self.found.append(failure)
+            self.items.append(failure)
             print(f"warning: {failure}", file=sys.stderr)
 
     def find(self, kind: str, name: str) -> Failure | None:
         """Return the recorded failure of this page or figure, if any."""
-        return next((one for one in self.found if (one.kind, one.name) == (kind, name)), None)
+        return next((one for one in self.items if (one.kind, one.name) == (kind, name)), None)
 
     @property
     def as_json(self) -> list[dict[str, str]]:
         """Failures as JSON."""
-        return [asdict(one) for one in self.found]
+        return [asdict(one) for one in self.items]
 
 
 def read_failures(report: Path) -> Failures:

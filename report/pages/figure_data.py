@@ -43,7 +43,7 @@ class View:
         """List devices with results, the CPU first."""
         return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
 
-    def of(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
+    def points(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
         """Return points for an experiment and metric, on one device or all."""
         self.data.used.rows.add((experiment, metric))
         rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
@@ -69,26 +69,26 @@ class View:
 class Evidence:
     """Nodes from a verdicts document, and published measurements. data: folder written by `report gather`.
 
-    With many nodes, pages list only those in `shown`, and `data` holds only their measurements.
+    With many nodes, pages list only those in `shown_nodes`, and `data` holds only their measurements.
     """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
         self.own = own_nodes(document["nodes"])
-        self.document, self.folder = {**document, "nodes": self._ordered(document["nodes"])}, data
-        self.names = {str(node["id"]): self._name(node) for node in self.document["nodes"]}
+        self.document, self.folder = {**document, "nodes": self._own_first(document["nodes"])}, data
+        self.names = {str(node["id"]): self._display_name(node) for node in self.document["nodes"]}
 
-    def _ordered(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def _own_first(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Put the user's nodes first."""
         return sorted(nodes, key=lambda node: str(node["id"]) not in self.own)
 
-    def _name(self, node: Mapping[str, Any]) -> str:
+    def _display_name(self, node: Mapping[str, Any]) -> str:
         name = str(node.get("label") or node["id"])
         if str(node["id"]) not in self.own:
             return name
         return f"{name[:-1]}, yours)" if name.endswith(")") else f"{name} (yours)"
 
     @cached_property
-    def shown(self) -> list[str]:
+    def shown_nodes(self) -> list[str]:
         """Node ids to list on pages. Raises StudyError if the folder is not from `report gather`."""
         nodes = self.document["nodes"]
         if self.folder is None or len(nodes) <= machine_selection.MOST:
@@ -99,15 +99,15 @@ class Evidence:
     def choice(self) -> str:
         """Sentence on the selection; '' if all nodes are shown."""
         return machine_selection.selection_text(
-            len(self.shown), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
+            len(self.shown_nodes), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
         )
 
     @cached_property
     def data(self) -> Dataset | None:
-        """Gathered data from the shown nodes. Raises StudyError like `shown`."""
+        """Gathered data from the shown nodes. Raises StudyError like `shown_nodes`."""
         if self.folder is None:
             return None
-        some = self.shown if self.choice else ()
+        some = self.shown_nodes if self.choice else ()
         return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED), some)
 
     @cached_property
@@ -117,7 +117,7 @@ class Evidence:
             return []
         rows = _with_parameters(self.data.table)
         ok = rows[rows["status"] == "ok"]
-        records = {str(node["id"]): dict(node) for node in self.document["nodes"] if node["id"] in self.shown}
+        records = {str(node["id"]): dict(node) for node in self.document["nodes"] if node["id"] in self.shown_nodes}
         order = [*records, *sorted(set(map(str, rows["node"])) - set(records))]
         return [
             View(

@@ -97,7 +97,7 @@ def _runtime_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     models = [str(one["model"]) for one in sure]
     equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
     for name, gains in (("gain", sure), ("equal", equal)):
-        if all(as_number(gain).narrow for gain in gains):
+        if all(as_number(gain).is_narrow for gain in gains):
             told = format_range([float(gain["estimate"]) for gain in gains], two_digits)
             yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
@@ -134,7 +134,7 @@ def front_context(
     by_name = {chart.name: chart for chart in drawn}
     found = []
     for one in declared["findings"]:
-        text = says.first(one["says"])
+        text = says.first_that_holds(one["says"])
         figure = one.get("figure")
         chart = by_name.get(f"front-{figure}" if figure else one["claim"])
         if text and chart:
@@ -142,7 +142,7 @@ def front_context(
             found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
     rests = [verdict_words.decided_by(verdict) for verdict in verdicts]
     return {
-        "answer": says.all(declared["answer"]),
+        "answer": says.texts(declared["answer"]),
         "chart": by_name.get("front-replaced"),
         "here": rests.count("here"),
         "others": rests.count("others"),
@@ -152,8 +152,8 @@ def front_context(
         "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
         "findings": found[:FINDINGS],
         "jobs": job_rows(declared, says),
-        "sure": says.all(declared["sure"]),
-        "limits": says.all(declared["limits"]),
+        "sure": says.texts(declared["sure"]),
+        "limits": says.texts(declared["limits"]),
     }
 
 
@@ -161,8 +161,8 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
     """Return a row per job with advice, skipping jobs without evidence."""
     rows = []
     for job in declared["jobs"]:
-        rate = says.first(job["rate"])
-        hardware = says.first(job["hardware"])
+        rate = says.first_that_holds(job["rate"])
+        hardware = says.first_that_holds(job["hardware"])
         if rate is None or hardware is None:
             continue
         tier = verdict_words.tier(str(says.verdicts.get(job["claims"][0], {}).get("evidence_tier")))
@@ -171,7 +171,7 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
                 "job": job["job"],
                 "hardware": hardware,
                 "rate": rate,
-                "price": says.first(job.get("price", [])) or verdict_words.NOTHING,
+                "price": says.first_that_holds(job.get("price", [])) or verdict_words.NOTHING,
                 "sure": f"{tier.sign} {tier.name}" if tier else verdict_words.NOTHING,
                 "claims": [
                     verdict_words.claim_entry(says.verdicts[name]) for name in job["claims"] if name in says.verdicts
@@ -189,7 +189,7 @@ def _article_summary(one: Mapping[str, Any], says: Statements, verdicts: Sequenc
     return {
         "key": identifier(str(one["key"])),
         "title": str(own[0]["article_title"]) if own else str(one["key"]),
-        "says": says.all(one["says"]),
+        "says": says.texts(one["says"]),
         "fares": f"Of {format_count(len(own), 'claim')}, {verdict_words.format_tally(own)}."
         if verdict_words.format_tally(own)
         else "",
@@ -208,7 +208,7 @@ def summarize_verdicts(document: Mapping[str, Any]) -> dict[str, Any]:
     machines = formatting.machine_names(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""
     return {
-        "answer": " ".join(says.all(read_front()["answer"])),
+        "answer": " ".join(says.texts(read_front()["answer"])),
         "tally": {name: int(number) for name, number in document["tally"].items() if number},
         "foot": ", ".join(filter(None, (evidence, str(document["generated_utc"])[:10]))),
     }

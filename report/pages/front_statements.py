@@ -57,26 +57,26 @@ class Statements:
         self.gpu = any(device.get("kind") == "gpu" for node in document["nodes"] for device in node["devices"])
         self.facts, self.root, self.marks = facts, root, marks
 
-    def first(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
+    def first_that_holds(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
         """Return the first statement that holds and can be filled, else None."""
         for statement in statements:
-            text = self.told(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
+            text = self.fill(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
             if text is not None:
                 return text
         return None
 
-    def all(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Markdown]:
+    def texts(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Markdown]:
         """Return the first usable statement from each part."""
-        return [text for text in map(self.first, parts) if text is not None]
+        return [text for text in map(self.first_that_holds, parts) if text is not None]
 
     def holds(self, when: Mapping[str, Any]) -> bool:
         """True if all conditions hold."""
         return all(
-            self.gpu == (asked == "measured") if name == "gpu" else self._is_so(name, _normalize_condition(asked))
+            self.gpu == (asked == "measured") if name == "gpu" else self._claim_holds(name, _normalize_condition(asked))
             for name, asked in when.items()
         )
 
-    def _is_so(self, claim: str, asked: Mapping[str, Any]) -> bool:
+    def _claim_holds(self, claim: str, asked: Mapping[str, Any]) -> bool:
         verdict = self.verdicts.get(claim)
         if verdict is None:
             return False
@@ -88,13 +88,13 @@ class Statements:
         sides = {case.get("outcome") for case in findings.cases_with_interval(verdict, name)}
         return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
 
-    def told(self, says: str) -> Markdown | None:
+    def fill(self, says: str) -> Markdown | None:
         """Fill the placeholders in a sentence, with marks and links; None if any cannot be filled."""
         pieces = []
         split = PLACEHOLDER.split(says)
         for at, text in enumerate(split):
             piece = (
-                self._fill(text, findings.surrounding_text(split, at))
+                self._fill_place(text, findings.surrounding_text(split, at))
                 if at % 2
                 else _escape_between(text)
                 if self.marks
@@ -105,17 +105,17 @@ class Statements:
             pieces.append(piece)
         return Markdown("".join(pieces))
 
-    def _fill(self, given: str, around: tuple[str, str]) -> Markdown | None:
+    def _fill_place(self, given: str, around: tuple[str, str]) -> Markdown | None:
         if given in self.facts:
-            return self._marked(self.facts[given])
+            return self._with_mark(self.facts[given])
         found = _OF_CLAIM.fullmatch(given)
         verdict = self.verdicts.get(found[1]) if found else None
         text = findings.fill_placeholder(found[2], verdict, around) if found and verdict else None
         if text is None or found is None or verdict is None:
             return None
-        return self._marked(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))
+        return self._with_mark(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))
 
-    def _marked(self, fact: Fact) -> Markdown:
+    def _with_mark(self, fact: Fact) -> Markdown:
         if not self.marks:
             return Markdown(clean(fact.text))
         text = escape(fact.text)

@@ -56,7 +56,7 @@ class Number:
         return self.low is None or self.low > self.most or self.value > self.most * SLIGHTLY
 
     @property
-    def either(self) -> bool:
+    def straddles_one(self) -> bool:
         """True if the ratio may lie on either side of 1, without being close to 1."""
         if self.low is None or self.high is None:
             return False
@@ -69,11 +69,11 @@ class Number:
         return Number(1 / self.value if self.value else math.nan, low, high)
 
     @property
-    def narrow(self) -> bool:
+    def is_narrow(self) -> bool:
         """True if the interval is known and its bounds differ by less than the factor WIDE."""
         return self.low is not None and self.high is not None and self.low > 0 and self.high < WIDE * self.low
 
-    def ends(self, limit: float = TOO_WIDE) -> tuple[float, float] | None:
+    def shown_bounds(self, limit: float = TOO_WIDE) -> tuple[float, float] | None:
         """Return (value, value), or the interval if wide, or None if too wide or impossible. limit: maximum factor."""
         share = math.isfinite(self.most)
         if not math.isfinite(self.value) or self.value < 0 or (self.value == 0 and not share) or self.impossible:
@@ -113,7 +113,7 @@ class Place:
     @property
     def text(self) -> str | None:
         """Numbers in words; None if none is usable."""
-        ends = [end for group in self.groups for end in self._ends(group)]
+        ends = [end for group in self.groups for end in self._group_bounds(group)]
         if not ends or (self.most and any(number.impossible for number in self.numbers)):
             return None
         high = max(high for _, high in ends)
@@ -125,17 +125,19 @@ class Place:
         told = "all" if first == last == ALL else range_words(first, last)
         return told if sure or told == "all" else f"about {told}"
 
-    def _ends(self, group: Sequence[Number]) -> list[tuple[float, float]]:
+    def _group_bounds(self, group: Sequence[Number]) -> list[tuple[float, float]]:
         """Return the bounds to show for a machine: narrow numbers, or all intervals if none is narrow."""
-        if self.after and len(group) == 1 and group[0].either:
-            return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].ends(self.limit) else []
-        known = [ends for one in group if (ends := one.ends(self.limit))]
+        if self.after and len(group) == 1 and group[0].straddles_one:
+            return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
+        known = [ends for one in group if (ends := one.shown_bounds(self.limit))]
         return [(low, high) for low, high in known if low == high] or known
 
     @property
-    def left_out(self) -> int:
+    def dropped_count(self) -> int:
         """Count numbers dropped for wide intervals."""
-        return sum(len([one for one in group if not one.impossible]) - len(self._ends(group)) for group in self.groups)
+        return sum(
+            len([one for one in group if not one.impossible]) - len(self._group_bounds(group)) for group in self.groups
+        )
 
 
 def _ratio(low: str, high: str, after: str, sure: bool) -> str:
@@ -162,12 +164,12 @@ class Sentence:
     otherwise: str = ""
 
     @property
-    def able(self) -> bool:
+    def is_complete(self) -> bool:
         """True if every placeholder can be filled."""
         return all(place.text is not None for place in self.places.values())
 
     def __str__(self) -> str:
-        if not self.able:
+        if not self.is_complete:
             return self.otherwise
         # No str.format: model and machine names may contain braces.
         filled = _PLACE.sub(
@@ -181,9 +183,9 @@ class Sentence:
         return [number for place in self.places.values() for number in place.numbers if number.impossible]
 
     @property
-    def left_out(self) -> str:
+    def dropped_note(self) -> str:
         """Sentence on numbers dropped for wide intervals; '' if none."""
-        lost, total = (sum(each) for each in ([place.left_out for place in self.places.values()],
+        lost, total = (sum(each) for each in ([place.dropped_count for place in self.places.values()],
                                               [len(place.numbers) for place in self.places.values()]))  # fmt: skip
         return f"{lost} of {total} numbers vary too widely between rounds to be told in the title." if lost else ""
 
@@ -211,7 +213,7 @@ def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
         for name, place in first.places.items()
     }
     together = Sentence(first.text, places, first.otherwise)
-    return together if together.able or all(one.otherwise == first.otherwise for one in sentences) else None
+    return together if together.is_complete or all(one.otherwise == first.otherwise for one in sentences) else None
 
 
 def impossible_results(numbers: Iterable[Number], machine: str) -> list[str]:

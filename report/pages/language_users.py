@@ -52,7 +52,7 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
         _users_chart(f"language-users-first-{place}", heading, first, "time to the first token, s", "s", note),
         [_workload_sentence(first), *_failure_sentences(view), *_client_sentences(view), *_missing_sentences(view)],
         Table(["Model", "Server", "Users", *COLUMNS], table, "llr" + "r" * len(COLUMNS),
-              f"Language models behind a server on {view.name}").filled(),
+              f"Language models behind a server on {view.name}").without_empty_columns(),
         [], heading,
     )  # fmt: skip
     if not rates:
@@ -66,7 +66,7 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
     )
     yield Exhibit(
         _users_chart(f"language-users-rate-{place}", heading, rates, "tokens a second of each user", "tokens/s", note),
-        [str(together)] if together.able else [], None, [], heading,
+        [str(together)] if together.is_complete else [], None, [], heading,
     )  # fmt: skip
 
 
@@ -144,12 +144,12 @@ def _failure_sentences(view: View) -> list[str]:
                  "{share} failed.", share=shares([one]))
         for one in failed
     ]  # fmt: skip
-    return [str(one) for one in told if one.able]
+    return [str(one) for one in told if one.is_complete]
 
 
 def _client_sentences(view: View) -> list[str]:
     """Report the client's CPU share if it matters."""
-    share = view.of("language-serving", "client_share")["estimate"].max()
+    share = view.points("language-serving", "client_share")["estimate"].max()
     if not share >= 0.01:
         return []
     return [f"The users' own process took up to {two_digits(100 * share)}% of the time of the server's cores."]

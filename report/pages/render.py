@@ -53,14 +53,14 @@ def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequenc
         _draw_previews(evidence.document, charts, out.parent / "previews", family, own)
         write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.as_json})
         made += [chart.name for chart in charts]
-        failures.found += own.found
+        failures.items += own.items
     return made, failures
 
 
 def _draw_charts(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
     """Draw figures, with a placeholder for each that fails."""
     for chart in charts:
-        with failures.caught("figure", chart.name):
+        with failures.catch("figure", chart.name):
             save_chart(chart, folder)
             continue
         save_chart(replace(chart, draw=text_drawing("This figure could not be drawn.")), folder)
@@ -70,7 +70,7 @@ def _draw_previews(
     document: Mapping[str, Any], charts: Sequence[Chart], folder: Path, family: str, failures: Failures
 ) -> None:
     """Draw previews for claims or the front page."""
-    with failures.caught("preview", family):
+    with failures.catch("preview", family):
         if family == "claims":
             previews.draw_claim_previews(document, charts, folder)
         elif family == "front":
@@ -185,7 +185,7 @@ def _write_source(folder: Path, page: Page, made: Content) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = replace(page, context={**page.context, "failed": made.failures.as_json}) if page.path == CHECKS else page
     text = ""
-    with made.failures.caught("page", page.path):
+    with made.failures.catch("page", page.path):
         text = site_sources.page_source(shown, templates, made.terms)
     path.write_text(text or site_sources.page_source(made.fail(page), templates, made.terms), encoding="utf-8")
 
@@ -194,7 +194,7 @@ def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -
     """Write PDF sources, or a placeholder for each that fails."""
     for name, source in SOURCES.items():
         text = ""
-        with made.failures.caught("PDF", name):
+        with made.failures.catch("PDF", name):
             text = source(made, document, site_sources.template_environment())
         failure = made.failures.find("PDF", name)
         (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
@@ -282,7 +282,7 @@ def _render_pages(
 
 def _typeset_pdf(folder: Path, name: str, made: Content) -> str:
     """Typeset a PDF, or a placeholder if it fails."""
-    with made.failures.caught("PDF", name):
+    with made.failures.catch("PDF", name):
         return pandoc.typeset(folder, name, folder)
     (folder / f"{name}.qmd").write_text(failed_source(str(made.failures.find("PDF", name))), encoding="utf-8")
     return pandoc.typeset(folder, name, folder)

@@ -67,13 +67,13 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
     title = _merged_sentence(shown, whole=not others)
     elsewhere = _merged_sentence(others, whole=False) if others else ""
     return title, [f"{elsewhere}."] if elsewhere and any(
-        other.heading and other.heading.able for other in others
+        other.heading and other.heading.is_complete for other in others
     ) else []
 
 
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
     """Merge headings into a sentence; name the machines if it does not cover all."""
-    able = [one for one in group if one.heading and one.heading.able]
+    able = [one for one in group if one.heading and one.heading.is_complete]
     together = merge_sentences([one.heading for one in able or group if one.heading])
     text = str(together) if together else ""
     if whole and len(able) in (0, len(group)):

@@ -54,7 +54,7 @@ class Content:
     def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
         """Append the page from `make`, or a placeholder if it fails."""
         if not self.failures.find("page", path):
-            with self.failures.caught("page", path):
+            with self.failures.catch("page", path):
                 self.pages.append(make())
                 return
         self.pages.append(placeholder_page(path, title, self.failures))
@@ -133,7 +133,7 @@ def build_content(
     made.charts += [page["figure"] for page in claims.values() if page["figure"]]
     made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
     facts: dict[str, Fact] = {}
-    with made.failures.caught("numbers", "index"):
+    with made.failures.catch("numbers", "index"):
         facts = front_page.collect_facts(evidence)
     declared, says = read_front(), Statements(document, facts)
     made.add("index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*made.charts, *fronts]))
@@ -213,9 +213,9 @@ def _claim_path(verdict: Mapping[str, Any]) -> str:
 
 def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
     """Return page contexts by path, without failed claims."""
-    shown, found = evidence.shown if evidence.choice else None, {}
+    shown, found = evidence.shown_nodes if evidence.choice else None, {}
     for verdict in evidence.document["verdicts"]:
-        with failures.caught("page", _claim_path(verdict)):
+        with failures.catch("page", _claim_path(verdict)):
             found[_claim_path(verdict)] = claim_context(verdict, evidence.document, evidence.names, shown)
     return found
 
@@ -276,7 +276,7 @@ def _measurements_page(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhib
         for family in families()
         if exhibits.get(family.key)
     ]
-    nodes = evidence.shown if evidence.choice else ()
+    nodes = evidence.shown_nodes if evidence.choice else ()
     lost = left_out_points(evidence.folder, nodes) if evidence.folder else []
     left_out = [{**one, "node": evidence.names.get(str(one["node"]), str(one["node"]))} for one in lost]
     return Page("measurements/index", "measurements", "Measurements",
@@ -290,14 +290,14 @@ def _family_path(family: Family) -> str:
 
 def _family_exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
     """Return a family's exhibits; empty if it fails."""
-    with failures.caught("page", _family_path(family)):
+    with failures.catch("page", _family_path(family)):
         return exhibits_of(family, evidence)
     return []
 
 
 def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
     """Return the front page's figures; empty if they fail."""
-    with failures.caught("figure", "front"):
+    with failures.catch("figure", "front"):
         return front_page.front_charts(evidence)
     return []
 
@@ -308,7 +308,7 @@ def _family_page(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence
         {
             "chart": explain_hollow_marks(exhibit.chart),
             "says": list(exhibit.says),
-            "table": exhibit.table.filled() if exhibit.table and exhibit.table.rows else None,
+            "table": exhibit.table.without_empty_columns() if exhibit.table and exhibit.table.rows else None,
             "claims": [verdict_words.claim_entry(known[name]) for name in exhibit.claims if name in known],
             "section": exhibit.section,
             "within": exhibit.within,
@@ -322,7 +322,7 @@ def _family_page(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence
 
 def _machines_page(evidence: Evidence) -> Page:
     document = evidence.document
-    kinds = nodes_by_kind(document["nodes"], evidence.shown)
+    kinds = nodes_by_kind(document["nodes"], evidence.shown_nodes)
     refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
                 {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip
@@ -346,7 +346,7 @@ def _triangulation_rows(evidence: Evidence) -> Iterator[dict[str, str]]:
     for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:
-            for case in filter_cases(figure["cases"], evidence.shown):
+            for case in filter_cases(figure["cases"], evidence.shown_nodes):
                 if figure["value"] is not None:
                     yield {
                         "title": f"{pair['title']}: {figure['called']}",

@@ -125,13 +125,13 @@ def failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
     made = build_content(evidence)
     found, templates = made.failures, site_sources.template_environment()
     for page in made.pages:
-        with found.caught("page", page.path):
+        with found.catch("page", page.path):
             site_sources.page_source(page, templates, made.terms)
     for name, source in SOURCES.items():
-        with found.caught("PDF", name):
+        with found.catch("PDF", name):
             source(made, evidence.document, templates)
     for chart in random.Random(seed).sample(made.charts, round(drawn * len(made.charts))):
-        with found.caught("figure", chart.name), charts.theme():
+        with found.catch("figure", chart.name), charts.theme():
             chart.draw(charts.NARROW).canvas.draw()
     return found
 
@@ -158,8 +158,8 @@ def main() -> int:
             except StudyError as refusal:
                 print(f"seed {seed}: refused: {refusal}", flush=True)
                 continue
-            failed += bool(found.found)
-            print(f"seed {seed}: {', '.join(chosen)}: {len(found.found)} failures, {len(lines)} faults", flush=True)
+            failed += bool(found.items)
+            print(f"seed {seed}: {', '.join(chosen)}: {len(found.items)} failures, {len(lines)} faults", flush=True)
     print(f"{failed} of {given.count} studies have pages that fail")
     return int(failed > 0)
 

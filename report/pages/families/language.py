@@ -106,7 +106,7 @@ def _threads(case: Mapping[str, Any]) -> str:
 
 def _error(view: View, device: str, case: Mapping[str, Any]) -> str:
     """The largest relative error of a point's logits, where they were checked."""
-    points = view.of(EXPERIMENT, device=device)
+    points = view.points(EXPERIMENT, device=device)
     for column in (*_POINT, "phase"):
         points = points[points[column] == case[column]]
     worst = points["error"].max()

@@ -194,7 +194,7 @@ def _past(largest: pd.DataFrame) -> Iterable[str]:
 
 def _latency(view: View, name: str) -> Iterable[Exhibit]:
     """Time of a load that waits for the one before, over the footprint."""
-    found = view.of("sequential", "step_time")
+    found = view.points("sequential", "step_time")
     found = found[(found["kernel"] == "chase") & (found["chains"] == "one")] if len(found) else found
     if not len(found):
         return

@@ -124,7 +124,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
 
     Not of float64, in which the products are checked.
     """
-    found = view.of("gemm")
+    found = view.points("gemm")
     found = (
         found[~found["backend"].isin(LOOPS) & (found["error"] > 0) & (found["dtype"] != "float64")]
         if len(found)
@@ -151,7 +151,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
             for name, cell in zip(("first", "last"), ends, strict=False)
         },
     )
-    apart = view.of("numerics", "spread_relative")
+    apart = view.points("numerics", "spread_relative")
     apart = apart[(apart["method"] == "summation") & (apart["dtype"] == "bfloat16")] if len(apart) else apart
     yield Exhibit(
         Chart(

@@ -34,7 +34,7 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
 
 def _steps(view: View, name: str) -> Iterable[Exhibit]:
     """The time of one step by what it does, each device's one thread."""
-    found = view.of("sequential", "step_time")
+    found = view.points("sequential", "step_time")
     if not len(found):
         return
     found = found[found["chains"] == "one"]
@@ -61,7 +61,7 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
         if costs:
             text, places = f"{text}: a wrong guess costs {{cost}} cycles", {**places, "cost": amounts(costs[:1])}
         branches = sentence(text, **places)
-        title = branches if branches.able else title
+        title = branches if branches.is_complete else title
     says = ["Each step needs the result of the one before, so that neither vectors nor more cores can shorten it."]
     if clocks:
         cycle = amounts(clocks[:1], lambda rate: with_unit(1 / rate, "s", 2))

@@ -33,7 +33,7 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
     cases = sorted(records(view.quantity("orchestration.time_lost")), key=_place)
     if not cases:
         return
-    most = max(cases, key=lambda one: (bool(as_share(one).ends()), float(one["estimate"])))
+    most = max(cases, key=lambda one: (bool(as_share(one).shown_bounds()), float(one["estimate"])))
     each: dict[tuple[str, str], dict[str, Any]] = {}
     for one in sorted(records(view.quantity("orchestration.decode_time")), key=lambda one: int(one["workers"])):
         each.setdefault((str(one["model"]), str(one["source"])), one)

@@ -179,7 +179,7 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
     table = []
     for pair in evidence.document.get("counterparts") or []:
         published, unit = float(pair["published"]), str(pair["unit"])
-        for one in filter_cases(pair["here"], evidence.shown):
+        for one in filter_cases(pair["here"], evidence.shown_nodes):
             name = evidence.names.get(str(one["node"]), str(one["label"]))
             ends = {end: float(one[end]) / published if one[end] is not None else None for end in ("low", "high")}
             label = str(pair["title"]) + (f" ({name})" if len(pair["here"]) > 1 else "")

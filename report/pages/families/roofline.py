@@ -40,7 +40,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 def _machine(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
         name = figure_suffix(place, device)
-        steps = view.of("roofline", "time", device)
+        steps = view.points("roofline", "time", device)
         steps = steps[(steps["flop"] > 0) & (steps["bytes"] > 0)] if len(steps) else steps
         if len(steps):
             steps = steps[steps["threads"] == steps["threads"].max()]

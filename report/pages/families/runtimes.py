@@ -144,7 +144,7 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
 
 def sure_gains(cases: Iterable[Case]) -> list[Case]:
     """Those whose whole interval lies above 1 and is narrow."""
-    return [case for case in cases if (told := as_number(case)).narrow and told.low is not None and told.low > 1]
+    return [case for case in cases if (told := as_number(case)).is_narrow and told.low is not None and told.low > 1]
 
 
 def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -189,7 +189,7 @@ def _line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], float]
 
 def _points(view: View, device: str) -> pd.DataFrame:
     """All requests that this device answered: points of the summary."""
-    return view.of("inference", device=device)
+    return view.points("inference", device=device)
 
 
 def _errors(view: View, device: str) -> dict[tuple[Any, ...], float]:

@@ -72,12 +72,12 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
     for one in failed:
         at, late = _rate(one["requests_per_s"]), f"of those to the {_name(one)} had no right answer in time."
         says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([one]))))
-    late = view.of("serving", "client_delay")["estimate"].max()
+    late = view.points("serving", "client_delay")["estimate"].max()
     if late > 0:
         says.append(
             f"The client sent 99% of them within {with_unit(float(late), 's')} of when they were due, which counts."
         )
-    client = view.of("serving", "client_share")["estimate"].max()
+    client = view.points("serving", "client_share")["estimate"].max()
     if client >= 0.01:
         took = shares([{"estimate": float(client)}], most=True).text
         says.append(

@@ -129,7 +129,7 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         ["A job's name is that of its data and of its model. It ends at its accuracy on held-out samples."],
         Table(["Job", "Format", "Time", "Between", "By its parts"], lines, "llrrr",
-              "Jobs run whole, and the sum of their parts as each was timed alone before").filled(),
+              "Jobs run whole, and the sum of their parts as each was timed alone before").without_empty_columns(),
         heading=title,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ def tuned(evidence: Evidence) -> dict[str, Any] | None:
         for view in evidence.views
         for (model, batch), rungs in ladders(view).items()
         if WHOLE in rungs and DEFAULT in rungs
-        and (gain := divide_cases(rungs[WHOLE], rungs[DEFAULT])).low and gain.low > 1 and gain.narrow
+        and (gain := divide_cases(rungs[WHOLE], rungs[DEFAULT])).low and gain.low > 1 and gain.is_narrow
     ]  # fmt: skip
     return max(gains, key=lambda one: (one["view"].own, one["gain"].value), default=None)
 

@@ -77,7 +77,7 @@ def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, declared: dict[st
 
 @given(st.sampled_from(DECIDED), st.lists(st.sets(st.sampled_from(DECIDED), min_size=1)))
 def test_the_first_statement_is_told_whose_conditions_hold(verdict: str, asked: list[set[str]]) -> None:
-    told = says(claim("W29", verdict)).first(
+    told = says(claim("W29", verdict)).first_that_holds(
         [{"when": {"W29": sorted(some)}, "says": f"Statement {at}."} for at, some in enumerate(asked)]
     )
     fit = [at for at, some in enumerate(asked) if verdict in some]
@@ -110,14 +110,14 @@ def test_all_conditions_have_to_hold(when: dict[str, Any], holds: bool) -> None:
 @given(st.sampled_from(["W29 least", "W29 [other] most", "N01 least", "W29 estimate", "machines", "replaced training"]))
 def test_a_statement_whose_place_cannot_be_filled_is_not_told(place: str) -> None:
     made = says(claim("W29", "supported"))
-    assert made.told(f"It takes {{{place}}}.") is None
-    assert made.first([{"says": f"It takes {{{place}}}."}, {"says": "It takes long."}]) == "It takes long."
-    assert made.all([[{"says": f"It takes {{{place}}}."}], [{"says": "Second."}]]) == ["Second."]
+    assert made.fill(f"It takes {{{place}}}.") is None
+    assert made.first_that_holds([{"says": f"It takes {{{place}}}."}, {"says": "It takes long."}]) == "It takes long."
+    assert made.texts([[{"says": f"It takes {{{place}}}."}], [{"says": "Second."}]]) == ["Second."]
 
 
 @given(st.sampled_from(["<b>a</b>", "*a*", "$a$ $b$", "@a", "[a](b)", "a]{.b}"]))
 def test_a_label_in_a_place_stays_text(hostile: str) -> None:
-    told = says(claim("W29", "supported", case(12, "supports", model=hostile)), marks=True).told("{W29 model of most}.")
+    told = says(claim("W29", "supported", case(12, "supports", model=hostile)), marks=True).fill("{W29 model of most}.")
     page = BeautifulSoup(pypandoc.convert_text(told, "html5", format="markdown"), "html.parser")
     assert page.a is not None and page.a.get_text() == hostile
 

@@ -41,7 +41,7 @@ def published(fleet: Judged, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_slowest_the_median_and_the_fastest_are_shown(fleet: Judged) -> None:
-    chosen = Evidence(fleet.document, fleet.data).shown
+    chosen = Evidence(fleet.document, fleet.data).shown_nodes
     order = sorted(RATES, key=lambda name: RATES[name])
     assert len(chosen) == 3 and set(chosen) > ENDS
     assert len(order) // 2 - 1 <= order.index(*{*chosen} - ENDS) <= len(order) // 2 + 1
@@ -113,4 +113,6 @@ def test_pages_of_many_machines_are_light_and_count_all(published: Path) -> None
 def test_the_site_has_all_results_and_samples(fleet: Judged, published: Path) -> None:
     assert len(pd.read_csv(published / site_paths.SUMMARY)) == len(read_summary(fleet.data))
     assert set(pd.read_parquet(published / site_paths.SAMPLES)["node"]) == set(RATES)
-    assert set(pd.read_csv(published / site_paths.FILES)["node"]) == set(Evidence(fleet.document, fleet.data).shown)
+    assert set(pd.read_csv(published / site_paths.FILES)["node"]) == set(
+        Evidence(fleet.document, fleet.data).shown_nodes
+    )

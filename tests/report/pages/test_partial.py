@@ -32,7 +32,7 @@ SEEDS = range(1)
 def test_pages_and_figures_are_made_of_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
     partial.write_study(tmp_path / "nodes", seed, most=3)
     partial.judged(tmp_path, others=seed == 0)
-    assert [str(one) for one in partial.failures(tmp_path, 0.25, seed).found] == []
+    assert [str(one) for one in partial.failures(tmp_path, 0.25, seed).items] == []
 
 
 def one_round(folder: Path, names: list[str], older: bool = False) -> None:
@@ -62,7 +62,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_one_round_of_three_machines_by_an_earlier_protocol_makes_all_pages(tmp_path: Path) -> None:
     one_round(tmp_path, ["laptop", "desktop", "amd-epyc-2c-089962.146241"], older=True)
-    assert [str(one) for one in partial.failures(tmp_path, 0.25).found] == []
+    assert [str(one) for one in partial.failures(tmp_path, 0.25).items] == []
 
 
 class BrokenPageError(Exception):
@@ -137,17 +137,17 @@ def test_a_damaged_list_of_failures_is_one_clear_error(tmp_path: Path, damaged: 
 
 def test_a_file_that_cannot_be_read_costs_its_page_and_a_full_disk_the_report(tmp_path: Path) -> None:
     failures = Failures()
-    with failures.caught("page", "claims"):
+    with failures.catch("page", "claims"):
         (tmp_path / "missing.json").read_bytes()
-    assert "FileNotFoundError" in failures.found.pop().reason
-    with failures.caught("page", "memory"):
+    assert "FileNotFoundError" in failures.items.pop().reason
+    with failures.catch("page", "memory"):
         raise OSError("Corrupt snappy compressed data.")
-    assert [str(one) for one in failures.found] == [
+    assert [str(one) for one in failures.items] == [
         "page memory: could not be made: OSError: Corrupt snappy compressed data."
     ]
-    with pytest.raises(OSError, match="No space"), failures.caught("page", "roofline"):
+    with pytest.raises(OSError, match="No space"), failures.catch("page", "roofline"):
         raise OSError(errno.ENOSPC, "No space left on device")
-    assert len(failures.found) == 1
+    assert len(failures.items) == 1
 
 
 def test_a_page_cannot_ask_for_a_quantity_or_a_label_that_does_not_exist(published: Path) -> None:

@@ -133,7 +133,9 @@ def test_a_network_whose_weights_were_not_counted_comes_first_in_its_group() -> 
 def finding(evidence: Evidence) -> str | None:
     """What the front page says of the ladder."""
     (declared,) = [one for one in read_front()["findings"] if one.get("figure") == "ladder"]
-    return Statements(evidence.document, dict(front_page._runtime_facts(evidence)), marks=False).first(declared["says"])
+    return Statements(evidence.document, dict(front_page._runtime_facts(evidence)), marks=False).first_that_holds(
+        declared["says"]
+    )
 
 
 def test_the_front_page_says_nothing_of_small_networks_or_of_gains_that_are_not_sure(synthetic: Factory) -> None:
