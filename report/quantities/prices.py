@@ -138,7 +138,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
             what = f"{dtype}, {outcome} at {format_exact(float(rates[row]))} requests/s"
             error = {"se": 0.0, "df": math.inf} if sure else {"se": math.nan, "df": 0.0}
             counts = {"n_rounds": n_rounds, "n_samples": n_samples, "source_rows": source_rows}
-            used = {"what": what, "each": True, **error, **counts}
+            used = {"what": what, "single_case": True, **error, **counts}
             measured_cores = Input(n_cores, "1", "measured", "measured by this study", **used)
             inputs = {**priced[0], "c": measured_cores, "q": gpu, "f": whole}
             detail = f"{format_count(int(n_cores), 'core')} of {priced[1]} against {name}; {what}"
