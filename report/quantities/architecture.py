@@ -61,7 +61,7 @@ def dependent_levels(data: Dataset) -> Estimates:
 
 @_counted_quantity("models.flop_per_parameter_token", "1", ("model", "of"))
 def flop_per_parameter_token(data: Dataset) -> Estimates:
-    """FLOP in a sample's products, divided by model parameters and by tokens per sample.
+    """FLOP of a sample's products, divided by model parameters and by tokens per sample.
 
     of: training (a step) or inference (a forward pass). Parameters include embeddings, which are looked up and not
     multiplied; attention adds FLOP that grow with the length.

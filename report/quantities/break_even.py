@@ -39,7 +39,7 @@ HOURS = Formula(
 
 @arithmetic_quantity("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
 def break_even_hours(data: Dataset) -> DerivedEstimates:
-    """Hours in use after which buying costs as much as hiring, electricity included.
+    """Hours of use after which buying costs as much as hiring, electricity included.
 
     Price per GPU, divided by the hourly price per GPU less its power cost. Staff, space, spares and resale are left
     out. Raises MissingSourceError, with the unverified purchases, if no purchase is verified.

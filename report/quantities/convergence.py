@@ -188,7 +188,7 @@ def accuracy_per_doubling(data: Dataset) -> Estimates:
 
 @_equal_updates_quantity("convergence.accuracy_per_doubling_of_equal_updates", "1")
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
-    """Like `convergence.accuracy_per_doubling`, for batches with equally many weight updates.
+    """Like `convergence.accuracy_per_doubling`, for batches with the same number of weight updates.
 
     Larger batches then see more images and take longer.
     """
@@ -203,7 +203,7 @@ def spread_per_doubling(data: Dataset) -> Estimates:
 
 @_equal_updates_quantity("convergence.spread_per_doubling_of_equal_updates", "1")
 def spread_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
-    """Like `convergence.spread_per_doubling`, for batches with equally many weight updates."""
+    """Like `convergence.spread_per_doubling`, for batches with the same number of weight updates."""
     return _slopes_of_spreads(data, "updates")
 
 
@@ -214,9 +214,9 @@ def _slopes_of_spreads(data: Dataset, equal: str) -> Estimates:
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
-    """Fit the least-squares slope in spread over log2(batch): estimate, low, high, se and df.
+    """Fit the least-squares slope of the spread over log2(batch): estimate, low, high, se and df.
 
-    The interval combines the intervals for the spreads, which are skewed and differ in width: Zou & Donner 2008, Stat.
+    The interval combines the intervals of the spreads, which are skewed and differ in width: Zou & Donner 2008, Stat.
     Med. 27(10):1693 (method of variance estimates recovery). In simulations with ten seeds and spreads that differ up
     to tenfold, it covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95% for skewed values
     and Student's t with 4 df; a t interval for the seeds' own slopes in 87 to 95%, a jackknife for standard deviations
@@ -244,7 +244,7 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
 
 @_batch_quantity("convergence.time_to_target_s", "s")
 def time_to_target_s(data: Dataset) -> Estimates:
-    """Seconds in training until accuracy on the validation images reaches the target, if every seed gets there."""
+    """Seconds of training until accuracy on the validation images reaches the target, if every seed gets there."""
     shares = rule_points(data, "reached_share")
     reached = shares[shares["values"].map(min) >= 1]
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)

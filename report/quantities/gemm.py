@@ -1,4 +1,4 @@
-"""Dense matrix products: rates, measured peaks, clock rates, and the effect of their content."""
+"""Dense matrix products: rates, measured peaks, clock rates, and the effect of matrix content."""
 
 from __future__ import annotations
 

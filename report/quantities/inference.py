@@ -87,8 +87,8 @@ def tokens_per_s(data: Dataset) -> Estimates:
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    Bandwidth: STREAM's fastest pass with equally many threads. Leaves out models that might fit into caches (fewer
-    bytes than four times the last-level cache). May exceed 1: a call mostly reads, and STREAM also writes.
+    Bandwidth: STREAM's fastest pass with the same number of threads. Leaves out models that might fit into caches
+    (fewer bytes than four times the last-level cache). May exceed 1: a call mostly reads, and STREAM also writes.
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, share_of_bandwidth(data, rates, moved))

@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 # Fewest kernels in each half, to fit or to judge.
 LEAST = 6
 PLACE = ["node", "device", "threads"]
-# Plain loops show the cost due to a language, not a device's limits.
+# Plain loops show the cost of a language, not the limits of a device.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
 _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 

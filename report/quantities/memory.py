@@ -60,7 +60,7 @@ def bandwidth_rate(data: Dataset) -> Estimates:
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
-    """Divide rates by the measured bandwidth: STREAM's fastest pass with equally many threads.
+    """Divide rates by the measured bandwidth: STREAM's fastest pass with the same number of threads.
 
     rates: bytes per second at points; moved: bytes per call at the same points, in the same order. Leaves out points
     that might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache).
@@ -97,8 +97,8 @@ def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate")
 def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second in consecutive copies of equal size.
 
-    direction: host_to_device, device_to_host, both (at once; bytes that arrive on either side), device_to_device (bytes
-    that device memory reads and writes), peer.
+    direction: host_to_device, device_to_host, both (both at once: bytes that arrive on either side), device_to_device
+    (bytes that device memory reads and writes), peer.
     """
     return copy_estimates(data, value="bytes_per_s")
 

@@ -30,8 +30,8 @@ def spread_across_cells(data: Dataset) -> Estimates:
 
     cell_order: a plain loop visits the entries in other orders, with one and with several threads; nothing else
     changes. permuted: a library product with permuted rows in A and columns in B. The library may then also sum an
-    entry in another order, for example at a tile's edge; a spread shows that, and not the effect due to the order
-    between entries. The unit in the last place is that for the result's root mean square.
+    entry in another order, for example at the edge of a tile; a spread shows that, and says nothing about the order of
+    entries. The unit in the last place is that of the result's root mean square.
     """
     return _method_estimates(data, "spread_ulp", ACROSS)
 
@@ -41,7 +41,7 @@ def spread_within_cell(data: Dataset) -> Estimates:
     """Largest difference in any entry between two orders in which its terms are added, in units in the last place.
 
     summation and split_k always change the order; more threads or another library (threads, libraries) may keep it. The
-    unit in the last place is that for the result's root mean square.
+    unit in the last place is that of the result's root mean square.
     """
     return _method_estimates(data, "spread_ulp", WITHIN)
 

@@ -108,7 +108,7 @@ def request_time(data: Dataset) -> Estimates:
 def phase_share(data: Dataset) -> Estimates:
     """Share of request time by phase, on either clock.
 
-    clock device: GPU time for h2d, compute and d2h; launch_and_wait is the remainder, with the ends from the other
+    clock device: GPU time for h2d, compute and d2h; launch_and_wait is the remainder, with its bounds from the other
     intervals. clock host: time until each launch returns, then until the GPU is done (synchronise). The shares on each
     clock add up to 1.
     """

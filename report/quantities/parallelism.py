@@ -17,7 +17,7 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @_gpu_quantity("parallelism.throughput", "FLOP/s", ("in_flight",))
 def throughput(data: Dataset) -> Estimates:
-    """Rate for chains with dependent multiply-adds, one per thread, by threads in flight."""
+    """Rate of chains of dependent multiply-adds, one per thread, by threads in flight."""
     chains = data.summary("parallelism", value="flop_per_s").filter(kernel="chains")
     return chains.keep_labels(*_PLACE, "in_flight")
 
@@ -75,7 +75,7 @@ def linearity(data: Dataset) -> Estimates:
 
 @quantity("parallelism.path_time", "s", ("paths",))
 def path_time(data: Dataset) -> Estimates:
-    """Time with several paths in a group with 32 threads or elements: same work on each path.
+    """Time with several paths in a group of 32 threads or elements: same work on each path.
 
     The fastest method counts: a CPU's vectors, or one element at a time.
     """
@@ -87,6 +87,6 @@ def path_time(data: Dataset) -> Estimates:
 
 @quantity("parallelism.divergence_cost", "1", ("paths",))
 def divergence_cost(data: Dataset) -> Estimates:
-    """Time with several paths in a group with 32 threads or elements, relative to one path: same work on each path."""
+    """Time with several paths in a group of 32 threads or elements, relative to one path: same work on each path."""
     fastest = path_time(data)
     return fastest.take(fastest["paths"] != 1) / fastest.filter(paths=1).drop_labels("paths")

@@ -1,7 +1,7 @@
 """Prediction errors for kernel and step times, from a few numbers per device.
 
 Two numbers: peak arithmetic P, per format, and bandwidth B. A kernel with F FLOP and M bytes takes max(F / P, M / B); a
-step is the sum over its operators. A third number t is the cost per launch; a fourth, C, is the bandwidth to the
+step is the sum over its operators. A third number t is the cost per launch; a fourth, C, is the bandwidth of the
 last-level cache, for data that fit it.
 
 A hash assigns each kernel to one half: numbers are fitted on one half and judged on the other. The kernels are all
@@ -40,7 +40,7 @@ _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 NUMBERS = ("peak", "bandwidth", "launch", "cache")
 # Scale for Cauchy's loss, in log(predicted / measured): larger errors pull less.
 TOLERATED = 0.25
-# Bounds for the numbers' logarithms.
+# Bounds for the logarithms of the numbers.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
 # Sharpness and stopping tolerance for the search and for the final fit. Where the larger time switches, the loss has a
 # kink at which the optimiser may stop; the search smooths it.
@@ -85,7 +85,7 @@ def fit_numbers(
 
 
 def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
-    """Minimise the loss from x, over the logarithms at the indices `at` in NUMBERS."""
+    """Minimise the loss from x, over the logarithms at `indices` in NUMBERS."""
 
     # The optimiser asks for derivatives at the point just evaluated.
     @lru_cache(maxsize=1)
@@ -102,7 +102,7 @@ def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float,
 
 
 def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
-    """Return logarithms for all NUMBERS, with x at some indices."""
+    """Return the logarithms of all NUMBERS, with x at `indices`."""
     # Unfitted launches cost nothing: log 0.
     logarithms = np.array([0.0, 0.0, -np.inf, 0.0])
     logarithms[indices] = x
@@ -110,9 +110,9 @@ def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
 
 
 def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:
-    """Return log(predicted / measured) per kernel at x, the logarithms for NUMBERS, and the derivatives.
+    """Return log(predicted / measured) per kernel at x, the logarithms of NUMBERS, and the derivatives.
 
-    sharpness: exponent in the power mean that smooths the maximum between arithmetic and memory time.
+    sharpness: exponent of the power mean that smooths the maximum of arithmetic and memory time.
     """
     peak, bandwidth, _, cache = np.exp(-x)
     slower = 1 + kernels.cached * (cache - 1)

@@ -1,4 +1,4 @@
-"""GPU prices to buy and to hire, from published lists, and the value per hour due to their speed."""
+"""GPU prices to buy and to hire, from published lists, compared to published speed-ups."""
 
 from __future__ import annotations
 

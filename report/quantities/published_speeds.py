@@ -1,4 +1,4 @@
-"""Published speeds on the same work: GPU speed-ups, and gains due to batches, libraries and cores."""
+"""Published speeds on the same work: GPU speed-ups, and gains from batches, libraries and cores."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def core_scaling(data: Dataset) -> Estimates:
 
 @published_quantity("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
 def variant_gain(data: Dataset) -> Estimates:
-    """Speed gain due to a format, a library or an interface: speed with it over speed without.
+    """Speed gain from a format, a library or an interface: speed with it over speed without.
 
     of, to: a format over float32; Vulkan or OpenCL over CUDA; cuDNN over plain kernels. Same work, hardware and source,
     with the source's fastest result on each side.

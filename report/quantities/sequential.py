@@ -1,4 +1,4 @@
-"""Sequential and branching work: latency per step in a chain, and gains due to prediction and caches."""
+"""Sequential and branching work: latency per step in a chain, and gains from prediction and caches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chain_speed_ratio(data: Dataset) -> Estimates:
 
 @_both_quantity("sequential.gpu_over_cpu_one_thread", "1", _TASK)
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
-    """The reciprocal to `sequential.chain_speed_ratio`."""
+    """The reciprocal of `sequential.chain_speed_ratio`."""
     return single_chain_times(data, "cpu").drop_labels("device") / single_chain_times(data, "gpu")
 
 

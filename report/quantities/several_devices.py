@@ -223,7 +223,7 @@ def model_ratio(data: Dataset) -> Input:
     reads=("models", "training"),
 )
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
-    """Bytes to train each reference model with Adam, in mixed precision or in float32, which need equally many.
+    """Bytes to train each reference model with Adam, which are the same in mixed precision and in float32.
 
     kind: published, models with a parameter count from their makers, without activations: a lower bound; study, this
     study's models at batch 32, with activations (counted, in float32), scaled by the ratio of measured peaks to the

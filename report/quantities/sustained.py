@@ -13,10 +13,10 @@ from report.data.summary import POINT
 from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, quantity
 
-# Shortest run to measure the effect due to heat.
+# Shortest run that shows the effect of heat.
 MINUTES_S = 120.0
 TENTHS = 10
-# Share after which a run's end begins.
+# The end of a run begins after this share.
 END = 0.9
 # Below this share of the fastest product's rate, most arithmetic units are idle.
 LOW_SHARE = 0.2

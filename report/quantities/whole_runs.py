@@ -26,7 +26,7 @@ from report.quantities.training import best_rates
 from report.statistics import Floats
 
 EXPERIMENT = "time-to-train"
-# Quantity to check derived times with.
+# The quantity that checks derived times.
 CHECK = "time_to_train.held_out"
 # Fewest jobs to fit a line.
 LEAST_JOBS = 5
@@ -114,7 +114,7 @@ class Line:
 
 @cached_per_dataset
 def correction_lines(data: Dataset) -> dict[str, Line]:
-    """Fit a line per device kind, cpu or gpu, with enough jobs run whole, each in its fastest format."""
+    """Fit one line per device kind, cpu or gpu, with enough jobs run whole; each job counts in its fastest format."""
     ratios = predicted_over_measured(data).filter(method="rate")
     point = ["node", "device", "job", "dtype", "backend", "threads"]
     operations = {key: flop for *key_, flop in data.summary(EXPERIMENT, "job_flop").rows(*point, "estimate")
