@@ -1,10 +1,9 @@
-"""From samples to verdicts: gathers what nodes measured, judges the claims, writes the report.
+"""Gather the nodes' samples, judge the claims, write the report.
 
-It meets `experiments` only in the data, through `contract`.
+Imports nothing from `experiments`: both packages share data files and `contract`.
 """
 
 from pathlib import Path
 
-# Where this package's own files lie, and the study's.
 PACKAGE = Path(__file__).parent
 ROOT = PACKAGE.parent

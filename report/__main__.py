@@ -9,7 +9,7 @@ from contract.errors import run_command
 
 
 def main(argv: Sequence[str] | None) -> int:
-    """The command line, loaded here so that an interrupt while it loads is put into words too."""
+    """Import and run the command line, so that an interrupt during the imports is reported too."""
     interrupt_on_signal()
     from report.cli import main as cli
 

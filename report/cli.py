@@ -1,4 +1,4 @@
-"""Command line of the report: from node folders to verdicts and pages, and what helps to add to them."""
+"""Command line of the report: from node folders to verdicts and pages, and tools to extend them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from contract.arguments import Parser, parse_count, parse_number, parse_path
 
-# Data libraries are imported by the commands that need them: `summary` and `--help` answer at once.
+# Commands import data libraries themselves, so that `summary` and `--help` start fast.
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their options."""
+    """Return the parser for all commands."""
     top = Parser(prog="python -m report", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -194,7 +194,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Raises StudyError and OSError, which `contract.errors.run_command` puts into words."""
+    """Run one command. Raises StudyError and OSError, which `contract.errors.run_command` reports."""
     given = parser().parse_args(argv)
     if given.command == "gather":
         from report.data.gather import gather
@@ -313,7 +313,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _number_or_all(text: str) -> int | None:
-    """Rows to tell: a number, or None for all. Raises ArgumentTypeError."""
+    """Parse a row limit: a number, or None for `all`. Raises ArgumentTypeError."""
     if text == "all":
         return None
     return parse_count(text)

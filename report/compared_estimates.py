@@ -1,14 +1,14 @@
-"""The estimates that a rule compares: ratios, slopes and crossings, pooled over the machines of a kind.
+"""Prepare estimates for a rule: form ratios, slopes and crossings, and pool the machines of a kind.
 
-Machines of one kind make one case, whose estimate is their median. Ratios, slopes and crossings are made within each
-machine first. The interval is that of order statistics (David and Nagaraja 2003, Order Statistics, section 7.1): the
-number of machines below the median is binomial with probability 1/2, so that the k-th smallest and the k-th largest
-enclose it, however machines differ. Its lower end is of the machines' lower ends, its upper end of their upper ends.
-With fewer than eight machines no k reaches 99%: the interval then spans all ends, and decides nothing where machines
-disagree. A machine without an interval may lie on either side of all others.
+All machines of one kind make one case, estimated by their median. Ratios, slopes and crossings are formed within each
+machine first. Intervals use order statistics (David and Nagaraja 2003, Order Statistics, section 7.1): the number below
+the median is binomial with probability 1/2, so the k-th smallest and the k-th largest machine enclose it, however
+machines differ. The lower end comes from the machines' lower ends, the upper end from their upper ends. With fewer than
+eight machines no k reaches 99%: the interval then spans all ends, and leaves the case undecided if machines disagree. A
+machine without an interval may lie on either side.
 
-Runs of one machine count once in the median, with the smallest of their lower ends and the largest of their upper ends.
-Below, an instance is one run.
+Repeated runs on one machine count once in the median, with their smallest lower end and their largest upper end. Below,
+an instance is one run.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from report.formatting import case_name, format_exact
 from report.outcomes import Side
 from report.statistics import Floats
 
-# Tolerance for rounding of added shares of machines.
+# Tolerance for rounding errors when machine weights are summed.
 _ROUNDING = 1e-6
-# Labels that follow from the device and therefore cannot agree across devices.
+# Labels that follow from the device or entry, so that two devices or entries never agree in them.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
-# Labels that name the values of a variable, and do not divide a series.
+# Labels that name the values of a variable and do not split a series.
 _NAMES = {"parameters": ["model"]}
 
 
 @dataclass(frozen=True)
 class ComparedEstimates:
-    """Estimates to compare, their unit, and of each the side where that is settled without comparing."""
+    """Estimates to compare, with their unit and a side for each that is settled without a threshold."""
 
     estimates: Estimates
     unit: str
@@ -66,9 +66,9 @@ def _require_label(cases: Estimates, label: str, rule: str) -> None:
 
 
 def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Cases with over = of, divided by those with over = to that agree in all other labels.
+    """Divide cases with over = `of` by those with over = `to` that agree in all other labels.
 
-    Raises StudyError if there is no such label. Cases without a partner give no ratio.
+    Cases without a partner give no ratio. Raises StudyError if the label `over` is unknown.
     """
     over = str(options["over"])
     if not len(cases):
@@ -80,7 +80,7 @@ def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 
 
 def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Cases that differ only along one numeric label, and in what it orders, sorted by it."""
+    """Split cases into series along a numeric label, each sorted by it; return each with its labels."""
     labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
     frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
     if not labels:
@@ -93,12 +93,11 @@ def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd
 
 
 def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Exponents p of quantity ~ along^p: weighted least squares on logarithms, one per series.
+    """Fit the exponent p in quantity ~ along^p to each series: weighted least squares on logarithms.
 
-    Weights are the inverse squares of the standard errors. Where the points
-    scatter about the line more than their errors explain, the slope's error is
-    raised by that much and has n - 2 degrees of freedom. A series of fewer than
-    two values of the variable, or with values that have no logarithm or error, gives none.
+    Weights are inverse squared standard errors. If the points scatter about the line more than their errors explain,
+    the slope's error grows to match, with n - 2 degrees of freedom. Points without a logarithm or an error are left
+    out; a series with fewer than two distinct values left gives no slope.
     """
     along = str(options["along"])
     if not len(cases):
@@ -126,7 +125,7 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 
 
 def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
-    """Slope, its standard error and degrees of freedom."""
+    """Fit a line; return its slope, standard error and degrees of freedom."""
     centre = np.sum(w * x) / np.sum(w)
     sxx = float(np.sum(w * (x - centre) ** 2))
     slope = float(np.sum(w * (x - centre) * y) / sxx)
@@ -135,19 +134,17 @@ def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     scatter = float(np.sum(w * residual**2) / free) if free > 0 else 0.0
     if scatter > 1:
         return slope, math.sqrt(scatter / sxx), float(free)
-    # Each point's share in the slope's variance weighs its df, as in stats.combine.
+    # Each point's df are weighted by its share in the slope's variance, as in `statistics.combine`.
     part = w * (x - centre) ** 2 / sxx
     return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
 
 
 def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Where two series change places along a variable, one case per pair of series.
+    """Find where two series change places along a variable, one case per pair.
 
-    The ratio of the series decides at each value of the variable whether one is
-    above the other. low and high are the neighbouring values at which it decides
-    differently; the estimate is interpolated on logarithms between the points
-    around the change. A pair that never changes places challenges, unless some
-    point could not decide.
+    At each value the ratio between the series decides which is ahead. low and high are the neighbouring values that
+    decide differently; the estimate is interpolated on logarithms between the points around the change. A pair that
+    never changes places challenges, unless some point is undecided.
     """
     along = str(options["along"])
     if not len(cases):
@@ -190,7 +187,7 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
 
 
 def _crossing_place(x: Any, r: Any) -> float:
-    """Where the ratio passes 1, linear in logarithms; the first passage if there are several."""
+    """Interpolate, on logarithms, the value where the ratio passes 1; the first passage if there are several."""
     y = np.log(r)
     k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])
     share = y[k] / (y[k] - y[k + 1])
@@ -204,11 +201,11 @@ def _crossing_place(x: Any, r: Any) -> float:
 
 @dataclass(frozen=True)
 class PooledEstimates(Estimates):
-    """One row per case, some of which are of several machines of a kind.
+    """One row per case, some pooled over several machines of a kind.
 
-    instances: the estimates that they were made of; places: the row here of each, shape (instances,). `node` is the
-    first by name. `detail` and the labels RUNTIMES are those of the median machine, the lower of two. There
-    is no standard error: the ends stand as given, and come from the instances' own at another level.
+    instances: the unpooled estimates; instance_rows: the pooled row for each, shape (instances,). `node` is the first
+    by name. `detail` and the labels RUNTIMES come from the median machine, the lower one if there are two. Rows have no
+    standard error: at another level, `ends` pools the instances' intervals again.
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)
@@ -216,43 +213,43 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def instance_counts(self) -> NDArray[np.intp]:
-        """How many instances each row has, shape (rows,)."""
+        """Count the instances in each row, shape (rows,)."""
         return np.bincount(self.instance_rows, minlength=len(self.frame))
 
     @cached_property
     def _machine_numbers(self) -> NDArray[np.intp]:
-        """A number for the machine of each instance, in the order of rows, shape (instances,)."""
+        """Number the machine behind each instance, in row order, shape (instances,)."""
         codes, nodes = pd.factorize(self.instances["node"])
         of = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
-        # Of no node are published figures, each by itself.
+        # Published figures have no node: each counts as its own machine.
         own = np.where(codes < 0, -1, of[codes])
         return np.unique(self.instance_rows * (len(nodes) + 1) + own + 1, return_inverse=True)[1].reshape(-1)
 
     @cached_property
     def _machine_order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Instances in the order of machines, shape (instances,); where in it each machine begins, (machines,)."""
+        """Sort instances by machine, shape (instances,); return also where each machine begins, shape (machines,)."""
         order = np.argsort(self._machine_numbers, kind="stable")
         return order, np.flatnonzero(np.diff(self._machine_numbers[order], prepend=-1))
 
     def reduce_runs(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-        """The least (or greatest) value of each machine's runs, shape (machines,); unknown if one of them is."""
+        """Reduce the runs on each machine to their minimum or maximum, shape (machines,); nan if any is nan."""
         order, starts = self._machine_order
         return np.asarray(least.reduceat(values[order], starts))
 
     @cached_property
     def machine_rows(self) -> NDArray[np.intp]:
-        """The row of each machine, shape (machines,), rising."""
+        """Map each machine to its row, shape (machines,), ascending."""
         order, starts = self._machine_order
         return self.instance_rows[order][starts]
 
     @cached_property
     def machine_counts(self) -> NDArray[np.intp]:
-        """How many machines each row has, shape (rows,)."""
+        """Count the machines in each row, shape (rows,)."""
         return np.bincount(self.machine_rows, minlength=len(self.frame))
 
     @cached_property
     def nodes(self) -> list[list[str]]:
-        """The instances' nodes of each row, by name; of published figures none."""
+        """List the nodes in each row, sorted by name; published figures have none."""
         found: list[list[str]] = [[] for _ in range(len(self.frame))]
         for row, node in zip(self.instance_rows.tolist(), self.instances["node"].tolist(), strict=True):
             if isinstance(node, str):
@@ -260,14 +257,14 @@ class PooledEstimates(Estimates):
         return [sorted(one) for one in found]
 
     def values_at_rank(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
-        """Of each row the value of its machines at a rank (from 0) in rising order, shape (rows,)."""
+        """Pick, in each row, the machine value at an ascending rank (from 0), shape (rows,)."""
         unknown = np.isnan(values)
         order = np.lexsort((values, unknown if unknown_last else ~unknown, self.machine_rows))
         n = self.machine_counts
         return values[order][np.cumsum(n) - n + ranks]
 
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
-        """Bounds of the median over machines, from the bounds of each instance, shape (instances,)."""
+        """Bound the median over machines, given bounds for each instance, shape (instances,)."""
         n = self.machine_counts
         below = median_ranks(n, level)
         return (
@@ -276,24 +273,24 @@ class PooledEstimates(Estimates):
         )
 
     def ends(self, level: float | Floats) -> tuple[Floats, Floats]:
-        """Low and high ends at another level, each of shape (rows,)."""
+        """Return low and high ends at another level, each with shape (rows,)."""
         return self.bounds(*self.instances.ends(level), float(np.max(level)))
 
     @cached_property
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Of each row the median over machines, and the position of the instance that it is, or the lower of two.
+        """Return each row's median over machines, and the position of its instance, the lower one if there are two.
 
-        Unknown where no more than half of the machines are known.
+        nan if no more than half the machines have an estimate.
         """
         values, n = self.instances.numbers("estimate").to_numpy(), self.instance_counts
-        # Its share of its machine.
+        # Runs on one machine share its weight.
         weights = 1 / np.bincount(self._machine_numbers)[self._machine_numbers]
         known = np.bincount(self.instance_rows, np.where(np.isnan(values), 0, weights), len(n))
         names = pd.factorize(self.instances["node"], sort=True)[0]
         order = np.lexsort((names, values, np.isnan(values), self.instance_rows))
         lost = 2 * known <= self.machine_counts + _ROUNDING
         places, summed = self.instance_rows[order], np.cumsum(weights[order])
-        # Up to each in rising order, of its row alone.
+        # Cumulate the weights within each row.
         summed -= np.concatenate([[0], np.cumsum(self.machine_counts)[:-1]])[places]
         half = known[places] / 2
         before = np.bincount(places[summed < half - _ROUNDING], minlength=len(n))
@@ -307,15 +304,15 @@ class PooledEstimates(Estimates):
 
 
 def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
-    """The k for which the k-th least and the k-th greatest of n enclose the median at a level; 1 where none does."""
+    """Find the k for which the k-th smallest and the k-th largest of n enclose the median at a level; 1 if none does."""
     alpha = (1 - level) / 2
     return np.maximum(1, stats.binom.ppf(alpha, n, 0.5)).astype(np.intp)
 
 
 def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
-    """What a rule compares, `pool_machines`.
+    """Pool the compared estimates with `pool_machines`.
 
-    A side that is settled without comparing stays so where as many machines agree on it as an interval asks for.
+    A settled side remains settled if as many machines agree on it as an interval at this level needs.
     """
     found = pool_machines(compared.estimates)
     if not isinstance(found, PooledEstimates):
@@ -324,9 +321,9 @@ def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
 
 
 def pool_machines(estimates: Estimates) -> Estimates:
-    """Estimates with one row for all machines of a kind that agree in every other key.
+    """Pool all machines of a kind that agree in every other key into one row.
 
-    As given, where every kind has one machine.
+    Returns `estimates` unchanged if every kind has one machine.
     """
     if "node" not in estimates.labels:
         return estimates
@@ -344,14 +341,14 @@ def pool_machines(estimates: Estimates) -> Estimates:
 
 
 def _group_numbers(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
-    """A number for each row, the same for rows of one kind and the same keys, in the order in which they come."""
+    """Number the rows to pool together: same kind, same keys. Numbers follow the row order."""
     keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.keys if name != "node"})
     numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False).ngroup().to_numpy()
     return pd.factorize(numbers)[0].astype(np.intp)
 
 
 def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
-    """The values of rows of several instances; the others as they are."""
+    """Fill in pooled values for rows with several instances."""
     frame, each = blank.frame, blank.instances.frame
     estimate, at = blank.medians
     low, high = blank.bounds(each["low"].to_numpy(float), each["high"].to_numpy(float))
@@ -401,7 +398,7 @@ def _settled_sides(cases: PooledEstimates, settled: Sequence[Side | None]) -> li
 
 
 def row_nodes(estimates: Estimates) -> list[list[str]]:
-    """The nodes that each row is of: several where it was made of instances, none of published figures."""
+    """List each row's nodes: several for a pooled row, none for published figures."""
     if isinstance(estimates, PooledEstimates):
         return estimates.nodes
     nodes = estimates["node"].tolist() if "node" in estimates.labels else [None] * len(estimates)
@@ -409,7 +406,7 @@ def row_nodes(estimates: Estimates) -> list[list[str]]:
 
 
 def instance_ranges(estimates: Estimates) -> dict[int, tuple[float, float]]:
-    """The least and the greatest estimate of an instance, by row, of the rows that are of several machines."""
+    """Map each pooled row to the smallest and largest estimate among its instances."""
     if not isinstance(estimates, PooledEstimates):
         return {}
     values = estimates.instances.numbers("estimate").groupby(estimates.instance_rows)
@@ -418,14 +415,14 @@ def instance_ranges(estimates: Estimates) -> dict[int, tuple[float, float]]:
 
 
 def derivation_labels(estimates: Estimates, row: int) -> dict[str, Any]:
-    """The labels of one row; of one that is of several machines, those of the median machine's own estimate."""
+    """Return one row's labels; for a pooled row, those on its median machine."""
     if isinstance(estimates, PooledEstimates):
         return estimates.instances.label_values(int(estimates.medians[1][row]))
     return estimates.label_values(row)
 
 
 def nodes_by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
-    """All nodes that estimates are of, by their kind."""
+    """Group all nodes in `estimates` by their kind."""
     found: dict[str, dict[str, None]] = {}
     for nodes in row_nodes(estimates):
         for node in nodes:
@@ -434,11 +431,11 @@ def nodes_by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
 
 
 def row_name(estimates: Estimates, row: int) -> str:
-    """The name of the case in one row."""
+    """Format the name for the case in one row."""
     return case_name(estimates.label_values(row), str(estimates.value("detail", row)))
 
 
 def row_machine(estimates: Estimates, row: int, data: Dataset) -> str:
-    """The node of one row in words, or the machines of its kind together; '' for a row without a node."""
+    """Format the node or pooled machines in one row; '' for a published figure."""
     nodes = row_nodes(estimates)[row]
     return data.group_label(nodes) if nodes else ""

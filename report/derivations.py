@@ -1,8 +1,8 @@
-"""Formulas of derived quantities: declared once with their symbols, evaluated with units.
+"""Formulas for derived quantities: declared once with their symbols, evaluated with units.
 
-A formula is a line of arithmetic that Pint reads, the symbols in it with what they mean and their units, and the unit
-of the result. What goes into it is a published figure, a measurement or a declared assumption, each with a unit of its
-own; Pint converts them, and what does not fit is refused by name. Cases of them: `report.derived_estimates`.
+A formula is one line of arithmetic in Pint's notation, with a meaning and a unit for each symbol and for the result.
+Inputs are published figures, measurements or declared assumptions, each in its own unit; Pint converts them and rejects
+units that do not fit. `report.derived_estimates` applies formulas to cases.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 Labels = Mapping[str, Any]
 Kind = Literal["documented", "measured", "assumed"]
 
-# What is counted or paid, beside the units that Pint knows. FLOP, MAC and USD are dimensions of their own, so that
-# operations cannot pass for seconds or dollars; what is merely counted has none, as in the entries (unit 1).
+# Units for counts and money that Pint lacks. FLOP, MAC and USD are dimensions, so that operations cannot be taken for
+# seconds or dollars; plain counts are dimensionless, as in the reference entries (unit 1).
 _DEFINED = (
     "FLOP = [operation]",
     "MAC = [multiply_add]",
@@ -39,7 +39,7 @@ _DEFINED = (
 
 @cache
 def _unit_registry() -> Any:
-    """Pint's registry. Imported when arithmetic is done, for the import takes a third of a second."""
+    """Return Pint's registry, imported on first use because the import takes a third of a second."""
     import pint
 
     registry: Any = pint.UnitRegistry()
@@ -50,7 +50,7 @@ def _unit_registry() -> Any:
 
 @cache
 def _conversion_factor(unit: str, wanted: str) -> float:
-    """What a number in one unit is multiplied with to be in another. Raises ValueError if they do not fit."""
+    """Return the factor to convert one unit to another. Raises ValueError if they do not fit."""
     import pint
 
     units = _unit_registry()
@@ -64,12 +64,12 @@ def _conversion_factor(unit: str, wanted: str) -> float:
 
 @dataclass(frozen=True)
 class Input:
-    """What stands for one symbol: a value, the range that it may move in, and where it comes from.
+    """The value for one symbol, with its range and source.
 
-    kind: documented (`entries` of the reference), measured (`source_rows`) or assumed. source: title of the sources, or
-    why the assumption. se, df: of the logarithm, where the input was measured on that scale. spans: whether its range
-    is part of the result's interval, and not only of the sensitivity table. each: for one case alone, not for all
-    that have the same symbol.
+    kind: documented (reference `entries`), measured (`source_rows`) or assumed. source: the titles of the sources, or
+    the reason for an assumption. se, df: for the logarithm, if measured on that scale. in_interval: True if the range
+    contributes to the result's interval, not just to the sensitivity table. single_case: True if the input belongs to
+    one case alone and is not shared by all cases with this symbol.
     """
 
     value: float
@@ -90,7 +90,7 @@ class Input:
 
     @property
     def has_range(self) -> bool:
-        """Whether there is anything to move it to."""
+        """True if the value can be moved to another end."""
         return any(math.isfinite(end) and end != self.value for end in (self.low, self.high))
 
 
@@ -102,10 +102,10 @@ def documented_input(
     high: float | None = None,
     what: str = "",
 ) -> Input:
-    """A verified entry; its own range, if it has one, is part of the result's interval.
+    """Return a verified entry as input; its own range, if it has one, contributes to the result's interval.
 
-    beside: other entries that could stand in its place, in the same unit (of these the verified ones count), which
-    bound its range in the sensitivity table, as do low and high. Raises MissingSourceError.
+    alternatives: entries in the same unit that could replace it; the verified ones extend its range in the sensitivity
+    table, as do low and high. Raises MissingSourceError.
     """
     entry = data.entry(name)
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]
@@ -123,24 +123,24 @@ def documented_input(
 
 
 def is_verified(data: Dataset, name: str) -> bool:
-    """Whether an entry is there and was verified; asking does not count as use."""
+    """Return True if an entry exists and is verified, without recording a use."""
     entry = data.reference.get(name, {})
     return entry.get("status") == "verified" and entry.get("value") is not None
 
 
 def computed_input(data: Dataset, names: Sequence[str], value: float, unit: str, what: str, **more: Any) -> Input:
-    """A figure that is worked out of several verified entries before it enters. Raises MissingSourceError."""
+    """Return an input computed from several verified entries. Raises MissingSourceError."""
     titles = dict.fromkeys(str(data.entry(name)["source"]["title"]) for name in names)
     return Input(value, unit, "documented", "; ".join(titles), entries=tuple(names), what=what, **more)
 
 
 def assumed_input(value: float, unit: str, why: str, low: float = math.nan, high: float = math.nan) -> Input:
-    """A declared assumption, or what is so by definition, and the range that a sceptic may move it in."""
+    """Return an assumption or a definition, with the range a sceptic may move it in."""
     return Input(value, unit, "assumed", why, low, high)
 
 
 def measured_input(cases: Estimates, row: int, unit: str, what: str) -> Input:
-    """The estimate of one case with its interval."""
+    """Return one case's estimate and interval as input."""
     held = cases.frame.iloc[row]
     se, df = (float(held["se"]), float(held["df"])) if cases.log else (0.0, math.inf)
     return Input(
@@ -152,9 +152,9 @@ def measured_input(cases: Estimates, row: int, unit: str, what: str) -> Input:
 
 @dataclass(frozen=True)
 class Formula:
-    """`text`: 'T = G / n', in Pint's notation; symbols: what each means and its unit; unit: that of the result.
+    """`text`: 'T = G / n', in Pint's notation; symbols: meaning and unit by name; unit: unit for the result.
 
-    rounded_up: the result is the next whole number.
+    rounded_up: round the result up to a whole number.
     """
 
     text: str
@@ -164,13 +164,13 @@ class Formula:
 
     @property
     def result(self) -> str:
-        """The symbol of what is worked out."""
+        """Symbol for the result."""
         return self.text.partition(" = ")[0]
 
     def evaluate(self, values: Mapping[str, Any]) -> Floats:
-        """The result in its unit. values: by symbol, in the symbol's unit, numbers or arrays that fit each other.
+        """Return the result in its unit. values: by symbol, in the symbol's unit, numbers or arrays that broadcast.
 
-        Raises StudyError if the units of the two sides do not agree.
+        Raises StudyError if the formula's units do not match its result.
         """
         import pint
 
@@ -186,7 +186,7 @@ class Formula:
         return np.ceil(found - 1e-9) if self.rounded_up else found
 
     def convert(self, symbol: str, value: float, given: Input) -> float:
-        """A value of an input in the unit of its symbol. Raises StudyError naming the input if that cannot be."""
+        """Convert a value from an input's unit to its symbol's. Raises StudyError naming the input if units do not fit."""
         try:
             return value * _conversion_factor(given.unit, self.symbols[symbol][1])
         except ValueError as fault:
@@ -194,5 +194,5 @@ class Formula:
             raise StudyError(f"{name}: its unit does not fit {symbol} in {self.text!r}: {fault}") from None
 
     def check_units(self) -> None:
-        """Evaluate it with ones. Raises StudyError if the units do not agree."""
+        """Evaluate the formula with ones to check its units. Raises StudyError if they do not match."""
         self.evaluate(dict.fromkeys(self.symbols, 1.0))

@@ -1,7 +1,7 @@
-"""Cases that formulas gave, each with its arithmetic.
+"""Estimates that formulas give, each with its arithmetic.
 
-The interval of a result holds what the measurements and the sources leave open; assumptions, and figures that stand
-beside the one that is taken, are varied one by one instead (`report.judging.verdict_records`).
+Intervals cover uncertainty in measurements and sources; assumptions and alternative figures are varied one at a time
+instead (`report.judging.verdict_records`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from report.derivations import Floats, Formula, Input, Labels, measured_input
 from report.estimates import Estimates, concat_estimates, merge_source_rows
 from report.formatting import labels_text
 
-# Step of the logarithm by which the effect of an input's uncertainty on the result is taken.
+# Step on the logarithm to take the derivative with respect to an input.
 _STEP = 1e-4
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """One case's arithmetic: its labels, the formula and an input for each symbol; `detail` as for cases."""
+    """One case's arithmetic: labels, the formula and an input for each symbol; `detail` as in `Estimates`."""
 
     labels: Labels
     formula: Formula
@@ -34,7 +34,7 @@ class Derivation:
     detail: str = ""
 
     def values(self, names: Iterable[str] | None = None, end: str = "value") -> dict[str, float]:
-        """The inputs in the units of their symbols: at their value, or those named at an end of their range."""
+        """Return the inputs in their symbols' units, those in `names` at an end of their range."""
         moved = set(names or ())
         return {
             name: self.formula.convert(name, getattr(one, end) if name in moved else one.value, one)
@@ -44,7 +44,7 @@ class Derivation:
 
 @dataclass(frozen=True)
 class DerivedEstimates(Estimates):
-    """Cases that formulas gave, each with its work; beside: other results of the same inputs, by name and unit."""
+    """Cases with their derivations; other_results: further results from the same inputs, with name and unit."""
 
     derivations: Sequence[Derivation] = ()
     other_results: tuple[tuple[str, str, DerivedEstimates], ...] = ()
@@ -59,7 +59,7 @@ class DerivedEstimates(Estimates):
         return replace(self, frame=Estimates.drop_labels(self, *labels).frame)
 
     def find_row(self, labels: Labels) -> int | None:
-        """The row with these labels and no others."""
+        """Return the row with exactly these labels, None if there is none."""
         same = np.ones(len(self), dtype=bool)
         for name in self.labels:
             column = self.frame[name]
@@ -67,9 +67,9 @@ class DerivedEstimates(Estimates):
         return int(np.argmax(same)) if same.any() else None
 
     def move_input(self, row: int, symbol: str, end: str) -> Estimates:
-        """The cases with an input of one of them fixed at an end of its range, `low` or `high`.
+        """Recompute the cases with one input, as used in `row`, fixed at its `low` or `high` end.
 
-        What that case shares with others moves there too; what was measured for it alone does not.
+        An input that several cases share moves in all of them; a measurement for one case moves in it alone.
         """
         here = self.derivations[row].inputs[symbol]
         at = (
@@ -91,11 +91,11 @@ class DerivedEstimates(Estimates):
 
 
 def derive(works: Sequence[Derivation]) -> DerivedEstimates:
-    """Cases of formulas. Raises StudyError for a unit that does not fit.
+    """Evaluate formulas case by case. Raises StudyError for a unit that does not fit.
 
-    The interval of a case is made of the inputs that were measured on the log scale, to first order there (exact for
-    products and quotients), with the degrees of freedom that `statistics.combine` gives; and of the ranges of inputs
-    that span it, at the corner that gives the least and the most. Without either it is exact.
+    Intervals propagate inputs measured on the log scale, to first order (exact for products and quotients), with
+    degrees of freedom as in `statistics.combine`, and then extend to the smallest and the largest result over the
+    corners of all input ranges with `in_interval`. Without such inputs the case is exact.
     """
     rows: list[dict[str, Any]] = [{} for _ in works]
     log = any(one.se != 0 for work in works for one in work.inputs.values())
@@ -111,7 +111,7 @@ def derive(works: Sequence[Derivation]) -> DerivedEstimates:
 
 
 def _evaluate_formula(works: Sequence[Derivation], log: bool) -> list[dict[str, Any]]:
-    """Estimate, interval and counts of each of several works of one formula."""
+    """Evaluate one formula for several derivations; return estimate, interval and counts for each."""
     formula, names = works[0].formula, list(works[0].inputs)
     values = [work.values() for work in works]
     arrays = {name: np.array([value[name] for value in values]) for name in names}
@@ -149,7 +149,7 @@ def _evaluate_formula(works: Sequence[Derivation], log: bool) -> list[dict[str, 
 
 
 def _corners(works: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats) -> tuple[Floats, Floats]:
-    """The least and the most of the results over the ranges of the inputs that span the interval."""
+    """Return the smallest and the largest results over the corners of all ranges with `in_interval`."""
     least, most = estimate.copy(), estimate.copy()
     spanning = [name for name in arrays if any(work.inputs[name].in_interval for work in works)]
     for ends in itertools.product(("low", "high"), repeat=len(spanning)):
@@ -165,7 +165,7 @@ def _corners(works: Sequence[Derivation], arrays: Mapping[str, Floats], estimate
 
 @dataclass(frozen=True)
 class _LazyDerivations(Sequence[Derivation]):
-    """Works that are made when they are asked for: there may be very many, and few are looked at."""
+    """Derivations made on access: there can be very many, and few are read."""
 
     length: int
     make: Callable[[int], Derivation]
@@ -180,7 +180,7 @@ class _LazyDerivations(Sequence[Derivation]):
 
 
 def with_derivations(cases: Estimates, make: Callable[[int], Derivation]) -> DerivedEstimates:
-    """Cases that were computed otherwise, because they are many, with the work that gives each: `make` of its row."""
+    """Attach derivations to cases computed in bulk; `make` returns the derivation for a row."""
     return DerivedEstimates(cases.frame, cases.log, _LazyDerivations(len(cases), make))
 
 
@@ -190,7 +190,7 @@ def _case_text(cases: Estimates, row: int) -> str:
 
 
 def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEstimates:
-    """`above / below` with its arithmetic. The formula's two symbols stand for them, in the units that they are in."""
+    """Divide `above` by `below`, with derivations; the formula's two symbols stand for them, in the same units."""
     numbered = above.label(above_row=range(len(above))) / below.label(below_row=range(len(below)))
     if not len(numbered):
         return DerivedEstimates(numbered.frame, numbered.log)
@@ -222,7 +222,7 @@ class _ChainedDerivations(Sequence[Derivation]):
 
 
 def concat_derived(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
-    """The cases of several, as `estimates.concat_estimates`, with their works."""
+    """Concatenate derived cases, as `estimates.concat_estimates`, with their derivations."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return DerivedEstimates(Estimates.empty().frame)

@@ -1,7 +1,7 @@
-"""Estimates with intervals under labels, and the small algebra that carries the intervals through.
+"""Estimates with intervals under labels, and the arithmetic to carry intervals through.
 
-A table without rows is a table: to select from it, to combine it with others, or to ask for a label of it gives one
-without rows. What a node has not measured needs no word in a quantity.
+An empty table remains a table: to filter it, combine it or read a label from it gives an empty result, so quantities
+need no code for missing measurements.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from report import statistics
 from report.formatting import label_value
 
-# Not labels: what an estimate holds. `detail` says what an aggregate was made of ("torch, 2048x2048x2048"),
-# `source_rows` from which rows of the summary, by number; none where that was not followed.
+# Columns that are values, not labels. `detail` describes an aggregate ("torch, 2048x2048x2048"); `source_rows` numbers
+# the summary's rows behind the estimate, none if they were not tracked.
 VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
-# Labels that name the libraries by which the best was reached. They differ between machines of one kind and along a
-# series, and therefore tell no two cases apart.
+# Labels that name the library behind a best estimate. They differ between machines of one kind and along a series, so
+# cases are not told apart by them.
 RUNTIMES = ("runtime", "cpu_runtime")
 
 
 def device_kind(device: str) -> str:
-    """Kind of a device by its id: everything that is not the CPU is an accelerator."""
+    """Return the kind for a device id: anything but the CPU is an accelerator."""
     return "cpu" if device == "cpu" else "gpu"
 
 
@@ -34,9 +34,8 @@ def device_kind(device: str) -> str:
 class Estimates:
     """One row per estimate: label columns, and the columns VALUES.
 
-    On the log scale `se` is the standard error of log estimate and low, high
-    follow from it and df; otherwise low and high stand as given (shares,
-    published figures) and estimates can only be scaled. nan: unknown.
+    On the log scale `se` is the standard error of the log estimate, and low and high follow from it and df; otherwise
+    low and high are fixed (shares, published figures), and estimates can only be scaled. nan: unknown.
     """
 
     frame: pd.DataFrame
@@ -50,11 +49,11 @@ class Estimates:
 
     @classmethod
     def from_estimates(cls, frame: pd.DataFrame) -> Estimates:
-        """On the log scale, from columns estimate, se, df and labels."""
+        """Build on the log scale from the columns estimate, se, df and labels."""
         if not len(frame):
             return cls.empty()
         half = statistics.half_width(frame["se"].to_numpy(float), frame["df"].to_numpy(float))
-        # An exact figure has se 0 and infinite df: its interval is itself.
+        # An exact figure (se 0, infinite df) has an interval without width.
         half = np.where(frame["se"].to_numpy(float) == 0, 0.0, half)
         estimate = frame["estimate"].to_numpy(float)
         frame = frame.assign(low=estimate * np.exp(-half), high=estimate * np.exp(half))
@@ -62,11 +61,11 @@ class Estimates:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], log: bool = False) -> Estimates:
-        """From rows of labels and VALUES: as they stand, or on the log scale from estimate, se and df."""
+        """Build from rows with labels and VALUES: unchanged, or on the log scale from estimate, se and df."""
         if not rows:
             return cls.empty()
         frame = pd.DataFrame(rows)
-        # Ends that are all None would stay objects.
+        # Convert to float: columns that are all None would remain objects.
         frame = frame.astype({name: float for name in VALUES[:5] if name in frame})
         return cls.from_estimates(frame) if log else cls(frame, log=False)
 
@@ -74,7 +73,7 @@ class Estimates:
     def from_points(
         cls, rows: pd.DataFrame | Sequence[Mapping[str, Any]], points: statistics.PointEstimates, log: bool = False
     ) -> Estimates:
-        """From rows of labels, counts, detail and source rows, each with its estimate and interval."""
+        """Build from rows with labels, counts, detail and source rows, and a point estimate for each."""
         if not len(rows):
             return cls.empty()
         values = {name: getattr(points, name) for name in ("estimate", "low", "high", "se", "df")}
@@ -88,26 +87,26 @@ class Estimates:
         return len(self.frame)
 
     def __getitem__(self, name: str) -> pd.Series:
-        """One label or value of all rows. Raises KeyError if there are rows and they do not bear it."""
+        """Return one column. Raises KeyError if a table with rows lacks it."""
         if name not in self.frame and not len(self):
             return pd.Series([], dtype=object, name=name)
         return self.frame[name]
 
     def numbers(self, name: str) -> pd.Series:
-        """One label or value of all rows as floats."""
+        """Return one column as floats."""
         return self[name].astype(float)
 
     def rows(self, *names: str) -> list[tuple[Any, ...]]:
-        """These labels or values, row by row."""
+        """Return these columns as tuples, row by row."""
         return list(zip(*(self[name].tolist() for name in names), strict=True))
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Estimates]]:
-        """The rows that agree in these labels, together, in the labels' order; each group with its labels."""
+        """Yield groups that agree in these labels, in label order, each with its label values."""
         for key, at in self.positions(*names):
             yield key, self.take(at)
 
     def positions(self, *names: str) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
-        """The positions of the rows that agree in these labels, as `groups`: of many groups far cheaper."""
+        """Yield row positions by group: as `groups`, but far cheaper for many groups."""
         if len(self):
             for key, at in self.frame.groupby(list(names), sort=True, dropna=False).indices.items():
                 yield key if isinstance(key, tuple) else (key,), np.asarray(at, np.intp)
@@ -119,20 +118,20 @@ class Estimates:
 
     @property
     def keys(self) -> list[str]:
-        """Names of the labels that tell cases apart: all but RUNTIMES."""
+        """Names of the labels that distinguish cases: all but RUNTIMES."""
         return [name for name in self.labels if name not in RUNTIMES]
 
     def value(self, name: str, row: int) -> Any:
-        """A label or value of one row."""
+        """Return one cell."""
         return self.frame[name].iat[row]
 
     def label_values(self, row: int) -> dict[str, Any]:
-        """The labels of one row; those that do not apply to it are left out."""
+        """Return one row's labels, without those that do not apply to it."""
         values = {name: self.value(name, row) for name in self.labels}
         return {name: _python_value(value) for name, value in values.items() if not _is_absent(value)}
 
     def all_label_values(self) -> list[dict[str, Any]]:
-        """The labels of every row, as `label_values` says of one."""
+        """Return `label_values` for every row."""
         found: list[dict[str, Any]] = [{} for _ in range(len(self))]
         for name in self.labels:
             for labels, value in zip(found, self.frame[name].tolist(), strict=True):
@@ -141,14 +140,14 @@ class Estimates:
         return found
 
     def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
-        """Low and high ends of the intervals at another level than the drawn one's, each of shape (rows,).
+        """Return low and high interval ends at another level than LEVEL, each with shape (rows,).
 
-        What stands as given (infinite df without a standard error: published figures, neighbours of a crossing) stays,
-        and so does an end at 0 or 1, where shares are clipped.
+        Fixed intervals (infinite df without a standard error: published figures, neighbours of a crossing) do not
+        change, nor do ends at 0 or 1, where shares are clipped.
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
-        # What is without end has no width.
+        # Infinite estimates have no width.
         same = (grown == 1) | np.isinf(estimate)
         with np.errstate(invalid="ignore"):
             if self.log:
@@ -159,7 +158,7 @@ class Estimates:
         return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
 
     def filter(self, **wanted: Any) -> Estimates:
-        """The rows whose labels have these values (or one of a list of them); device also takes cpu, gpu."""
+        """Keep rows whose labels have these values (or one from a list); `device` also takes cpu, gpu."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
             allowed = list(value) if isinstance(value, (list, tuple, set)) else [value]
@@ -170,21 +169,21 @@ class Estimates:
         return self.take(keep)
 
     def take(self, rows: Any) -> Estimates:
-        """Some of the rows, by mask or by positions."""
+        """Take rows by mask or by position."""
         mask = np.asarray(rows)
         picked = self.frame.loc[mask] if mask.dtype == bool else self.frame.iloc[list(rows)]
         return Estimates(picked.reset_index(drop=True), self.log)
 
     def sort_by(self, *labels: str) -> Estimates:
-        """The rows in the order of these labels."""
+        """Sort the rows by these labels."""
         return self.take(self.frame.sort_values(list(labels), kind="stable").index) if len(self) else self
 
     def last_per_group(self, *labels: str) -> Estimates:
-        """The last row of those that agree in these labels."""
+        """Keep the last row in each group that agrees in these labels."""
         return self.take(~self.frame.duplicated(list(labels), keep="last")) if len(self) else self
 
     def counts(self) -> dict[str, Any]:
-        """What a figure made of all rows rests on: the fewest rounds, all samples, all source rows."""
+        """Return the counts for an aggregate over all rows: fewest rounds, total samples, all source rows."""
         rounds, samples = self.numbers("n_rounds").min(), self.numbers("n_samples").sum()
         return {
             "n_rounds": int(rounds),
@@ -193,17 +192,17 @@ class Estimates:
         }
 
     def keep_labels(self, *labels: str) -> Estimates:
-        """The same under these labels alone. Raises ValueError if they do not tell the rows apart."""
+        """Keep these labels alone. Raises ValueError if they do not distinguish the rows."""
         frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
             raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
         return Estimates(frame, self.log)
 
     def best_per_group(self, by: Sequence[str], detail: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
-        """The largest estimate of each group; `detail` names it by these labels, and it keeps the labels `keep`.
+        """Keep the largest estimate in each group, with the labels `keep`; `detail`: labels to name it by.
 
-        The largest of near ties is so by luck in part, and its estimate too high. Its interval is that of a level
-        at which all k estimates whose intervals reach its own would be sure together (Bonferroni): wider with each.
+        The largest among near ties is partly luck, so it overestimates. To compensate, its interval has a Bonferroni
+        level for the k estimates whose intervals reach its own, and so widens with k.
         """
         if not len(self):
             return Estimates(self.frame.reindex(columns=[*by, *keep, *VALUES]), self.log)
@@ -225,20 +224,20 @@ class Estimates:
         return Estimates(held.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:
-        """The same with these labels or values set, one for all or one for each row."""
+        """Set labels or values, one for all rows or one per row."""
         return Estimates(self.frame.assign(**values), self.log)
 
     def set_unknown(self, rows: Any, *values: str) -> Estimates:
-        """The same with these values of some of the rows, by mask, unknown (nan)."""
+        """Set these values to nan in the masked rows."""
         mask = np.asarray(rows, dtype=bool)
         return self.label(**{name: np.where(mask, np.nan, self.numbers(name)) for name in values})
 
     def drop_labels(self, *labels: str) -> Estimates:
-        """The same with these labels dropped."""
+        """Drop these labels."""
         return Estimates(self.frame.drop(columns=list(labels), errors="raise" if len(self) else "ignore"), self.log)
 
     def inverse(self) -> Estimates:
-        """One over each, on the log scale: the interval's ends swap places."""
+        """Return reciprocals on the log scale; the interval's ends swap."""
         return Estimates.from_estimates(self.frame.assign(estimate=1 / self.frame["estimate"])) if len(self) else self
 
     def __mul__(self, factor: float) -> Estimates:
@@ -248,7 +247,7 @@ class Estimates:
         return Estimates(self.frame.assign(**scaled), self.log)
 
     def __truediv__(self, other: Estimates | float) -> Estimates:
-        """Ratio to a number, or to those estimates that agree in all keys which both sides have.
+        """Divide by a number, or by the estimates that agree in all keys common to both sides.
 
         Off the log scale the ends are divided crosswise, which is conservative.
         """
@@ -276,17 +275,17 @@ class Estimates:
         return Estimates(pairs.assign(**ends, se=np.nan)[kept], log=False)
 
     def ratio(self, label: str, above: Any, below: Any) -> Estimates:
-        """Rows with one value of a label over those with another that agree in all the others, without that label."""
+        """Divide rows with label value `above` by rows with `below` that agree in all other labels; drop the label."""
         return self.filter(**{label: above}).drop_labels(label) / self.filter(**{label: below}).drop_labels(label)
 
     def scaled_by(self, column: pd.Series) -> Estimates:
-        """Each estimate times its own exact factor."""
+        """Multiply each estimate by its own exact factor."""
         scaled = {name: self.frame[name] * column.to_numpy(float) for name in ("estimate", "low", "high")}
         return Estimates(self.frame.assign(**scaled), self.log)
 
 
 def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
-    """The rows of several sets that were made on the same scale; labels that one lacks are empty there."""
+    """Concatenate estimates on the same scale; a label missing from one is empty there."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return parts[0] if parts else Estimates.empty()
@@ -295,13 +294,13 @@ def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
 
 
 def exact_estimates(rows: Sequence[Mapping[str, Any]]) -> Estimates:
-    """Published or computed figures: estimate, optionally low and high, and labels."""
+    """Build published or computed figures from labels, estimate and optional low and high."""
     known = {"se": np.nan, "df": np.inf, "n_rounds": 0, "n_samples": 0, "detail": ""}
     return Estimates.from_rows([{"low": row["estimate"], "high": row["estimate"], **known, **row} for row in rows])
 
 
 def merge_source_rows(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """The source rows of several estimates, each once, in order."""
+    """Merge source rows, sorted and without duplicates."""
     return tuple(sorted({number for row in rows for number in row}))
 
 
@@ -310,7 +309,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _label_text(name: str, value: Any) -> str:
-    """A label by which one is told from others: 'torch', '2 threads'; '' where it has none."""
+    """Format a label for `detail`: 'torch', '2 threads'; '' if absent."""
     if _is_absent(value) or (name == "threads" and value == 0):
         return ""
     value = _python_value(value)
@@ -318,7 +317,7 @@ def _label_text(name: str, value: Any) -> str:
 
 
 def _python_value(value: Any) -> Any:
-    """A label's value as Python's own type; whole floats (params read from JSON) as integers."""
+    """Convert a label's value to a Python type; whole floats (params read from JSON) become integers."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer():

@@ -1,13 +1,13 @@
-"""What is found of a claim in one plain sentence: the one that its file has for the outcome, with its numbers.
+"""Fill a claim's declared sentence for its outcome with the numbers found.
 
-A place: `{estimate}`, `{low}` and `{high}` are the number that the claim is told with; `{least}` and `{most}` those
-of all cases, `{supports}` and `{challenges}` that of the case on this side nearest to the threshold. Where several
-machines measured that case, the place holds the range over them; so it does for an interval whose ends differ by the
-factor WIDE. Of the latter `{least}` and `{most}` give the outer end where they are bounds: "at least {least}".
-`{run of supports}` is a label of it, `{supports for run=BERT base}` the case with a label. `{[time] least}` is of one
-part. `{count}`, `{count supports}` and `{count challenges}` count cases; `{share}`, `{share low}`, `{share high}` and
-`{units}` tell of a share. `{threshold}` is the one that is declared. After a colon, how: `percent`; `number`, without
-its unit; `about`, rounded to two digits; `exact`, with all its digits.
+Placeholders: `{estimate}`, `{low}` and `{high}` are the claim's headline number; `{least}` and `{most}` the extremes
+over all cases; `{supports}` and `{challenges}` the case on that side nearest to the threshold. If several machines
+measured this case, the placeholder gives the range over them, as it does for an interval whose ends differ by the
+factor WIDE. For such an interval `{least}` and `{most}` give the outer end if they are bounds: "at least {least}".
+`{run of supports}` is a label on the case, `{supports for run=BERT base}` the case with this label value. `{[time]
+least}` refers to one part. `{count}`, `{count supports}` and `{count challenges}` count cases; `{share}`, `{share
+low}`, `{share high}` and `{units}` describe a share; `{threshold}` is the declared one. A format may follow a colon:
+`percent`; `number`, without unit; `about`, rounded to two digits; `exact`, with all digits.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _COUNT = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?count(?: (?P<which>supports|c
 _SHARE = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?(?:(?P<share>share)(?: (?P<end>low|high))?|(?P<units>units))")
 _THRESHOLD = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?threshold")
 FORMATS = ("percent", "number", "about", "exact")
-# An interval whose ends differ by this factor is told as a range.
+# Intervals whose ends differ by this factor are printed as a range.
 WIDE = 3.0
-# A share whose range covers this much of all says nothing.
+# A share whose range covers this much says nothing.
 _NOTHING = 0.9
-# Fields that are alike on machines that measured the same case.
+# Fields that match when several machines measured the same case.
 _ALIKE = ("part", "device", "labels", "outcome")
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
@@ -44,7 +44,7 @@ _UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z",
 _LOWER_AFTER = re.compile(rf"{_JOINS}|\A[\w\s]*\bor more\b")
 _UPPER_AFTER = re.compile(r"\A[\w\s]*\bat most\b")
 _ALMOST = _LEAST_SHARE = 1e-4
-# Seconds in a unit of time, and from how many on it is told in it.
+# Seconds per time unit, and the smallest multiple to print in this unit.
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
 _SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
 GENERAL = {
@@ -56,7 +56,7 @@ GENERAL = {
     "awaiting": "Still open: what it takes to tell has not been measured yet.",
     "not testable": OPINION,
 }
-# For what others' published runs come to, where the claim has no sentence of its own for it.
+# Defaults for claims decided by published runs.
 _PUBLISHED = {
     "supported": "Others' published runs support it, with {least} to {most}.",
     "challenged": "Others' published runs do not support it, with {least} to {most}.",
@@ -65,15 +65,15 @@ _PUBLISHED = {
 
 
 def finding(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> str:
-    """The sentence for a verdict (see `finding_and_part`)."""
+    """Return the sentence for a verdict (see `finding_and_part`)."""
     return finding_and_part(verdict, declared)[0]
 
 
 def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """The sentence for a verdict, as `verdicts.json` has it, from those that its claim declares by outcome; and the
-    first part that it names, '' for none.
+    """Return the first sentence that can be filled, and the first part that it names, '' if none.
 
-    declared: those for what was found here, or for what others' runs came to where the verdict rests on these.
+    verdict: a record from `verdicts.json`. declared: the claim's sentences by outcome, for published runs if the
+    verdict rests on these.
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
@@ -87,7 +87,7 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
 
 
 def fill_sentence(sentence: str, verdict: Mapping[str, Any]) -> str | None:
-    """A sentence with its places filled; None where the evidence has nothing for one of them."""
+    """Fill the placeholders in a sentence; None if the evidence lacks one."""
     pieces = PLACEHOLDER.split(sentence)
     told = [
         fill_placeholder(piece, verdict, surrounding_text(pieces, at)) if at % 2 else piece
@@ -97,13 +97,13 @@ def fill_sentence(sentence: str, verdict: Mapping[str, Any]) -> str | None:
 
 
 def surrounding_text(pieces: Sequence[str], at: int) -> tuple[str, str]:
-    """The text before and after a place of a split sentence, by its position."""
+    """Return the text before and after the placeholder at `at` in a split sentence."""
     joins = at + 2 < len(pieces)
     return pieces[at - 1], pieces[at + 1] if joins else f"{pieces[at + 1]} ."
 
 
 def unknown_placeholders(sentence: str, parts: Sequence[str]) -> Iterator[str]:
-    """Places of a sentence that mean nothing, of a claim with parts of these names."""
+    """Yield placeholders that are not valid for a claim with these parts."""
     for place in PLACEHOLDER.findall(sentence):
         text, _, how = place.partition(":")
         found = next(filter(None, (one.fullmatch(text) for one in (_NUMBER_OF_CASE, _COUNT, _SHARE, _THRESHOLD))), None)
@@ -113,7 +113,7 @@ def unknown_placeholders(sentence: str, parts: Sequence[str]) -> Iterator[str]:
 
 
 def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
-    """Text of a place; None where the evidence has nothing for it. around: the text before and after it."""
+    """Return the text for a placeholder; None if the evidence lacks it. around: the text before and after it."""
     text, _, how = place.partition(":")
     counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
     if counted:
@@ -157,9 +157,9 @@ def _placeholder_range(
     labelled: bool,
     ceiling: float,
 ) -> tuple[float, float]:
-    """From where to where the number of a case lies on all machines that measured it; one end twice for a bound.
+    """Return the range for a case over all machines that measured it; one end twice if the sentence states a bound.
 
-    ceiling: the most that is possible.
+    ceiling: the largest possible value.
     """
     same = [case] if which in ENDS and not labelled else same_cases(case, verdict)
     known = [_case_range(one, ceiling) for one in same]
@@ -174,7 +174,7 @@ def _placeholder_range(
 
 
 def _case_range(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
-    """The number of a case twice; its interval where that is wide or the number above the ceiling."""
+    """Return the estimate twice, or the interval if it is wide or the estimate exceeds the ceiling."""
     value, low, high = (float(case[name]) for name in NUMBER)
     if value > ceiling:
         return min(low, ceiling), ceiling
@@ -183,19 +183,19 @@ def _case_range(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
 
 
 def case_label(case: Mapping[str, Any], name: str) -> Any:
-    """The value of a label of a case; None where it has none of this name."""
+    """Return a case's value for a label, None if it lacks this label."""
     return case[name] if name in ("node", "device") else (case.get("labels") or {}).get(name)
 
 
 def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The case as each machine measured it: like labels, like outcome."""
+    """Return this case from every machine: same labels, same outcome."""
     cases = cases_with_interval(verdict, str(case.get("part") or ""))
     found = [one for one in cases if all(one.get(name) == case.get(name) for name in _ALIKE)]
     return found if case.get("node") else [case]
 
 
 def _share_text(share: float) -> str:
-    """A share as a sentence has it: '84%', 'all', 'none'; what is merely near to an end is not told as one."""
+    """Format a share: '84%', 'all', 'none'; values merely close to 0 or 1 become neither."""
     if not _ALMOST < share < 1 - _ALMOST:
         return "all" if share > 0.5 else "none"
     return f"{min(max(100 * share, 1), 99):.0f}%"
@@ -210,7 +210,7 @@ def _label_text(name: str, value: Any) -> str:
 
 
 def sentence_number(value: float, unit: str, how: str = "") -> str:
-    """A number as a sentence has it: two digits, times in the unit that people would use."""
+    """Format a number for a sentence: two digits, times in their customary unit."""
     if how == "percent":
         return _percent_text(value)
     if how == "number":
@@ -229,7 +229,7 @@ def sentence_number(value: float, unit: str, how: str = "") -> str:
 
 
 def _digits_apart_from_one(value: float) -> str:
-    """Two digits; more where these would say 1 of what is not 1: 1.02, 0.996."""
+    """Format two digits, or more if these would print 1 for a different number: 1.02, 0.996."""
     texts = [formatting.two_digits(value), *(formatting.format_number(value, digits) for digits in (3, 4))]
     return (
         next((text for text in texts if float(text.split()[0].replace(",", "")) != 1), texts[0]) if value else texts[0]
@@ -237,7 +237,7 @@ def _digits_apart_from_one(value: float) -> str:
 
 
 def _percent_text(share: float) -> str:
-    """Whole per cents; below ten with one digit, below one with two, and what is less than a hundredth as that."""
+    """Format percent: none, one or two decimals from 10%, 1% or below; 'less than 0.01%' for the tiniest."""
     if 0 < share < _LEAST_SHARE:
         return f"less than {100 * _LEAST_SHARE:g}%"
     digits = 0 if share >= 0.1 or share <= 0 else 1 if share >= 0.01 else 2
@@ -245,7 +245,7 @@ def _percent_text(share: float) -> str:
 
 
 def find_part(verdict: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """A part of a claim by its name; that of a claim with one part is ''."""
+    """Return the part with this name; the only part in a claim is named ''."""
     return next((part for part in verdict.get("parts") or [] if str(part.get("name") or "") == name), None)
 
 
@@ -254,7 +254,7 @@ def _part_with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def cases_with_interval(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
-    """The cases of a claim, or of one part of it, that have an interval, the least first."""
+    """Return the cases with an interval in a claim, or in one part if named, smallest estimate first."""
     cases = [
         case
         for case in verdict.get("cases") or []
@@ -266,8 +266,11 @@ def cases_with_interval(verdict: Mapping[str, Any], part: str) -> list[Mapping[s
 def find_case(
     verdict: Mapping[str, Any], part: str, which: str | None, label: tuple[str | None, str | None] = (None, None)
 ) -> Mapping[str, Any] | None:
-    """The case that a place means: on a side the nearest to its threshold, at an end of all, or the one that is told
-    for the claim or part; None if there is none. label: name and value of one that it has to bear."""
+    """Return the case for a placeholder, None if there is none.
+
+    That is the smallest or largest, the one nearest to the threshold on a side, or the headline number for the claim or
+    part. label: a label name and value to match.
+    """
     cases = [
         case
         for case in cases_with_interval(verdict, part)

@@ -1,4 +1,4 @@
-"""Numbers, intervals, labels and nodes in words: one place for how the report speaks."""
+"""Format numbers, intervals, labels and node names for the report."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from contract.node import count_machines, kind_of_node
 
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
-# Units of which there is commonly less than one.
+# Units with prefixes up to 1 (m, µ, n, p); the others use k and above.
 _SMALL = {"s", "J", "J/FLOP", "J/B"}
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _NOT_SHOWN = {"1", ""}
 _SPELT = {"d": "days", "h": "hours"}
-# Units that are words, which have a singular.
+# Unit words that have a singular.
 _PLURAL = re.compile(r"\b(cycle|day|hour|node|request|row|sample|server|thread|token)s\b")
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
-# The cores that W01's server has.
+# Cores in W01's server.
 SERVER_CORES = 64
 BASELINES = {
     "core": "one core",
@@ -31,12 +31,12 @@ BASELINES = {
 }
 
 
-# The unit of what is so or is not: 1 or 0.
+# Unit for yes-or-no quantities: 1 or 0.
 YES_NO = "yes or no"
 
 
 def si_prefix(value: float, unit: str) -> tuple[float, str]:
-    """Divisor and unit with its SI prefix: (1e9, 'GFLOP/s'). Counts and shares get none."""
+    """Return divisor and prefixed unit: (1e9, 'GFLOP/s'). Counts and shares get no prefix."""
     if unit not in ALLOWED_PREFIX or not value or not math.isfinite(value):
         return 1.0, "" if unit in _NOT_SHOWN else _SPELT.get(unit, unit)
     power = 3 * math.floor(math.log10(abs(value)) / 3 + 1e-12)
@@ -46,14 +46,14 @@ def si_prefix(value: float, unit: str) -> tuple[float, str]:
 
 
 def _append_unit(shown: str, name: str) -> str:
-    """A number as it is shown and its unit, which is singular for one: '2 hours', '1 hour', '1 request/s', '3%'."""
+    """Append a unit to a printed number, singular after '1': '2 hours', '1 hour', '1 request/s', '3%'."""
     if name == "%":
         return f"{shown}%"
     return f"{shown} {_PLURAL.sub(lambda found: found[1], name) if shown == '1' else name}".strip()
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Significant digits, thousands separated, millions and more in words: 27.9, 0.500, 3,571, 3.19 billion."""
+    """Format significant digits, with thousands separators, and words from a million: 27.9, 0.500, 3,571, 3.19 billion."""
     if value is None or math.isnan(value):
         return "unknown"
     if math.isinf(value):
@@ -67,12 +67,12 @@ def format_number(value: float | None, digits: int = 3) -> str:
 
 
 def two_digits(value: float) -> str:
-    """As a sentence has a number: '24', '0.85', '5,100'."""
+    """Format a number for a sentence: '24', '0.85', '5,100'."""
     return format_number(value, 2).removesuffix(".0")
 
 
 def format_exact(value: float) -> str:
-    """A number that is given, not measured, without idle zeros: 0.5, 1,000, 59.4, 2 billion."""
+    """Format a declared number without trailing zeros: 0.5, 1,000, 59.4, 2 billion."""
     divisor, word = _large_number_word(value)
     if not _has_plain_notation(value):
         return f"{value:g}"
@@ -96,7 +96,7 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
-    """A measured number and its unit: '412 GFLOP/s', '0.930', '67.2 days'; 'yes' or 'no' for what is so or is not."""
+    """Format a measured number with its unit: '412 GFLOP/s', '0.930', '67.2 days'; 'yes' or 'no' for YES_NO."""
     if value is None:
         return "unknown"
     if unit == YES_NO:
@@ -106,7 +106,7 @@ def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
 
 
 def format_interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
-    """'27.9 [27.1, 28.7] MAC/cycle'; an exact value without brackets; 'no interval' where none is known."""
+    """Format '27.9 [27.1, 28.7] MAC/cycle'; exact values without brackets; 'no interval' if there is none."""
     if estimate is None or unit == YES_NO:
         return with_unit(estimate, unit)
     if low is None or high is None:
@@ -118,7 +118,7 @@ def format_interval(estimate: float | None, low: float | None, high: float | Non
         return _append_unit(format_exact(value) if short else format_number(value), name)
     divisor, word = _large_number_word(estimate / scale)
     values = [value / scale / divisor for value in (estimate, low, high)]
-    # Digits enough that a narrow interval still shows its width.
+    # Add decimals until a narrow interval shows its width.
     decimals = next((d for d in range(7) if d >= _decimals(values[0], 3) and _ends_differ(values, d)), 6)
     shown = [f"{value:,.{decimals}f}" for value in values]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]{word} {name}".strip()
@@ -129,15 +129,15 @@ def _ends_differ(values: Sequence[float], decimals: int) -> bool:
 
 
 def threshold_text(value: float | Sequence[float], unit: str) -> str:
-    """A threshold, or a pair of them, with its unit: '1,000 MAC/cycle', '10 to 60'."""
+    """Format a threshold or a range with its unit: '1,000 MAC/cycle', '10 to 60'."""
     return thresholds_text([value], unit)
 
 
 def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: str = "and") -> str:
-    """Several thresholds, the unit said once where all bear the same: '1, 2 or 4 MAC/cycle'."""
+    """Format several thresholds, with the unit once if all share it: '1, 2 or 4 MAC/cycle'."""
     if unit == YES_NO:
         return join_words([with_unit(value, unit) for value in values if isinstance(value, (int, float))], last)
-    # A range whose ends are equal is one number.
+    # A range with equal ends becomes one number.
     numbers = [[value] if isinstance(value, (int, float)) else list(dict.fromkeys(value)) for value in values]
     scaled = {si_prefix(float(one), unit) for pair in numbers for one in pair}
     if len(scaled) == 1:
@@ -153,28 +153,28 @@ def _exact_with_unit(value: float, unit: str) -> str:
 
 
 def join_words(items: Sequence[str], last: str = "and") -> str:
-    """'a', 'a and b', 'a, b and c'."""
+    """Join words: 'a', 'a and b', 'a, b and c'."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
 def range_words(first: str, last: str) -> str:
-    """'2.4 GB/s', '2.4 to 5.1 GB/s', '9% to 27%': from one number in words to another, a unit said once."""
+    """Format a range from two formatted numbers, a shared unit once: '2.4 GB/s', '2.4 to 5.1 GB/s', '9% to 27%'."""
     if first == last:
         return first
     number, _, unit = first.partition(" ")
     return f"{number if unit and unit == last.partition(' ')[2] else first} to {last}"
 
 
-# More names than these are not listed.
+# Longer lists are shortened.
 _MOST_NAMES = 6
 
 
 def shorten_names(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) -> str:
-    """Names as `join_words` has them; of many the first ones and a number: 'a, b, c and 997 other machines'.
+    """Join names, shortening long lists: 'a, b, c and 997 other machines'.
 
-    numbers: how many each name stands for, where it is not one.
+    numbers: how many items each name stands for, by default one.
     """
     if len(names) <= _MOST_NAMES:
         return join_words(names)
@@ -183,19 +183,19 @@ def shorten_names(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) 
 
 
 def first_items(items: Sequence[str], most: int, between: str = ", ") -> str:
-    """The first of many items: 'a, b and 3 more'; all where there are no more than `most`."""
+    """Join the first `most` items and count the rest: 'a, b and 3 more'."""
     more = len(items) - most
     return between.join(items[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def capitalize(text: str) -> str:
-    """`text` with its first letter a capital one."""
+    """Return `text` with its first letter capitalized."""
     return text[:1].upper() + text[1:]
 
 
-# An ordinary word: a capital letter and none after it, no digit, perhaps a hyphen ("Pre-training", "A").
+# Match an ordinary word: one capital, no digit, perhaps hyphens ("Pre-training", "A").
 _ORDINARY = re.compile(r"[A-Z](?:[a-z]*(?:-[a-z]+)*)(?=[,;:.]?(?:\s|\Z))")
-# Names that are spelt like ordinary words.
+# Names spelt like ordinary words.
 NAMES = {
     "Adam", "Ampere", "Apple", "Azure", "Blackwell", "Claude", "Fugaku", "Gemini", "Google", "Grace", "Hopper", "Intel",
     "Lambda", "Linux", "Llama", "Meta", "Python", "Rubin", "Stanford", "Triton", "Turing", "Vera", "Volta", "Vulkan",
@@ -204,17 +204,17 @@ NAMES = {
 
 
 def uncapitalize(text: str) -> str:
-    """`text` as it stands within a sentence: its first letter a small one, unless it begins with a name."""
+    """Return `text` with a small first letter, to continue a sentence, unless it begins with a name."""
     first = _ORDINARY.match(text)
     return text if first is None or first[0] in NAMES else text[:1].lower() + text[1:]
 
 
 def format_count(n: int, noun: str) -> str:
-    """'1 case', '3 cases'."""
+    """Format a count: '1 case', '3 cases'."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-# Services behind the servers of the study. `classifier` and `int8` are small networks of its own, once measured.
+# Names for the services behind the study's servers. `classifier` and `int8`: small networks in earlier nodes' data.
 SERVICES = {
     "text-classifier": "classifier of texts",
     "image-classifier": "classifier of photographs",
@@ -226,7 +226,7 @@ SERVICES = {
 
 
 def label_value(name: str, value: Any) -> str:
-    """One label in words: 'float32', '2 threads', 'batch 64', 'footprint 268 MB'."""
+    """Format one label: 'float32', '2 threads', 'batch 64', 'footprint 268 MB'."""
     if name in ("device", "kind"):
         return _DEVICE.get(str(value), str(value))
     if name == "threads":
@@ -275,7 +275,7 @@ def label_value(name: str, value: Any) -> str:
 
 
 def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str:
-    """A case's labels in words, those that are the same everywhere left out."""
+    """Format a case's labels, except those in `leave_out`."""
     return ", ".join(
         label_value(name, value)
         for name, value in labels.items()
@@ -283,7 +283,7 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
     )
 
 
-# Labels of a published figure that tell how it was found, not what it is of.
+# Labels not printed for a published figure: they describe its source or method, or are printed elsewhere.
 _HIDDEN_PUBLISHED = {
     "source", "family", "records", "measure", "task", "strength", "comparison", "variant", "baseline", "gpus",
     "software", "node", "device", "gpu", "cpu", "machine", "of", "to", "model", "precision", "transfers", "copied",
@@ -292,7 +292,7 @@ _HIDDEN_PUBLISHED = {
 
 
 def case_name(labels: Mapping[str, Any], detail: str) -> str:
-    """The labels of an estimate in words, and its detail: the parts of an aggregate in place of the word best."""
+    """Format a case's labels and detail; for an aggregate, its detail replaces the word best."""
     if "family" in labels:
         return _published_case_name(labels, detail)
     hidden = ["node", "device"]
@@ -309,12 +309,12 @@ def case_name(labels: Mapping[str, Any], detail: str) -> str:
 
 
 def verdict_case_name(case: Mapping[str, Any]) -> str:
-    """A case of `verdicts.json` in words."""
+    """Format a case record from `verdicts.json`."""
     return case_name({**case["labels"], "device": case.get("device") or "cpu"}, case.get("detail", ""))
 
 
 def _published_case_name(labels: Mapping[str, Any], detail: str) -> str:
-    """The work, hardware, setting and source of a published figure.
+    """Format a published figure's work, hardware, setting and source.
 
     'ResNet-50, H100 SXM over 2 x Xeon Platinum 8480+, mixed over bfloat16, MLPerf Training v3.1 (mlperf-training-3.1)'
     """
@@ -328,16 +328,16 @@ def _published_case_name(labels: Mapping[str, Any], detail: str) -> str:
 
 
 def side_name(value: Any) -> str:
-    """One side of a comparison in words: 'CPU', 'bfloat16'."""
+    """Format one side in a comparison: 'CPU', 'bfloat16'."""
     return str(value).upper() if value in ("cpu", "gpu") else str(value)
 
 
-# Makers' names are shorter; a machine that calls itself something longer is told whole among the nodes.
+# Longest processor name to print; makers' own names are shorter.
 _LONGEST_NAME = 48
 
 
 def short_processor(name: str) -> str:
-    """A processor's name without trademark signs and filler, and no longer than figures have room for."""
+    """Strip trademark signs and filler from a processor's name, and truncate it to fit figures."""
     name = re.sub(r"\((r|tm|c)\)|®|™", "", name, flags=re.IGNORECASE)
     name = re.sub(r"@.*|\b\d+-Core\b|\b(CPU|Processor)\b", "", name)
     name = " ".join(name.split())
@@ -345,12 +345,12 @@ def short_processor(name: str) -> str:
 
 
 def instance_name(record: Mapping[str, Any]) -> str:
-    """What tells a node from others of its kind: its instance 'a1b2c3', or the day on which it was measured."""
+    """Return a name to tell a node from others of its kind: its instance 'a1b2c3', or its measurement date."""
     return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
 
 
 def count_machines_and_runs(nodes: Sequence[str]) -> str:
-    """Several nodes of one kind in words: '3 machines', '2 runs of one machine', '5 runs of 3 machines'."""
+    """Count nodes in words: '3 machines', '2 runs of one machine', '5 runs of 3 machines'."""
     machines = count_machines(nodes)
     if machines == len(nodes):
         return format_count(machines, "machine")
@@ -360,7 +360,7 @@ def count_machines_and_runs(nodes: Sequence[str]) -> str:
 
 
 def machine_names(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Nodes of `verdicts.json` in words, those of one kind together: 'AMD EPYC, 2 cores, 3 runs of 2 machines'."""
+    """Format node records from `verdicts.json`, grouped by kind: 'AMD EPYC, 2 cores, 3 runs of 2 machines'."""
     kinds: dict[str, dict[str, str]] = {}
     for node in nodes:
         kinds.setdefault(kind_of_node(node["id"]), {})[node["id"]] = str(node.get("label") or node["id"])
@@ -373,18 +373,17 @@ def machine_names(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def case_nodes(case: Mapping[str, Any]) -> list[str]:
-    """The nodes on which a case of `verdicts.json` was measured: several where it is of instances; none of published
-    figures."""
+    """Return the nodes that measured a case in `verdicts.json`: several if pooled, none for published figures."""
     return [str(node) for node in case.get("instances") or [case.get("node")] if node]
 
 
 def case_machine(case: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Where a case of `verdicts.json` was measured: its node by its label, or its machines together; '' of none."""
+    """Format the node or pooled machines for a case in `verdicts.json`; '' if there is none."""
     return str(case.get("machines") or labels.get(str(case.get("node"))) or case.get("node") or "")
 
 
 def host_label(record: Mapping[str, Any]) -> str:
-    """A short name of a node without its GPUs: 'AMD EPYC 9654, 2 cores'."""
+    """Format a node's short name without GPUs: 'AMD EPYC 9654, 2 cores'."""
     cpu = record["hardware"].get("cpu") or {}
     about = cpu if isinstance(cpu, Mapping) else {"model": str(cpu)}
     first = next((device["name"] for device in record["devices"] if device["kind"] == "cpu"), "")
@@ -395,7 +394,7 @@ def host_label(record: Mapping[str, Any]) -> str:
 
 
 def node_label(record: Mapping[str, Any]) -> str:
-    """A short name of a node: 'AMD EPYC 9654, 2 cores', 'Intel Xeon, 64 cores + 2 × NVIDIA H100'."""
+    """Format a node's short name: 'AMD EPYC 9654, 2 cores', 'Intel Xeon, 64 cores + 2 × NVIDIA H100'."""
     label = host_label(record)
     cards = [short_processor(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
     for card in sorted(set(cards)):

@@ -1,6 +1,6 @@
-"""Verdicts, sides of an estimate, tiers of evidence and thresholds.
+"""Verdicts, sides, evidence tiers and thresholds.
 
-No data libraries: what only reads verdicts starts at once.
+Imports no data libraries, so that commands which only read verdicts start fast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from report.formatting import threshold_text
 
 
 class Verdict(StrEnum):
-    """On a claim, or on one part of it."""
+    """Verdict on a claim or a part."""
 
     SUPPORTED = "supported"
     CHALLENGED = "challenged"
@@ -29,42 +29,41 @@ class Verdict(StrEnum):
 
     @property
     def decided(self) -> bool:
-        """Whether something was found: too close to call is none."""
+        """True if evidence settled it; undecided does not count."""
         return self in DECIDED
 
     @property
     def judged(self) -> bool:
-        """Whether a rule could be applied."""
+        """True if a rule could be applied."""
         return self in JUDGED
 
     @property
     def awaits(self) -> bool:
-        """Whether something is missing."""
+        """True if something is missing."""
         return self in AWAITING
 
 
 DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS, Verdict.OUTDATED)
 JUDGED = (*DECIDED, Verdict.UNDECIDED)
-# What takes longest to come stands for a claim that lacks several things.
+# In order: the last one present stands for a claim that lacks several things, since it takes longest to come.
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
 
-# Why nothing decides a judgement.
 OPINION = "An opinion or advice: no measurement decides it."
-# What a derived quantity rests on that asks for no model: figures that are added, multiplied and divided.
+# Check for a derived quantity that needs no model: figures are only added, multiplied and divided.
 ARITHMETIC = "arithmetic"
-# What claims that ask the same have for a verdict where they came out differently.
+# Verdict on a question whose claims came out differently.
 DIFFER = "differ"
 
 
-# Whose measurements a verdict rests on.
+# Origin of the deciding measurements.
 HERE, OTHERS = "here", "others"
 
-# How robust a verdict is: see `judging.robustness.claim_robustness`.
+# Robustness levels: see `judging.robustness.claim_robustness`.
 ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
 
 
 class Side(StrEnum):
-    """Where one estimate lies beside the threshold."""
+    """Side on which one estimate lies relative to the threshold."""
 
     SUPPORTS = "supports"
     CHALLENGES = "challenges"
@@ -72,7 +71,7 @@ class Side(StrEnum):
 
 
 class Tier(StrEnum):
-    """Kinds of evidence, the strongest first. The weakest that a verdict rests on is the one it bears."""
+    """Evidence tiers, strongest first. A verdict takes the weakest tier it rests on."""
 
     MEASURED = "measured"
     DERIVED = "derived"
@@ -82,14 +81,14 @@ class Tier(StrEnum):
 
     @classmethod
     def weakest(cls, tiers: Sequence[str]) -> Tier:
-        """The weakest of several; none of none."""
+        """Return the weakest tier; NONE for an empty sequence."""
         return max(map(cls, tiers), key=list(cls).index, default=cls.NONE)
 
 
 def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
-    """One verdict of n cases, of which so many support and so many challenge.
+    """Combine n cases, given how many support and challenge.
 
-    It depends where they differ. Where all that are decided agree, they have to be most of the cases.
+    DEPENDS if both occur. Otherwise the decided cases must be a majority.
     """
     if supporting and challenging:
         return Verdict.DEPENDS
@@ -99,10 +98,10 @@ def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
 
 
 def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
-    """The verdict on a claim from those on its parts, all of which it says.
+    """Combine the parts' outcomes; a claim asserts all of its parts.
 
-    It depends if something is shown to differ, which no part that is awaited can undo. Otherwise what is awaited comes
-    first. It is supported only if every part is, and challenged if most are and none holds.
+    DEPENDS if parts are shown to differ, which no awaited part can undo. Otherwise an awaited part comes first.
+    SUPPORTED needs every part; CHALLENGED needs a majority and no part supported.
     """
     kinds = [Verdict(outcome) for outcome in outcomes]
     if Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= set(kinds):
@@ -123,7 +122,7 @@ class Threshold:
 
     @classmethod
     def from_json(cls, value: float | Sequence[float]) -> Threshold:
-        """From JSON or YAML: a number, or a list of two."""
+        """Convert from JSON or YAML: a number, or a list with two."""
         return cls(value) if isinstance(value, (int, float)) else cls(*value)
 
     @property
@@ -140,18 +139,18 @@ class Threshold:
         return self.high is not None
 
     def distance(self, value: float) -> float:
-        """How far a value is from the number, or the nearer end: in logarithms where both are positive."""
+        """Return the distance from a value to the nearest end, in logarithms if both are positive."""
         if value > 0 and all(end > 0 for end in self.ends):
             return min(abs(math.log(value / end)) for end in self.ends)
         return min(abs(value - end) for end in self.ends)
 
     def format(self, unit: str) -> str:
-        """In words, with its unit."""
+        """Format with a unit."""
         return threshold_text(self.json, unit)
 
 
 def _decided_line(document: Mapping[str, Any]) -> list[str]:
-    """Whose measurements the verdicts rest on, in a line; none for files that do not say."""
+    """Return a line on the origin of the deciding measurements; empty for older files that lack it."""
     numbers = document.get("decided")
     if not numbers:
         return []
@@ -159,7 +158,7 @@ def _decided_line(document: Mapping[str, Any]) -> list[str]:
 
 
 def tally(document: Mapping[str, Any]) -> str:
-    """A table of verdict counts by article and by question, each question once, and which nodes they rest on."""
+    """Format a table to count verdicts by article and by question, followed by the nodes."""
     articles = list(dict.fromkeys(verdict["article"] for verdict in document["verdicts"]))
     width = max(map(len, Verdict))
     head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all", "questions"])

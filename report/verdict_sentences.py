@@ -1,6 +1,6 @@
-"""Sentences on the fields of `verdicts.json`: rules, what is missing, where a claim holds, what would turn it.
+"""Sentences for fields in `verdicts.json`: rules, missing evidence, boundaries, robustness.
 
-Quick to start: no data libraries.
+Imports no data libraries, to start fast.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ MACHINES = {
 _COMPARES = {"at_least": "at least", "at_most": "at most", "within": "within"}
 _HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided"}
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
-# Measured values of a label that are listed.
+# Longest list of measured label values to print.
 _MOST_LISTED = 8
-# A change of a threshold that three digits would not show.
+# Relative threshold change too small to show in three digits.
 _HARDLY = 0.005
 _FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
 
 
 def hanging_sentence(node: str) -> str:
-    """A verdict that one node alone decides, which was handed in. node: its name."""
+    """Format a warning that one contributed node alone decides the verdict. node: its name."""
     return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
 
 
 def rule_text(part: Record) -> str:
-    """The rule of a part with its threshold: 'supported if at most 1,000 MAC/cycle in every case'."""
+    """Format a part's rule and threshold: 'supported if at most 1,000 MAC/cycle in every case'."""
     given, kind, unit, bound = part["options"], part["rule"], part["unit"], part["threshold"]
     own = kind in _COMPARES
     exact = isinstance(bound, list) and bound[0] == bound[1]
@@ -79,19 +79,19 @@ def rule_text(part: Record) -> str:
 
 
 def rules_text(parts: Sequence[Record]) -> str:
-    """The rules of all parts of a claim, each under the name of its part."""
+    """Format the rules for all parts, each after its part's name."""
     heads = [f"{part['name']}: " if len(parts) > 1 else "" for part in parts]
     return "; ".join(head + rule_text(part) for head, part in zip(heads, parts, strict=True)) or "not decided by a rule"
 
 
 def _scaling_text(by: float) -> str:
-    """'multiplying by 128', or for a fraction 'dividing by 16,896'."""
-    # A fraction in a claim file is rounded; five digits undo that.
+    """Format a scaling: 'multiplying by 128', or for a fraction 'dividing by 16,896'."""
+    # Claim files round fractions; five digits undo that.
     return f"multiplying by {format_exact(by)}" if by > 1 else f"dividing by {format_exact(float(f'{1 / by:.5g}'))}"
 
 
 def missing_text(need: Record) -> str:
-    """The needs of a part that waits, in words. need: the fields of `verdicts.Missing` that are not empty."""
+    """Format what a waiting part needs. need: the non-empty fields of `verdicts.Missing`."""
     wanted = join_words(need.get("experiments", []))
     if need["verdict"] == Verdict.AWAITING_HARDWARE:
         kind = need.get("machine")
@@ -124,7 +124,7 @@ def _failure_text(one: Record) -> str:
 
 
 def boundary_text(found: Record) -> str:
-    """Where a claim holds and where not; of two sides that change places, which is ahead from where on."""
+    """Format where a claim holds and fails; for a crossover, which side is ahead from where on."""
     if "ahead" in found:
         return str(found["ahead"])
     if "label" in found:
@@ -136,7 +136,9 @@ def boundary_text(found: Record) -> str:
 
 
 def _separation_text(found: Record) -> str:
-    """'holds from batch 256 on, fails up to batch 64'; 'holds for cnn, fails for mlp'; each for values of a label."""
+    """Format 'holds from batch 256 on, fails up to batch 64', 'holds for cnn, fails for mlp', or either per label
+    value.
+    """
     label = found["label"]
     if "ranges" in found:
         lower, upper = found["ranges"]
@@ -161,7 +163,7 @@ def _range_text(found: Record, where: str) -> str:
 
 
 def when_written_text(then: Record) -> str:
-    """A part as of the time of the article: 'supported by 3.2 TB/s (AMD Instinct MI250), against 3.35 TB/s'."""
+    """Format an earlier outcome: 'supported by 3.2 TB/s (AMD Instinct MI250), against 3.35 TB/s'."""
     if then.get("estimate") is None:
         return str(then["outcome"])
     value = format_interval(then["estimate"], then["low"], then["high"], then["unit"])
@@ -170,7 +172,7 @@ def when_written_text(then: Record) -> str:
 
 
 def turn_text(verdict: Record) -> str | None:
-    """The nearest change that turns the verdict on a claim; None for a claim that was not judged here."""
+    """Format the nearest change that turns the verdict; None for a claim not judged here."""
     found = verdict.get("turn")
     if not found:
         return _FACT if verdict.get("robust") == UNTRIED else None
@@ -190,7 +192,7 @@ def turn_text(verdict: Record) -> str | None:
 
 
 def change_text(trial: Record, part: Record | None = None) -> str:
-    """What a trial changed: 'With float64 in place of float32', 'Without the machine AMD EPYC'."""
+    """Format a trial's change: 'With float64 in place of float32', 'Without the machine AMD EPYC'."""
     if trial["kind"] == "threshold" and part is not None:
         now = threshold_text(part["threshold"], part["unit"])
         return f"With {_threshold_change(trial, part['unit'])} in place of {now}{_factor_text(trial, part)}"
@@ -206,13 +208,13 @@ def change_text(trial: Record, part: Record | None = None) -> str:
 
 
 def swap_text(trial: Record) -> str:
-    """'float64 in place of float32'."""
+    """Format a swap: 'float64 in place of float32'."""
     now = "all threads" if trial["now"] == "all" else label_value(trial["label"], trial["now"])
     return f"{label_value(trial['label'], trial['value'])} in place of {now}"
 
 
 def effect_text(trial: Record, part: Record) -> str:
-    """'the verdict would be supported'; for a part of several, its outcome and what that does to the whole."""
+    """Format a trial's effect: 'the verdict would be supported', or with the part's outcome if that differs."""
     stays = trial["verdict"] == part["robustness"]["verdict"]
     if not stays and trial["verdict"] == trial["outcome"]:
         return _verdict_effect(trial)
@@ -229,7 +231,7 @@ def _quote_depends(verdict: str) -> str:
 
 
 def _threshold_change(trial: Record, unit: str) -> str:
-    """'a threshold above about 4,137 MAC/cycle', 'a threshold of 12 or more', 'a range of 2 to 4'."""
+    """Format 'a threshold above about 4,137 MAC/cycle', 'a threshold of 12 or more', 'a range of 2 to 4'."""
     at, side = trial["threshold"], trial.get("side")
     if isinstance(at, list):
         return f"a range of {threshold_text(at, unit)}"
@@ -242,7 +244,7 @@ def _threshold_change(trial: Record, unit: str) -> str:
 
 
 def _factor_text(trial: Record, part: Record) -> str:
-    """' (1.25 times as much)'; '' where the factor says nothing."""
+    """Format ' (1.25 times as much)'; '' if there is no factor."""
     at, now = trial["threshold"], part["threshold"]
     if trial.get("factor") is None or isinstance(at, list) or at == now:
         return ""
@@ -252,7 +254,7 @@ def _factor_text(trial: Record, part: Record) -> str:
 
 
 def _margin_text(part: Record) -> str:
-    """How far what decides is from the threshold, in widths of its interval; '' where there is none."""
+    """Format the distance from the threshold, in interval widths; '' if there is no interval."""
     widths = part["robustness"]["margin_widths"]
     if widths is None:
         return ""
@@ -263,7 +265,7 @@ def _margin_text(part: Record) -> str:
 
 
 def _fruitless_trials(part: Record) -> str:
-    """What was tried without turning a part."""
+    """Format the trials that did not turn a part."""
     trials, unit = part["robustness"]["trials"], part["unit"]
     tried = []
     others = [trial["threshold"] for trial in trials if trial["kind"] == "threshold" and "side" not in trial]
@@ -285,7 +287,7 @@ def _fruitless_trials(part: Record) -> str:
 
 
 def trial_lines(part: Record) -> Iterator[tuple[str, str]]:
-    """Every trial of a part as a table: what was changed, and what it came to."""
+    """Yield each trial as a table row: the change and its effect."""
     for trial in part["robustness"]["trials"]:
         same = trial["outcome"] == trial["verdict"]
         came_to = trial["outcome"] if same else f"{trial['outcome']}, the claim {trial['verdict']}"

@@ -1,6 +1,6 @@
-"""The records of `verdicts.json`: written by judging, checked when read, described by a JSON schema.
+"""The records in `verdicts.json`: written by judging, validated when read, published as a JSON schema.
 
-Fields alone: `wording` makes sentences of them. Numbers without an end or value are None.
+Records hold fields only; `verdict_sentences` formats them. Infinite and unknown numbers are None.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report.outcomes import Side, Tier, Verdict
 
-# Changed where a reader of older files would be misled.
+# Incremented when readers would misread older files.
 FORMAT = 3
 
 Number = float | None
@@ -241,7 +241,7 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def representative_part(parts: Sequence[Part], verdict: str) -> Part | None:
-    """The part whose number a claim is told with: the first that came out as the whole did, else the first.
+    """Return the part whose number represents a claim: the first that agrees with its verdict, else the first.
 
     Parts with a number come first; None for a claim without parts.
     """
@@ -250,12 +250,12 @@ def representative_part(parts: Sequence[Part], verdict: str) -> Part | None:
 
 
 def verdict_schema() -> dict[str, Any]:
-    """The JSON schema of `verdicts.json`."""
+    """Return the JSON schema for `verdicts.json`."""
     return msgspec.json.schema(Document)
 
 
 def upgrade_cells(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Verdicts with their cases as today, which files before format 3 call cells, their labels not apart."""
+    """Convert `cells` from files before format 3 to today's `cases`, with their labels apart."""
     verdicts = document.get("verdicts")
     if not isinstance(verdicts, list) or not all(isinstance(verdict, dict) for verdict in verdicts):
         return document
@@ -272,7 +272,7 @@ def upgrade_cells(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:
-    """Read `verdicts.json`. Raises StudyError for a file that is missing, of another format, or something else."""
+    """Read `verdicts.json`. Raises StudyError if the file is missing, has another format, or is invalid."""
     if not path.exists():
         raise StudyError(f"{path}: no such file. `make study` writes it; --verdicts FILE names another")
     document = read_json(path)
