@@ -53,7 +53,7 @@ def _append_unit(shown: str, name: str) -> str:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Format significant digits, with thousands separators, and words from a million: 27.9, 0.500, 3,571, 3.19 billion."""
+    """Format significant digits, thousands separated, words from a million: 27.9, 0.500, 3,571, 3.19 billion."""
     if value is None or math.isnan(value):
         return "unknown"
     if math.isinf(value):
