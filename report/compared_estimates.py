@@ -304,7 +304,7 @@ class PooledEstimates(Estimates):
 
 
 def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
-    """Find the k for which the k-th smallest and the k-th largest of n enclose the median at a level; 1 if none does."""
+    """Find k so that the k-th smallest and the k-th largest of n enclose the median at a level; 1 if none does."""
     alpha = (1 - level) / 2
     return np.maximum(1, stats.binom.ppf(alpha, n, 0.5)).astype(np.intp)
 

@@ -186,7 +186,7 @@ class Formula:
         return np.ceil(found - 1e-9) if self.rounded_up else found
 
     def convert(self, symbol: str, value: float, given: Input) -> float:
-        """Convert a value from an input's unit to its symbol's. Raises StudyError naming the input if units do not fit."""
+        """Convert a value from an input's unit to its symbol's. Raises StudyError naming an input that does not fit."""
         try:
             return value * _conversion_factor(given.unit, self.symbols[symbol][1])
         except ValueError as fault:
