@@ -31,103 +31,105 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m experiments", description="Measure what this machine can do.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    listing = commands.add_parser("list", help="the experiments, and what each asks of which device")
-    listing.add_argument("--json", action="store_true", help="for programs")
+    listing = commands.add_parser("list", help="list the experiments, and the devices and libraries they use")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
 
-    probe = commands.add_parser("probe", help="what this machine is: its fingerprint as JSON")
+    probe = commands.add_parser("probe", help="describe this machine: write its record as JSON")
     probe.add_argument(
-        "--out", type=parse_path, help="file to write (default: standard output); a node keeps its name there"
+        "--out", type=parse_path, help="file to write (default: stdout); an existing record's node name is kept"
     )
-    probe.add_argument("--require", choices=["cpu", "gpu"], help="fail unless there is such a device")
-    probe.add_argument("--id", action="store_true", help="only the node's name, quickly")
-    probe.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="noted in the record")
+    probe.add_argument("--require", choices=["cpu", "gpu"], help="fail if the machine has no such device")
+    probe.add_argument("--id", action="store_true", help="print only the node's name, which is fast")
+    probe.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="add an option to the record"
+    )
     probe.set_defaults(run=_probe)
 
-    doctor = commands.add_parser("doctor", help="what on this machine will spoil results, and how to mend it")
+    doctor = commands.add_parser("doctor", help="report problems that would spoil results, and how to fix them")
     doctor.add_argument("--device", help="cpu, cuda:0, … (default: all)")
-    doctor.add_argument("--json", action="store_true", help="for programs")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=_doctor)
 
     preflight = commands.add_parser(
-        "preflight", help="the first minutes: one point of every kind, compared with ratings"
+        "preflight", help="try one point per kind within minutes, and compare it with rated peaks"
     )
     preflight.add_argument(
-        "--preset", type=expand_home, default="rented", help="quick, full, rented, or a file of your own"
+        "--preset", type=expand_home, default="rented", help="quick, full, rented, or your own .yaml file"
     )
-    preflight.add_argument("--plan", type=parse_path, help="what `plan` wrote, in place of a preset")
+    preflight.add_argument("--plan", type=parse_path, help="plan file from `plan`, instead of a preset")
     preflight.add_argument("--device", help="cpu, cuda:0, … (default: all, GPUs first)")
-    preflight.add_argument("--minutes", type=parse_minutes, default=3.0, help="at most (default: 3)")
-    preflight.add_argument("--log", type=parse_path, default=Path("results/preflight.log"), help="for tracebacks")
+    preflight.add_argument("--minutes", type=parse_minutes, default=3.0, help="time limit (default: 3)")
+    preflight.add_argument("--log", type=parse_path, default=Path("results/preflight.log"), help="file for tracebacks")
     preflight.set_defaults(run=_preflight)
 
     run = commands.add_parser("run", help="measure one round of one experiment on one device")
     run.add_argument("name", help="experiment (see: list)")
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
     source = run.add_mutually_exclusive_group()
-    source.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    source.add_argument("--plan", type=parse_path, help="what `plan` wrote: the points that it asks for are measured")
-    run.add_argument("--round", type=parse_count, default=1, help="number of the round, from 1")
+    source.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or your own .yaml file")
+    source.add_argument("--plan", type=parse_path, help="plan file from `plan`: measure its points")
+    run.add_argument("--round", type=parse_count, default=1, help="round number, starting at 1")
     run.add_argument("--out", type=parse_path, required=True, help="Parquet file to write")
     run.add_argument(
-        "--node", type=parse_path, help="what `probe` wrote: samples bear its name (default: this machine's)"
+        "--node", type=parse_path, help="record from `probe`; samples get its node name (default: this machine's)"
     )
-    run.add_argument("--seed", type=parse_seed, default=0, help="seed of the points' order")
-    run.add_argument("--protocol", type=parse_count, help="noted with the round: rounds of two are not mixed")
+    run.add_argument("--seed", type=parse_seed, default=0, help="seed to shuffle the points")
     run.add_argument(
-        "--log", type=parse_path, help="for what libraries print, and tracebacks (default: standard error)"
+        "--protocol", type=parse_count, help="protocol number to record; rounds with different protocols are not mixed"
     )
+    run.add_argument("--log", type=parse_path, help="file for library output and tracebacks (default: stderr)")
     run.set_defaults(run=_run)
 
-    plan = commands.add_parser("plan", help="what a preset measures, how long it takes, what a budget leaves out")
-    plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or a .yaml file of your own")
-    plan.add_argument("--models", type=parse_path, help="models of your own, which a preset calls `own`")
-    plan.add_argument("--budget", type=parse_minutes, metavar="MINUTES", help="in place of the preset's own")
-    plan.add_argument("--node", type=parse_path, help="what `probe` wrote (default: this machine)")
-    plan.add_argument("--gpu", metavar="NAME", help="as if there were this GPU as well, of an H100's rates and cache")
-    plan.add_argument("--cores", type=parse_count, help="as if there were so many cores")
-    plan.add_argument("--time-start", action="store_true", help="time the start of processes, and a core")
+    plan = commands.add_parser(
+        "plan", help="show a preset's points, the predicted time, and the points omitted for a budget"
+    )
+    plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or your own .yaml file")
+    plan.add_argument("--models", type=parse_path, help="file with your own models, which presets call `own`")
+    plan.add_argument("--budget", type=parse_minutes, metavar="MINUTES", help="budget, instead of the preset's")
+    plan.add_argument("--node", type=parse_path, help="record from `probe` (default: this machine)")
+    plan.add_argument("--gpu", metavar="NAME", help="plan for this GPU, with an H100's rates and cache")
+    plan.add_argument("--cores", type=parse_count, help="plan for this core count")
+    plan.add_argument("--time-start", action="store_true", help="measure process start times and a core's FLOP/s")
     plan.add_argument("--out", type=parse_path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
-    seal = commands.add_parser("seal", help="write a node's record once its rounds are measured")
-    seal.add_argument("--probe", type=parse_path, required=True, help="what `probe` wrote")
-    seal.add_argument("--rounds", type=parse_path, nargs="+", required=True, help="the Parquet files of its rounds")
+    seal = commands.add_parser("seal", help="write a node's record after its rounds are measured")
+    seal.add_argument("--probe", type=parse_path, required=True, help="record from `probe`")
+    seal.add_argument("--rounds", type=parse_path, nargs="+", required=True, help="Parquet files with its rounds")
     seal.add_argument(
-        "--plan", type=parse_path, help="what `plan` wrote: its predictions are kept beside what rounds took"
+        "--plan", type=parse_path, help="plan file from `plan`: record its predictions beside the actual times"
     )
     seal.add_argument("--out", type=parse_path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
-    outcomes = commands.add_parser(
-        "outcomes", help="what became of a node's points: each status that is not ok, by reason"
-    )
+    outcomes = commands.add_parser("outcomes", help="count a node's failed and skipped points by reason")
     outcomes.add_argument(
         "folders", type=parse_path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
     )
     outcomes.set_defaults(run=_outcomes)
 
-    pack = commands.add_parser("pack", help="put a node into one file that can be sent")
+    pack = commands.add_parser("pack", help="pack a node into one file to send")
     pack.add_argument(
         "folder",
         type=parse_path,
         nargs="?",
         default=Path("results/nodes"),
         metavar="NODE_FOLDER",
-        help="of a node (default: the only one in results/nodes)",
+        help="node folder (default: the only one in results/nodes)",
     )
     pack.add_argument("--out", type=parse_path, metavar="FILE", help="default: results/<node>.zip")
     pack.set_defaults(run=_pack)
 
-    check = commands.add_parser("check", help="whether a preset reads, and a node is this machine")
+    check = commands.add_parser("check", help="check that a preset is valid, and that a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
-    check.add_argument("--node", type=parse_path, help="a node record that must be this machine's, if it exists")
-    check.add_argument("--models", type=parse_path, help="models of your own, which a preset calls `own`")
-    check.add_argument("--json", action="store_true", help="for programs: its digest and its budget")
+    check.add_argument("--node", type=parse_path, help="a node record; if it exists, it must belong to this machine")
+    check.add_argument("--models", type=parse_path, help="file with your own models, which presets call `own`")
+    check.add_argument("--json", action="store_true", help="print the preset's digest and budget as JSON")
     check.set_defaults(run=_check)
 
-    new = commands.add_parser("new", help="a new experiment: module, sweep, quantity, section and test")
-    new.add_argument("name", help="small letters and digits, words joined by _")
+    new = commands.add_parser("new", help="create a new experiment: module, sweep, quantity, section and test")
+    new.add_argument("name", help="lowercase letters and digits, words joined by _")
     new.set_defaults(run=_new)
 
     arguments = parser.parse_args(argv)
@@ -181,16 +183,18 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _preflight(arguments: argparse.Namespace) -> int:
-    begun = time.monotonic()
+    started = time.monotonic()
     from experiments.lock import node_lock
     from experiments.preflight import make_preflight
 
-    trial = make_preflight(arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, begun)
+    trial = make_preflight(
+        arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, started
+    )
     with node_lock(PATIENCE_S):
         try:
             return int(not trial.run())
         except KeyboardInterrupt:
-            print("interrupted: the lines above hold; the same command begins again", file=sys.stderr)
+            print("interrupted: the lines above are valid; run the same command to start again", file=sys.stderr)
             return 130
 
 
@@ -213,18 +217,18 @@ def _run(arguments: argparse.Namespace) -> int:
         job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.sample_table")
     )
     # Snakemake sets thread counts; each point overrides them, so skip them here.
-    choosing = [name for name in worker_environment.blocked_variables() if not name.endswith("_THREADS")]
-    if choosing:
+    blocked = [name for name in worker_environment.blocked_variables() if not name.endswith("_THREADS")]
+    if blocked:
         print(
-            f"note: left out of the measuring process's environment: {', '.join(choosing)} "
-            "(they would change what is measured)",
+            f"note: removed from the measuring process's environment: {', '.join(blocked)} "
+            "(they would affect the measurement)",
             file=sys.stderr,
         )
     with node_lock(PATIENCE_S):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         round_.run()
         samples = rounds.samples_table(round_, node, uuid.uuid4().hex[:12])
-        wall = time.perf_counter() - begun
+        wall = time.perf_counter() - started
         about = {
             "seed": seed,
             # Take both from the clock at the end, in case it is set during the round.
@@ -365,7 +369,7 @@ def _check(arguments: argparse.Namespace) -> int:
             from experiments.models import zoo  # noqa: F401 - it loads every network
         except StudyError as fault:
             raise StudyError(f"{arguments.models}: {fault}") from None
-    print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` tells its points")
+    print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` lists the points")
     return 0
 
 

@@ -71,14 +71,14 @@ def format_listing(listing: Mapping[str, Any]) -> str:
     lines = []
     for name, entry in listing["experiments"].items():
         lines += [f"{name:14}{entry['says']}", f"{'':14}parameters: {', '.join(entry['parameters'])}"]
-    lines += ["", f"What the preset {listing['preset']} asks of the devices here and of (GPUs that are not here)"]
+    lines += ["", f"Points in the preset {listing['preset']} by device; (maker): GPUs this machine does not have"]
     rows = [["", *next(iter(listing["experiments"].values()))["devices"]]]
     rows += [[name, *map(_format_cell, entry["devices"].values())] for name, entry in listing["experiments"].items()]
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     lines += ["".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += ["yes: all of it. A library's name: what is done by that library alone. –: nothing.", ""]
+    lines += ["yes: all points. Library names: only points with these libraries. –: no points.", ""]
     if not listing["cupy"] and any(device["id"].startswith("cuda") for device in listing["devices"]):
-        lines.append(f"CuPy is not installed, which cupy and cuda need: pip install {cupy_package()}")
+        lines.append(f"CuPy is not installed, but the libraries cupy and cuda need it: pip install {cupy_package()}")
     lines += [f"{device['id']}: {device['name']}" for device in listing["devices"]]
     return "\n".join([*lines, *(f"left out: {reason}" for reason in listing["left_out"])])
 

@@ -111,7 +111,7 @@ def summarize_node(record: dict[str, Any]) -> str:
     )
     cores = f"{cpu['quota']:g} cores by a cgroup's quota" if "quota" in cpu else _format_cores(cpu["usable_cores"])
     gigabytes = record["hardware"]["memory_bytes"] / 1e9
-    unknown = f"; not known: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
+    unknown = f"; unknown: {', '.join(cpu['unknown'])}" if "unknown" in cpu else ""
     return (
         f"{cpu['model']}, {cores}, {gigabytes:.{0 if gigabytes >= 10 else 1}f} GB; "
         f"{' and '.join(accelerators) or 'no GPU'}{unknown}"

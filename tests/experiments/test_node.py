@@ -361,7 +361,7 @@ def test_a_machine_is_described_in_one_sentence(memory_bytes: float, said: str) 
     cpu = {"model": "A CPU", "usable_cores": 1, "unknown": ["sockets", "caches"]}
     devices = [{"kind": "cpu", "name": "A CPU"}, {"kind": "gpu", "name": "A GPU"}]
     record = {"hardware": {"cpu": cpu, "memory_bytes": memory_bytes}, "devices": devices}
-    assert fingerprint.summarize_node(record) == f"A CPU, 1 core, {said}; A GPU; not known: sockets, caches"
+    assert fingerprint.summarize_node(record) == f"A CPU, 1 core, {said}; A GPU; unknown: sockets, caches"
     record["hardware"]["cpu"] = {"model": "A CPU", "usable_cores": 4, "quota": 1.5}
     assert (
         fingerprint.summarize_node({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"

@@ -307,7 +307,7 @@ def test_an_interrupt_does_not_promise_that_it_goes_on(
     monkeypatch.setattr(Preflight, "run", interrupted)
     monkeypatch.setattr(preflight, "make_preflight", lambda *_: Preflight(Plan((), 1), {}, 1, tmp_path / "log"))
     assert main(["preflight"]) == 130
-    assert capsys.readouterr().err == "interrupted: the lines above hold; the same command begins again\n"
+    assert capsys.readouterr().err == "interrupted: the lines above are valid; run the same command to start again\n"
 
 
 def test_it_needs_neither_pandas_nor_snakemake(tmp_path: Path) -> None:
