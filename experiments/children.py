@@ -68,7 +68,7 @@ class Child:
         return self._process.pid
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """True while the process runs."""
         return self._process.poll() is None
 

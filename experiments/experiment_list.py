@@ -36,7 +36,7 @@ def list_experiments() -> dict[str, Any]:
     for name, experiment in experiments().items():
         blocks = parts[name]["sweep"] if name in parts else []
         described[name] = {
-            "says": experiment.says,
+            "says": experiment.description,
             "parameters": list(experiment.parameters),
             "devices": {column: _describe_support(experiment, blocks, kind) for column, kind in columns.items()},
         }
@@ -62,7 +62,7 @@ def _describe_support(
     for block in asks:
         cases = [case["backend"] for case in block.get("cases", []) if "backend" in case]
         libraries |= dict.fromkeys([*cases, *block.get("grid", {}).get("backend", [])])
-    names = [name for name in libraries if kind.runs(name)]
+    names = [name for name in libraries if kind.supports(name)]
     return {"asked": bool(asks), "libraries": names, "all": len(names) == len(libraries)}
 
 

@@ -140,7 +140,7 @@ class Job:
         """Return the points in round `number`, including omitted ones."""
         return [point for point in self.points if number <= point.rounds]
 
-    def measures(self, number: int) -> bool:
+    def has_points(self, number: int) -> bool:
         """Tell if round `number` has any point to measure."""
         return any(not point.left_out for point in self.round_points(number))
 
@@ -206,7 +206,7 @@ class Plan:
 
     def round_jobs(self, number: int) -> list[Job]:
         """Return the jobs with any point to measure in round `number`."""
-        return [job for job in self.jobs if number <= self.rounds and job.measures(number)]
+        return [job for job in self.jobs if number <= self.rounds and job.has_points(number)]
 
     def job(self, experiment: str, device: str) -> Job:
         """Find the job for an experiment and a device. Raises StudyError if the plan has none."""

@@ -38,7 +38,7 @@ def summarize_plan(plan: Plan) -> dict[str, Any]:
     numbers = range(1, plan.rounds + 1)
     return {
         job.name: {
-            "predicted_s": [round(job.seconds(number), 2) for number in numbers if job.measures(number)],
+            "predicted_s": [round(job.seconds(number), 2) for number in numbers if job.has_points(number)],
             "left_out": dict(Counter(point.left_out for point in job.points if point.left_out)),
         }
         for job in plan.jobs

@@ -93,7 +93,7 @@ def plan_job(
     beside: all devices on the node, needed to find points that cannot run there.
     """
 
-    def planned(point: Point) -> Point:
+    def plan_point(point: Point) -> Point:
         # `lacks` expects the measured device first.
         others = [entry for entry in beside if entry["id"] != device["id"]]
         lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
@@ -104,7 +104,7 @@ def plan_job(
         return replace(known, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
     own, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
-    points = tuple(map(planned, part.points(device["kind"], own, largest)))
+    points = tuple(map(plan_point, part.points(device["kind"], own, largest)))
     limits = part.target, part.round_s, part.max_samples
     hang_s = part.hang_s.get(device["kind"], HANG_S) + COMPILE_S * (device.get("maker") in COMPILING_MAKERS)
     planned_job = Job(part.experiment.name, str(device["id"]), str(device["kind"]), *limits, points, stage=part.stage)

@@ -99,7 +99,7 @@ class _Sources:
         return self.cores.known and len(self.cpus) >= self.lscpu_cpus
 
     @property
-    def arm(self) -> bool:
+    def is_arm(self) -> bool:
         """True on Arm, where the kernel's packages may be clusters in one socket."""
         return any("cpu implementer" in about for about in self.info.values())
 
@@ -184,7 +184,7 @@ def _sockets(sources: _Sources) -> int | None:
     if sources.mac:
         return parse_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
     packages = topology.count_sockets(sources.cpus, sources.root)
-    counted = None if sources.arm else parse_count(packages, _MOST_SOCKETS)
+    counted = None if sources.is_arm else parse_count(packages, _MOST_SOCKETS)
     if counted and len(sources.cpus) >= sources.lscpu_cpus:
         return counted
     # Core kinds share a socket, so take the maximum; `-` means that lscpu only knows clusters.

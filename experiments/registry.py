@@ -78,7 +78,7 @@ class Experiment:
     lacks: Lacks = lambda *_: ""
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """The first line in the module's docstring."""
         return (inspect.getdoc(inspect.getmodule(self.function)) or "").split("\n", 1)[0]
 

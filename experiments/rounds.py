@@ -201,15 +201,15 @@ def samples_table(measured: Round, node: str, run: str) -> Any:
 
     from contract.sample_table import SAMPLES, validate
 
-    def framed(rows: list[dict[str, Any]]) -> Any:
+    def make_frame(rows: list[dict[str, Any]]) -> Any:
         columns = list(SAMPLES.columns)
         frame = pd.DataFrame([{**row, "node": node, "run": run} for row in rows], columns=columns)
         return validate(frame.astype({name: str(SAMPLES.columns[name].dtype) for name in columns}), "samples")
 
     try:
-        return framed(measured.rows)
+        return make_frame(measured.rows)
     except (StudyError, ValueError, TypeError):
-        return framed([row for rows in measured.rows_by_point() for row in _valid_rows(rows, framed)])
+        return make_frame([row for rows in measured.rows_by_point() for row in _valid_rows(rows, make_frame)])
 
 
 def _valid_rows(

@@ -170,7 +170,7 @@ def preset_schema() -> dict[str, Any]:
         "max_samples": integer_schema(100_000, least=6),
     }
 
-    def several(items: dict[str, Any]) -> dict[str, Any]:
+    def non_empty_array(items: dict[str, Any]) -> dict[str, Any]:
         return {"type": "array", "minItems": 1, "items": items}
 
     def part(experiment: Experiment) -> dict[str, Any]:
@@ -185,15 +185,15 @@ def preset_schema() -> dict[str, Any]:
             rounds=integer_schema(100, least=1),
             point_s=seconds,
             # cases: explicit combinations. grid: values to combine with each other and with every case.
-            cases=several(object_schema("", **values)),
-            grid=object_schema("", **{name: several(value) for name, value in values.items()}),
+            cases=non_empty_array(object_schema("", **values)),
+            grid=object_schema("", **{name: non_empty_array(value) for name, value in values.items()}),
         )
         return object_schema(
             "sweep",
             **limits,
             # Stages run in sequence, each with all rounds: an interrupted run loses the last stages first.
             stage=integer_schema(9, least=1),
-            sweep=several(block),
+            sweep=non_empty_array(block),
         )
 
     return object_schema(

@@ -42,11 +42,11 @@ PASSED = {
     "which folders git may read": "GIT_CONFIG*",
 }
 _NAMES = " ".join(PASSED.values()).split()
-_WHOLE = {name for name in _NAMES if not name.endswith("*")}
-_BEGINNINGS = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
+_NAMES_ALLOWED = {name for name in _NAMES if not name.endswith("*")}
+_PREFIXES_ALLOWED = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
 # Blocked variables to report to the user and in the record. The list may be incomplete, and must not cover everything
 # blocked: many variables are private (NCCL's name hosts and addresses).
-_TOLD = re.compile(
+_REPORTED = re.compile(
     # Container images set versions and folders, which do not affect measurements.
     r"(?!\w+_(VERSION|HOME|DIR|PATH|ROOT|ARCH_LIST)\Z)(?:"
     r"(OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS(?!_CLOUD)|CUDA|CUBLAS|CUDNN|"
@@ -56,7 +56,7 @@ _TOLD = re.compile(
 )
 # Values safe to record: paths name people and machines, and longer values may be secrets.
 _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
-_UNTOLD = "(not told)"
+_HIDDEN = "(not told)"
 
 
 # Disable telemetry, downloads and version checks. ONNX Runtime's wheels send telemetry by default and store a machine
@@ -84,22 +84,22 @@ def device_variables(device: str) -> dict[str, str]:
     return dict(_OF_DEVICES.get(device.partition(":")[0], {}))
 
 
-def passes(name: str) -> bool:
+def is_allowed(name: str) -> bool:
     """True if measuring processes get the variable."""
-    return name in _WHOLE or name.startswith(_BEGINNINGS)
+    return name in _NAMES_ALLOWED or name.startswith(_PREFIXES_ALLOWED)
 
 
 def clean_environment() -> dict[str, str]:
     """Return the allowed variables from this process's environment."""
-    return {name: value for name, value in os.environ.items() if passes(name)}
+    return {name: value for name, value in os.environ.items() if is_allowed(name)}
 
 
 def blocked_variables() -> dict[str, str]:
     """Return the blocked variables that are known to affect measurements, with their values."""
     return {
-        name: value if _SETTING.fullmatch(value) else _UNTOLD
+        name: value if _SETTING.fullmatch(value) else _HIDDEN
         for name, value in sorted(os.environ.items())
-        if _TOLD.fullmatch(name) and not passes(name) and name not in OFFLINE
+        if _REPORTED.fullmatch(name) and not is_allowed(name) and name not in OFFLINE
     }
 
 

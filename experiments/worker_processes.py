@@ -124,7 +124,7 @@ class Worker:
     @property
     def is_alive(self) -> bool:
         """True if the child is running."""
-        return self._child is not None and self._child.alive
+        return self._child is not None and self._child.is_alive
 
     def stop(self) -> None:
         """Kill the child and remove its temporary files."""

@@ -128,7 +128,7 @@ class Accelerator(Device):
             return first_line(refusal)
 
     @classmethod
-    def runs(cls, backend: str) -> bool:
+    def supports(cls, backend: str) -> bool:
         return backend not in cls.lacks
 
     def open(self) -> None:
@@ -203,9 +203,9 @@ class Accelerator(Device):
             event.record()
         meanwhile()
         module.synchronize()
-        return [self.milliseconds(start, end) * 1e-3 for start, end in pairwise(events)]
+        return [self.elapsed_ms(start, end) * 1e-3 for start, end in pairwise(events)]
 
-    def milliseconds(self, start: Any, end: Any) -> float:
+    def elapsed_ms(self, start: Any, end: Any) -> float:
         """Return the milliseconds between two completed events."""
         return float(start.elapsed_time(end))
 
@@ -213,7 +213,7 @@ class Accelerator(Device):
         self._module.synchronize()
 
     @cached_property
-    def _aside(self) -> Any:
+    def _warmup_stream(self) -> Any:
         """Stream for the warm-up before a capture; only one, since cuBLAS keeps memory per stream."""
         return self._module.Stream()
 
@@ -222,13 +222,13 @@ class Accelerator(Device):
         if not hasattr(module, self.graphs):
             raise Unsupported(f"torch {self._torch.__version__} captures no graphs on {self.maker}'s GPUs")
         captured, here = getattr(module, self.graphs)(), module.current_stream()
-        self._aside.wait_stream(here)
+        self._warmup_stream.wait_stream(here)
         try:
             # Warm up: initialization at the first call cannot be captured.
-            with module.stream(self._aside):
+            with module.stream(self._warmup_stream):
                 for call in calls:
                     call()
-            here.wait_stream(self._aside)
+            here.wait_stream(self._warmup_stream)
             # After a failed capture, torch 2.11's allocator still assumes a capture is running (pytorch#180395).
             self.spoilt = True
             with module.graph(captured):
@@ -261,7 +261,7 @@ class Accelerator(Device):
 
     def refusal(self, dtype: Dtype) -> str:
         """Explain why the device does not support a number format; '' if it does."""
-        if dtype is Dtype.FLOAT64 and not self.float64:
+        if dtype is Dtype.FLOAT64 and not self.supports_float64:
             return f"{self.name} does not compute with float64"
         return f"{_ON_NVIDIA} {dtype}" if dtype is Dtype.TF32 else ""
 

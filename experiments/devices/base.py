@@ -54,7 +54,7 @@ class Device(ABC):
         """Return the names for all devices in this class, and one line per omitted or missing device."""
 
     @classmethod
-    def runs(cls, backend: str) -> bool:
+    def supports(cls, backend: str) -> bool:
         """Tell if these devices support a library, provided that it is installed."""
         return True
 
@@ -157,13 +157,13 @@ class Device(ABC):
         return self.pin(data)
 
     @property
-    def float64(self) -> bool:
+    def supports_float64(self) -> bool:
         """True if the device supports float64."""
         return True
 
     def to_float64(self, data: torch.Tensor) -> torch.Tensor:
         """Convert data to float64, on the CPU if the device lacks float64."""
-        return data.double() if self.float64 else data.cpu().double()
+        return data.double() if self.supports_float64 else data.cpu().double()
 
     @classmethod
     def peers(cls, name: str) -> list[str]:

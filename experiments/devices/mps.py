@@ -29,7 +29,7 @@ class MpsDevice(Accelerator):
     maker = "Apple"
     platform = "MPS"
     lacks = ("cuda", "cupy", "vulkan", "webgpu")
-    float64 = False
+    supports_float64 = False
     page_locks = False
 
     @classmethod
@@ -59,10 +59,10 @@ class MpsDevice(Accelerator):
         # Torch waits only for an end event's timestamp: an empty first launch makes the first start event an end too.
         return super().time_launches([do_nothing, *launches], meanwhile)[1:]
 
-    def milliseconds(self, start: Any, end: Any) -> float:
+    def elapsed_ms(self, start: Any, end: Any) -> float:
         """Return nan if the events' timestamps are missing or in the wrong order, as can happen for short intervals."""
         try:
-            return super().milliseconds(start, end)
+            return super().elapsed_ms(start, end)
         except RuntimeError as refusal:
             if "not recorded after" in str(refusal) or "enable_timing" in str(refusal):
                 return math.nan

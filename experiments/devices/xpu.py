@@ -36,29 +36,29 @@ class XpuDevice(Accelerator):
         return f"{super().why_none(torch, messages)}: {mend}install Intel's GPU driver with Level Zero"
 
     @cached_property
-    def float64(self) -> bool:
-        return bool(getattr(self._about, "has_fp64", True))
+    def supports_float64(self) -> bool:
+        return bool(getattr(self._properties, "has_fp64", True))
 
     @property
-    def _about(self) -> Any:
+    def _properties(self) -> Any:
         return self._module.get_device_properties(self.name)
 
     def free_bytes(self) -> int:
         try:
             return super().free_bytes()
         except RuntimeError:  # integrated GPUs lack this query
-            return int(self._about.total_memory) - int(self._module.memory_reserved(self.name))
+            return int(self._properties.total_memory) - int(self._module.memory_reserved(self.name))
 
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
-            "multiprocessors": int(getattr(self._about, "gpu_subslice_count", 0)),
-            "l2_bytes": int(getattr(self._about, "last_level_cache_size", 0)),
+            "multiprocessors": int(getattr(self._properties, "gpu_subslice_count", 0)),
+            "l2_bytes": int(getattr(self._properties, "last_level_cache_size", 0)),
             "runtime": f"XPU {self._torch.version.xpu}",
-            "driver": getattr(self._about, "driver_version", None),
+            "driver": getattr(self._properties, "driver_version", None),
         }
 
     @property
     def last_level_cache_bytes(self) -> int:
         # Prefer an overestimate: with too small a value, small operands would stay in the cache.
-        return int(getattr(self._about, "last_level_cache_size", 0)) or _LARGEST_CACHE_BYTES
+        return int(getattr(self._properties, "last_level_cache_size", 0)) or _LARGEST_CACHE_BYTES

@@ -57,7 +57,7 @@ class Server:
 
     def require_alive(self) -> None:
         """Raise HarnessError, with its last words, if it has ended."""
-        if not self.child.alive:
+        if not self.child.is_alive:
             raise HarnessError(f"the server ended{self.last_log_line()}")
 
     def last_log_line(self) -> str:

@@ -45,7 +45,7 @@ def set_tf32(device: Device, dtype: Dtype) -> None:
 
 def exact_logits(model: nn.Module, inputs: Tensor, device: Device) -> Tensor:
     """Compute the model's output in float64, on the device if supported: (rows, classes), returned on the CPU."""
-    where = device.name if device.float64 else "cpu"
+    where = device.name if device.supports_float64 else "cpu"
     exact = inputs.to(where)
     with torch.no_grad():
         out: Tensor = copy.deepcopy(model).to(where).double()(exact.double() if exact.is_floating_point() else exact)

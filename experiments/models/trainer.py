@@ -222,7 +222,7 @@ def gradient_error(
     The reference runs on the device if it supports float64, else on the CPU. Weights and the current
     batch are kept. tokens: leading tokens per text that count in the loss.
     """
-    where = trainer.device.name if trainer.device.float64 else "cpu"
+    where = trainer.device.name if trainer.device.supports_float64 else "cpu"
     leading, expected = inputs, targets
     if tokens is not None:
         expected = targets.reshape(inputs.shape)[:, :tokens]

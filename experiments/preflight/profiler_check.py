@@ -44,30 +44,34 @@ class ProfilerTimes:
     records: Sequence[int]
 
     @property
-    def slower(self) -> float:
+    def slowdown(self) -> float:
         """Slowdown: the median step after profiles relative to the slowest timing before; at least 0."""
         return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
 
     @property
-    def lost(self) -> int:
+    def lost_sessions(self) -> int:
         """Number of sessions with fewer records than the fullest one, or with a partial step."""
         return sum(count < max(self.records) or count % STEPS != 0 for count in self.records)
 
     @property
     def in_order(self) -> bool:
         """True if steps are not slowed and no session lost records."""
-        return self.slower <= SLOWER and not self.lost and max(self.records) > 0
+        return self.slowdown <= SLOWER and not self.lost_sessions and max(self.records) > 0
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Both results in one line."""
         times = f"a step takes {statistics.median(self.before_s) * 1e3:.3f} ms before profiles, "
         times += f"{statistics.median(self.after_s) * 1e3:.3f} ms after them"
-        if self.slower > SLOWER:
-            times += f" ({self.slower:.0%} slower)"
+        if self.slowdown > SLOWER:
+            times += f" ({self.slowdown:.0%} slower)"
         if not max(self.records):
             return f"{times}; no session recorded a kernel"
-        counts = f"{self.lost} of {len(self.records)} sessions lost some" if self.lost else "all sessions complete"
+        counts = (
+            f"{self.lost_sessions} of {len(self.records)} sessions lost some"
+            if self.lost_sessions
+            else "all sessions complete"
+        )
         return f"{times}; {max(self.records)} records a session, {counts}"
 
 
@@ -155,7 +159,7 @@ def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> 
     except StudyError as failure:
         reason = str(failure)
         return None, reason if reason.startswith(UNSUPPORTED) else f"not checked: {reason}"
-    return times, times.words
+    return times, times.summary
 
 
 def main() -> int:

@@ -37,7 +37,7 @@ class Rule:
         """Key shared by rules with equal ranges."""
         return f"{self.of} {self.share} {self.range}"
 
-    def fits(self, experiment: str, params: Mapping[str, Any]) -> bool:
+    def applies_to(self, experiment: str, params: Mapping[str, Any]) -> bool:
         """True if the rule applies to a point with these parameters."""
         return (
             experiment == self.experiment
@@ -82,7 +82,7 @@ def read_rules() -> list[Rule]:
 
 def find_rule(rules: list[Rule], experiment: str, params: Mapping[str, Any]) -> Rule | None:
     """Find the rule for a point with these parameters, if any."""
-    return next((rule for rule in rules if rule.fits(experiment, params)), None)
+    return next((rule for rule in rules if rule.applies_to(experiment, params)), None)
 
 
 def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:

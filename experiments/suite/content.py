@@ -102,7 +102,7 @@ def make_operand(device: Device, content: Content, shape: tuple[int, int], dtype
         return torch.ones(shape, dtype=torch_dtype, device=name)
     if content == "integers":
         return torch.randint(0, LARGEST_INTEGER + 1, shape, device=name).to(torch_dtype)
-    chance = torch.rand(shape, dtype=torch.float64, device=name if device.float64 else "cpu")
+    chance = torch.rand(shape, dtype=torch.float64, device=name if device.supports_float64 else "cpu")
     if content == "sparse":
         return device.random_normal(shape, dtype) * (chance < DENSITY).to(name)
     # Stay far enough below the smallest normal number that rounding cannot reach it.

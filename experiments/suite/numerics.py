@@ -94,7 +94,7 @@ def numerics(
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
-    if not device.float64:  # compare on the host, which has float64
+    if not device.supports_float64:  # compare on the host, which has float64
         a, b, results = a.cpu(), b.cpu(), [result.cpu() for result in results]
     exact = a.double() @ b.double()
     # The study's own orders round every partial sum to the format; libraries accumulate in float32 or better.

@@ -84,7 +84,7 @@ class RunningServer:
 
     def raise_if_ended(self) -> None:
         """Raise HarnessError, with the server's last message if any, if it has ended or is about to."""
-        if wait_until(lambda: not self.child.alive, END_S):
+        if wait_until(lambda: not self.child.is_alive, END_S):
             self.child.answer(1.0)
 
 
@@ -95,7 +95,7 @@ def get_server(orders: Mapping[str, Any]) -> RunningServer:
     """Return a running server with these orders, or start one. Raises Unsupported, ChildError."""
     key = json.dumps(orders, sort_keys=True)
     running = _SERVERS.pop(key, None)
-    if running is not None and not running.child.alive:
+    if running is not None and not running.child.is_alive:
         running.child.stop()
         running = None
     while len(_SERVERS) >= MOST_SERVERS:

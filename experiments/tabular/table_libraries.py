@@ -170,7 +170,7 @@ class TorchLibrary(Library):
     def load(self, columns: Columns) -> Any:
         import torch
 
-        if not self.device.float64 and any(column.dtype == "float64" for column in columns.values()):
+        if not self.device.supports_float64 and any(column.dtype == "float64" for column in columns.values()):
             raise Unsupported(f"the table has a column of float64: {self.device.name} does not compute with that")
         return {name: torch.from_numpy(column).to(self.device.name) for name, column in columns.items()}
 

@@ -344,14 +344,14 @@ LEVEL = {"before_s": [1.0, 1.1, 1.0], "after_s": [1.05] * 5, "records": [480] * 
 def test_a_profiler_that_slows_or_loses_kernels_is_told(changed: dict[str, Any], in_order: bool, words: str) -> None:
     seen = ProfilerTimes(**{**LEVEL, **changed})
     assert seen.in_order == in_order
-    assert words in seen.words
+    assert words in seen.summary
 
 
 def test_the_profilers_check_counts_whole_steps_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SESSIONS", 2), ("TIMED_S", 0.01), ("PAUSE_S", 0.0), ("REPEATS", 1)):
         monkeypatch.setattr(profiler_check, name, value)
     seen = profiler_check.time_profiler(CpuDevice())
-    assert seen.lost == 0
+    assert seen.lost_sessions == 0
     assert seen.records[0] > 20 * profiler_check.STEPS
     assert min(*seen.before_s, *seen.after_s) > 0
 

@@ -236,7 +236,7 @@ def test_a_server_that_does_not_start_is_told_and_ended(order: Any, within_s: fl
     child = server_processes.start_process("server", {**ORDERS, **order})
     with pytest.raises(kind, match=words):
         child.answer(within_s)
-    assert not child.alive
+    assert not child.is_alive
 
 
 def gone(pid: int) -> bool:
@@ -464,7 +464,7 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
     assert right(work("serving", device, threads=1, service="echo", requests_per_s=1))
     assert list(serving._SERVERS.values()) == [kept]
     serving.close_servers()
-    assert not kept.child.alive
+    assert not kept.child.is_alive
 
 
 def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,12 +472,12 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     first = serving.get_server(ORDERS)
     assert serving.get_server(ORDERS) is first
     os.kill(first.child.pid, signal.SIGKILL)
-    assert server_processes.wait_until(lambda: not first.child.alive, 10)
+    assert server_processes.wait_until(lambda: not first.child.is_alive, 10)
     second = serving.get_server(ORDERS)
     assert second is not first
     third = serving.get_server({**ORDERS, "workers": 2})
-    assert not second.child.alive
-    assert third.child.alive
+    assert not second.child.is_alive
+    assert third.child.is_alive
     with pytest.raises(RuntimeError, match="the server said 400: scores are 80 bytes, not 3"):
         third.ask("POST", "/answer", b"abc")
     assert serving.get_server({**ORDERS, "workers": 2}) is third

@@ -374,7 +374,7 @@ def test_the_server_ends_where_the_system_refuses_it_something(
 def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
     kept = serving.get_server(ORDERS)
     os.kill(kept.child.pid, signal.SIGKILL)
-    assert server_processes.wait_until(lambda: not kept.child.alive, 10)
+    assert server_processes.wait_until(lambda: not kept.child.is_alive, 10)
     with pytest.raises(HarnessError, match="the server was ended by SIGKILL"):
         kept.ask("GET", "/usage")
     with pytest.raises(HarnessError, match="ECONNREFUSED"):
