@@ -65,23 +65,23 @@ def call_s(
     enough_s: float,
     most_s: float,
     now: Callable[[], float] = running_time.now,
-    wanted: int = READINGS,
-    least: int = 1,
+    count: int = READINGS,
+    minimum: int = 1,
 ) -> float:
-    """Return seconds per warm call: the low median of `wanted` readings, or of at least `least` after `enough_s`.
+    """Return seconds per warm call: the low median of `count` readings, or of `minimum` or more after `enough_s`.
 
     The median skips slow first readings. If half the readings are unusable, more calls in a row are timed.
     Raises NoTimeError if no reading is usable within `most_s`.
     """
-    begun, calls = now(), 1
+    started, calls = now(), 1
     while True:
         times: list[float] = []
         since = now()
-        for attempt in range(1, wanted * ATTEMPTS + 1):
+        for attempt in range(1, count * ATTEMPTS + 1):
             if (parts := timer.take(calls)) is not None:
                 times.append(sum(parts))
-            spent, over = now() - since, now() - begun > most_s
-            if len(times) >= wanted or (len(times) >= least and spent > enough_s):
+            spent, over = now() - since, now() - started > most_s
+            if len(times) >= count or (len(times) >= minimum and spent > enough_s):
                 break
             if over and attempt >= LEAST_ATTEMPTS:
                 break

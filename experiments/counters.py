@@ -270,7 +270,7 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
     """
     library = library or nvml.load_pynvml()
     lookup = nvml.find_device(device, library)
-    handle, whole = lookup.handle, lookup.unwatched is None
+    handle, is_whole_gpu = lookup.handle, lookup.unwatched is None
     if handle is None:
         return Counters()
 
@@ -280,23 +280,23 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
             for name, domain in (("clock_mhz", "NVML_CLOCK_SM"), ("memory_clock_mhz", "NVML_CLOCK_MEM"))
         }
         celsius = getattr(library, "NVML_TEMPERATURE_GPU", None)
-        use = nvml.ask(library, "nvmlDeviceGetUtilizationRates", handle) if whole else None
+        use = nvml.ask(library, "nvmlDeviceGetUtilizationRates", handle) if is_whole_gpu else None
         busy = getattr(use, "gpu", None)
         return {
             **{name: float(clock) if clock else None for name, clock in clocks.items()},
             "temperature_c": nvml.ask_number(library, "nvmlDeviceGetTemperature", handle, celsius, most=1000),
-            "power_w": nvml.read_power_w(handle, library) if whole else None,
+            "power_w": nvml.read_power_w(handle, library) if is_whole_gpu else None,
             "utilisation": busy / 100 if isinstance(busy, int) and 0 <= busy <= 100 else None,
         }
 
     def flags() -> list[Flag]:
         throttled = [Flag("throttled", reason) for reason in nvml.throttle_reasons(handle, library)]
-        others = nvml.count_other_processes(handle, library) if whole else 0
-        return [*throttled, Flag("busy", f"{others} other on the GPU")] if others else throttled
+        count = nvml.count_other_processes(handle, library) if is_whole_gpu else 0
+        return [*throttled, Flag("busy", f"{count} other on the GPU")] if count else throttled
 
     def joules() -> float | None:
         question = "nvmlDeviceGetTotalEnergyConsumption"
-        millijoules = nvml.ask_number(library, question, handle, most=2.0**63) if whole else None
+        millijoules = nvml.ask_number(library, question, handle, most=2.0**63) if is_whole_gpu else None
         return millijoules * 1e-3 if millijoules is not None else None
 
     return Counters(values, flags, joules, NVML_LEAST_S)

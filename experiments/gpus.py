@@ -113,8 +113,8 @@ def compare_gpus(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
         why = f"NVML does not report its name ({refused}): {driver_errors.advice(refused)}"
     elif unseen:
         why = f"torch does not see it: {_why_unseen()}"
-    gone = Counter(missing) - Counter(unreported) - Counter(unseen)
-    return Change((*unreported, *unseen), why, tuple(gone.elements()), tuple(new))
+    missing_names = Counter(missing) - Counter(unreported) - Counter(unseen)
+    return Change((*unreported, *unseen), why, tuple(missing_names.elements()), tuple(new))
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -74,20 +74,20 @@ def identity(described: Path | None = None) -> tuple[str, str]:
             before = read_node(described)
             if _matches(before, gpus.list_gpus()):
                 return before["kind"], before["instance"]
-    here, own = machine_kind(), machine_instance()
+    own_kind, own_instance = machine_kind(), machine_instance()
     if (
         described
-        and own not in (instances := _measured_instances(described.parent / "nodes", here))
+        and own_instance not in (instances := _measured_instances(described.parent / "nodes", own_kind))
         and len(instances) == 1
     ):
-        return here, instances[0]
-    return here, own
+        return own_kind, instances[0]
+    return own_kind, own_instance
 
 
-def _measured_instances(nodes: Path, here: str) -> list[str]:
-    """List the instances with rounds in `nodes` for the kind `here`; '' for a name without an instance."""
+def _measured_instances(nodes: Path, kind: str) -> list[str]:
+    """List the instances with rounds in `nodes` for a kind; '' for a name without an instance."""
     names = {path.parent.name for path in nodes.glob("*/[!.]*.parquet")}
-    instances = {name.partition(".")[2] for name in names if kind_of_node(name) == here}
+    instances = {name.partition(".")[2] for name in names if kind_of_node(name) == kind}
     return sorted(name for name in instances if not name or re.fullmatch(INSTANCE["pattern"], name))
 
 

@@ -24,7 +24,7 @@ WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sk
 NO_TORCH = "llvm"
 # Overhead per job outside its measuring process: Snakemake's scheduling, and the parent's imports and writes.
 JOB_S = 1.25
-# A point hangs after HANG_S plus HANG_FACTOR times its own budget.
+# A point hangs if it takes HANG_S plus HANG_FACTOR times its budget longer than predicted.
 HANG_S, HANG_FACTOR = 60.0, 5.0
 # Extra time to compile kernels at the first call for each shape: `torch.compile`, and AMD's MIOpen.
 COMPILE_S, COMPILED, COMPILING_MAKERS = 120.0, ("inductor",), ("AMD",)
@@ -152,10 +152,10 @@ class Job:
         # A point that starts within the limit is still finished.
         return processes * self.start_s + min(sum(point.predicted_s for point in points), self.round_s + longest)
 
-    def leave_out(self, gone: Mapping[Point, str]) -> Job:
-        """Return the job with points marked as omitted. gone: the reason per point."""
+    def leave_out(self, omitted: Mapping[Point, str]) -> Job:
+        """Return the job with points marked as omitted. omitted: the reason per point."""
         return replace(
-            self, points=tuple(replace(point, left_out=gone.get(point, point.left_out)) for point in self.points)
+            self, points=tuple(replace(point, left_out=omitted.get(point, point.left_out)) for point in self.points)
         )
 
     def digest(self, number: int) -> str:

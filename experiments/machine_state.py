@@ -235,14 +235,14 @@ def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
     # With more threads than cores, count hardware threads.
     cores = processor.usable_cores(cpus)
     room = cores if threads <= cores else len(cpus)
-    others = max(0.0, now.here - before.here - (now.own - before.own)) / (now.at - before.at)
-    if not threads or min(threads, room) + others <= room + CROWDED_CORES:
+    other_cores = max(0.0, now.here - before.here - (now.own - before.own)) / (now.at - before.at)
+    if not threads or min(threads, room) + other_cores <= room + CROWDED_CORES:
         return []
-    free = max(0.0, room - others)
+    free = max(0.0, room - other_cores)
     sharing = (
         f"{threads} threads shared {free:.1f} free cores" if threads > 1 else f"1 thread had {free:.1f} free cores"
     )
-    return [Flag("crowded", f"others had {others:.1f} cores, so that {sharing}")]
+    return [Flag("crowded", f"others had {other_cores:.1f} cores, so that {sharing}")]
 
 
 def pause_flag(seconds: float) -> Flag:

@@ -103,8 +103,8 @@ def plan_job(
         seconds = round(predicted_s(known, part, device, core_flops or {}), 3)
         return replace(known, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
-    own, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
-    points = tuple(map(plan_point, part.points(device["kind"], own, largest)))
+    own_cache, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
+    points = tuple(map(plan_point, part.points(device["kind"], own_cache, largest)))
     limits = part.target, part.round_s, part.max_samples
     hang_s = part.hang_s.get(device["kind"], HANG_S) + COMPILE_S * (device.get("maker") in COMPILING_MAKERS)
     planned_job = Job(part.experiment.name, str(device["id"]), str(device["kind"]), *limits, points, stage=part.stage)
@@ -118,8 +118,8 @@ def cache_bytes(device: Mapping[str, Any]) -> int:
 
 def slowdown(core_flops: Mapping[str, float]) -> float:
     """Return the ratio between this core's interpreter time and the calibration machine's; at least 1."""
-    usual = LOOP_FLOPS["python"]
-    return max(1.0, usual / core_flops.get("python", usual))
+    calibrated = LOOP_FLOPS["python"]
+    return max(1.0, calibrated / core_flops.get("python", calibrated))
 
 
 def memory_needed(point: Point, part: Sweep) -> float | None:
@@ -163,7 +163,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     if callable(extra):
         # `extra_s` is calibrated on another machine: convert the call time, and scale the result below.
         extra = extra(call_s=one_s / slow, point_s=point.point_s / slow, **params)
-    used = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
+    sampling_s = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
     if not on_cpu and "model" in params:
         one_s /= STEP_SHARE
@@ -171,7 +171,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
             fixed += ATTENTION_S
     # A longer call is skipped, but its probes still run.
     fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
-    return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(used, fewest)
+    return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(sampling_s, fewest)
 
 
 def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> Plan:
@@ -205,22 +205,22 @@ def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> 
 def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
     """Leave out candidates (job index, point), in their order, until the plan fits."""
     trimmed = plan
-    gone: list[tuple[int, Point]] = []
+    omitted: list[tuple[int, Point]] = []
     excess = plan.seconds - minutes * 60
     for at in candidates:
         if excess <= 0:
             # Predict again: in a round cut by `round_s`, omitting a point saves less than its time.
-            trimmed = _leave_out(gone, plan, minutes)
+            trimmed = _leave_out(omitted, plan, minutes)
             excess = trimmed.seconds - minutes * 60
         if excess <= 0:
             break
-        gone.append(at)
+        omitted.append(at)
         excess -= at[1].predicted_s * min(at[1].rounds, plan.rounds)
-    trimmed = _leave_out(gone, plan, minutes)
+    trimmed = _leave_out(omitted, plan, minutes)
     # The last omitted point may exceed the excess by far: put points back, the most valuable first, while they fit.
     room = minutes * 60 - trimmed.seconds
     started, out = [{point.process_key for point in job.points if not point.left_out} for job in trimmed.jobs], []
-    for place, point in reversed(gone):
+    for place, point in reversed(omitted):
         start_s = 0.0 if point.process_key in started[place] else plan.jobs[place].start_s
         start_s += 0.0 if started[place] else JOB_S
         cost = (start_s + point.predicted_s) * min(point.rounds, plan.rounds)
@@ -232,10 +232,10 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
     return _leave_out(out, plan, minutes)
 
 
-def _leave_out(gone: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
+def _leave_out(omitted: Iterable[tuple[int, Point]], plan: Plan, minutes: float) -> Plan:
     """Return the plan with points (job index, point) marked as omitted."""
     reasons: list[dict[Point, str]] = [{} for _ in plan.jobs]
-    for place, point in gone:
+    for place, point in omitted:
         reasons[place][point] = f"plan: left out to fit {minutes:g} min"
     return replace(plan, jobs=tuple(job.leave_out(out) for job, out in zip(plan.jobs, reasons, strict=True)))
 

@@ -184,13 +184,13 @@ def _sockets(sources: _Sources) -> int | None:
     if sources.mac:
         return parse_count(sources.mac.get("hw.packages"), _MOST_SOCKETS)
     packages = topology.count_sockets(sources.cpus, sources.root)
-    counted = None if sources.is_arm else parse_count(packages, _MOST_SOCKETS)
-    if counted and len(sources.cpus) >= sources.lscpu_cpus:
-        return counted
+    kernel_count = None if sources.is_arm else parse_count(packages, _MOST_SOCKETS)
+    if kernel_count and len(sources.cpus) >= sources.lscpu_cpus:
+        return kernel_count
     # Core kinds share a socket, so take the maximum; `-` means that lscpu only knows clusters.
     section_sockets = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
     clusters = any("Cluster(s)" in section for section in sources.sections)
-    return max(filter(None, section_sockets), default=None if clusters else counted)
+    return max(filter(None, section_sockets), default=None if clusters else kernel_count)
 
 
 def _threads_per_core(sources: _Sources) -> int | None:
@@ -200,8 +200,8 @@ def _threads_per_core(sources: _Sources) -> int | None:
         threads = parse_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)
         return parse_count(threads // cores, _MOST_THREADS) if cores and threads else None
     section_threads = [parse_count(section.get("Thread(s) per core"), _MOST_THREADS) for section in sources.sections]
-    counted = parse_count(max(map(len, sources.cores.groups)), _MOST_THREADS) if sources.cores.known else None
-    return counted if sources.kernel_knows else max(filter(None, section_threads), default=counted)
+    kernel_count = parse_count(max(map(len, sources.cores.groups)), _MOST_THREADS) if sources.cores.known else None
+    return kernel_count if sources.kernel_knows else max(filter(None, section_threads), default=kernel_count)
 
 
 def _simd_extensions(sources: _Sources) -> list[str] | None:

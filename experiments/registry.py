@@ -93,9 +93,9 @@ class Experiment:
         if "threads" not in self.parameters:
             return "add the parameter `threads: Threads` (Threads is in experiments.workload); on a GPU its value is 0"
         for key, hint in self.parameters.items():
-            own = next((name for name, (kind, _) in OWN.items() if hint == kind), key)
-            if own != key:
-                return f"parameter {key!r}: rename it to {own!r}"
+            expected = next((name for name, (kind, _) in OWN.items() if hint == kind), key)
+            if expected != key:
+                return f"parameter {key!r}: rename it to {expected!r}"
             if key in TAKEN.split():
                 return f"parameter {key!r}: a column has that name: choose another"
             if key in OWN and hint != OWN[key][0] and (key == "threads" or get_origin(hint) is not Literal):

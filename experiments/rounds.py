@@ -49,7 +49,7 @@ class Round:
         # Disable tqdm's monitor thread, which would wake up during samples.
         tqdm.monitor_interval = 0
         with running_time.RunningTime(waits_for=workers.are_stopped) as clock:
-            begun = clock.now()
+            started = clock.now()
             try:
                 # Some terminals report 0 by 0; this function has a fallback.
                 size = shutil.get_terminal_size()
@@ -63,7 +63,7 @@ class Round:
                     nrows=size.lines,
                 ) as bar:
                     for point in points:
-                        answers.append(self._measure_point(point, workers, clock.now() - begun))
+                        answers.append(self._measure_point(point, workers, clock.now() - started))
                         bar.update()
                     # Profile in a second pass: on a GPU, the profiler slows later timings in the process.
                     waiting = [
@@ -71,12 +71,14 @@ class Round:
                     ]
                     bar.total = len(points) + len(waiting)
                     for point, answer in waiting:
-                        answer["profiled"] = self._profile_point(point, answer["profile"], workers, clock.now() - begun)
+                        answer["profiled"] = self._profile_point(
+                            point, answer["profile"], workers, clock.now() - started
+                        )
                         bar.update()
             finally:
                 self.workers = workers.stop()
                 self.environments = workers.environments
-                took, self.stood_s = clock.now() - begun, clock.lost_s()
+                took, self.stood_s = clock.now() - started, clock.lost_s()
         for point, answer in zip(points, answers, strict=True):
             self._add_answer(point, answer)
         if not sys.stderr.isatty():

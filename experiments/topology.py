@@ -159,8 +159,8 @@ def cpu_models(root: Path = ROOT) -> dict[int, str]:
 def core_kinds(cpus: frozenset[int], root: Path = ROOT) -> dict[str, frozenset[int]]:
     """Group logical CPUs by core kind on hybrid processors and big.LITTLE; empty if all cores are equal."""
     folders = [*(root / "sys/devices").glob("cpu_*"), *(root / "sys/bus/event_source/devices").glob("cpu_*")]
-    counted = {folder.name: frozenset(parse_cpu_list(read_text(folder / "cpus"))) for folder in folders}
-    kinds = {_INTEL_KINDS[name]: counted[name] for name in _INTEL_KINDS if counted.get(name)}
+    cpus_by_pmu = {folder.name: frozenset(parse_cpu_list(read_text(folder / "cpus"))) for folder in folders}
+    kinds = {_INTEL_KINDS[name]: cpus_by_pmu[name] for name in _INTEL_KINDS if cpus_by_pmu.get(name)}
     if len(kinds) < 2:
         names = cpu_models(root)
         kinds = {name: frozenset(cpu for cpu in names if names[cpu] == name) for name in dict.fromkeys(names.values())}

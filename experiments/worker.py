@@ -134,7 +134,7 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
     # A prediction without counted operations is 0 and means nothing.
     if not 0 < (planned.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _require_budget(experiment, params, device, policy)
-    begun = running_time.now()
+    started = running_time.now()
     work = experiment.function(device, **params)
     error, answer = _check_result(work), outcome("ok", "ok")
     if work.tolerance is not None and not (error is not None and error <= work.tolerance):
@@ -160,7 +160,7 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
         "observed": observation.get("observed", {}),
         "observed_flags": str(pause_flag(stood)) if stood else "",
         # Without timed parts, all time since the beginning belongs to the observation.
-        "observed_s": running_time.now() - (sampled if parts else begun),
+        "observed_s": running_time.now() - (sampled if parts else started),
         "flop": work.flop,
         "bytes": work.bytes,
         # JSON cannot encode inf or nan; such a result is already "wrong".
@@ -194,7 +194,7 @@ def _measure_workloads(work: Workload, device: Device, policy: Policy, watch: Wa
 
 def _is_short(work: Workload, device: Device) -> bool:
     """True if a call is so short that launches dominate, so a graph is useful. Raises NoTimeError."""
-    return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, wanted=3) < GRAPH_BELOW_S
+    return call_s(Timer(work, device), 100 * GRAPH_BELOW_S, PROBE_S, count=3) < GRAPH_BELOW_S
 
 
 def _capture(work: Workload, device: Device) -> Workload:
@@ -207,21 +207,23 @@ def _capture(work: Workload, device: Device) -> Workload:
 
 def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Watch) -> dict[str, Any]:
     """Sample one workload; add the energy per call if it can be measured."""
-    begun = watch.energy()
+    energy_before = watch.energy()
     measurement = measure(work, device, policy, watch.read, look=watch.look)
     series = _series(work, measurement)
     # No energy if the process was suspended: the device then draws power without work.
     counts = measurement.timed_s >= watch.energy_least_s and not measurement.stood_s
-    used = watch.energy_since(begun) if counts else None
-    if used:
+    energy_used = watch.energy_since(energy_before) if counts else None
+    if energy_used:
         # Exclude warm-up by its share of time: it draws the same power.
-        joules = used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
-        name = used.method if work.metric == "time" else f"{work.metric}.{used.method}"
+        joules = (
+            energy_used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
+        )
+        name = energy_used.method if work.metric == "time" else f"{work.metric}.{energy_used.method}"
         energy = {"metric": name, "unit": "J", "value": joules / (work.per or 1)}
     return {
         "status": "ok",
         "series": series,
-        "energy": energy if used else None,
+        "energy": energy if energy_used else None,
         "readings": [vars(reading) for reading in measurement.readings],
         "calls": measurement.calls,
         "stop_reason": measurement.stop_reason,
@@ -264,17 +266,17 @@ def _profile(profile: Profile | None) -> dict[str, Any]:
         values.update(profile.take())
         return outcome("failed", "the profile does not contain this metric")
 
-    begun, stood = running_time.now(), running_time.paused_s()
+    started, stood = running_time.now(), running_time.paused_s()
     lack = attempt(take)
     last = {"last": True} if lack.pop("last", False) else {}
-    spent, stood = running_time.now() - begun, running_time.paused_s() - stood
+    profile_s, stood = running_time.now() - started, running_time.paused_s() - stood
     metrics = [
         {"metric": metric, "unit": unit}
         | ({"value": values[metric]} if math.isfinite(values.get(metric, math.nan)) else lack)
         | {"flags": str(pause_flag(stood)) if stood else ""}
         for metric, unit in profile.units.items()
     ]
-    return {**outcome("ok", "ok"), "profiled": metrics, "profiled_s": spent, **last}
+    return {**outcome("ok", "ok"), "profiled": metrics, "profiled_s": profile_s, **last}
 
 
 def _check_result(work: Workload) -> float | None:
@@ -312,7 +314,7 @@ def _require_budget(experiment: Experiment, params: dict[str, Any], device: Devi
         work = experiment.function(device, **cheaper)
         # Take at least two readings: the first call may compile or allocate.
         probes = Timer(work, device)
-        once = call_s(probes, SURE_SHARE * policy.budget_s, max(policy.budget_s, PROBE_S), wanted=4, least=2)
+        once = call_s(probes, SURE_SHARE * policy.budget_s, max(policy.budget_s, PROBE_S), count=4, minimum=2)
         predicted = once * goal / size(**cheaper)
         if predicted <= SURE_SHARE * policy.budget_s:
             return

@@ -78,9 +78,9 @@ class Worker:
     def measure(self, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
         """Measure a point; return the child's answer, or an outcome after a crash or a timeout."""
         if self._child is None:
-            ready = self.start(order)
-            if "status" in ready:
-                return ready
+            answer = self.start(order)
+            if "status" in answer:
+                return answer
         return self._answer(order, limit_s)
 
     def start(self, order: dict[str, Any], limit_s: float = START_LIMIT_S) -> dict[str, Any]:
@@ -185,11 +185,11 @@ def measure_start_s(
     variables = worker_environment.device_variables(device)
     worker = Worker(command, None, variables, lambda: subprocess.run(loading, check=False, stderr=subprocess.DEVNULL))
     with running_time.RunningTime(waits_for=worker.is_stopped) as clock:
-        begun = clock.now()
+        started = clock.now()
         try:
-            ready = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
-            seconds = clock.now() - begun
-            if "ready" not in ready:
+            answer = worker.start({"device": device, "experiment": "", "params": {"backend": backend, "threads": 1}})
+            seconds = clock.now() - started
+            if "ready" not in answer:
                 return None
             if then:
                 then(worker)

@@ -108,11 +108,11 @@ class Preflight:
             peaks = rate_ranges.rated_peaks(*self.gpus[device]) if device in self.gpus else None
             self.say(_heading(device, self.gpus.get(device), peaks))
             try:
-                tried, left_here = self._measure_kinds(todo, workers, peaks)
+                count, left_here = self._measure_kinds(todo, workers, peaks)
             finally:
                 # Each process has one device.
                 workers.stop()
-            measured, left = measured + tried, left + left_here
+            measured, left = measured + count, left + left_here
         self._conclude(measured, left)
         return not any(line.needs_a_look for line in self.lines) and (measured > 0 or not left)
 
@@ -183,24 +183,24 @@ class Preflight:
         """Send an order; return the answer and its seconds, without the process's start."""
         # Start first: torch may load slowly from a cold disk.
         answer = {"ready": True} if worker.is_alive else worker.start(order, self._remaining_s())
-        begun = time.monotonic()
+        started = time.monotonic()
         if "ready" in answer:
             briefly = replace(kind.point, point_s=BUDGET_S, predicted_s=min(kind.point.predicted_s, PREDICTED_S))
             answer = worker.measure(order, min(self._remaining_s(), kind.job.limit_s(briefly)))
         if answer.get("status") == "timeout" and self._remaining_s() < LEAST_S:
             answer = {"status": "skipped", "reason": "no time was left before it answered", "over": True}
-        return answer, time.monotonic() - begun
+        return answer, time.monotonic() - started
 
     def _conclude(self, measured: int, left: Sequence[Kind]) -> None:
         if left:
             counts = ", ".join(f"{name} {count}" for name, count in count_by_job(left).items())
             self.say(f"left out because the {self.minutes:g} minutes were over: {counts}")
         bad = sum(line.needs_a_look for line in self.lines)
-        tried = f"{measured} kind{'s' * (measured != 1)} of points tried"
+        summary = f"{measured} kind{'s' * (measured != 1)} of points tried"
         advice = f"{bad} to look at, in capitals above; tracebacks are in {self.log}" if bad else "nothing to look at"
         if left and not measured:
             advice = "increase --minutes"
-        self.say(f"{tried}, {len(left)} left out; {advice}")
+        self.say(f"{summary}, {len(left)} left out; {advice}")
 
 
 def make_preflight(

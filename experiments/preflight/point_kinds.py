@@ -49,8 +49,8 @@ def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
 def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
     """Order all jobs' kinds: the first per job, then kinds with a rule, then the others, alternating between jobs."""
     rows = zip_longest(*(job_kinds(job, rules) for job in jobs))
-    first, *others = [[kind for kind in row if kind is not None] for row in rows] or [[]]
-    return first + sorted(chain.from_iterable(others), key=lambda kind: kind.rule is None)
+    first, *later_rows = [[kind for kind in row if kind is not None] for row in rows] or [[]]
+    return first + sorted(chain.from_iterable(later_rows), key=lambda kind: kind.rule is None)
 
 
 def count_by_job(kinds: Iterable[Kind]) -> Counter[str]:

@@ -99,12 +99,12 @@ def time_profiler(device: Device) -> ProfilerTimes:
         for _ in range(UNTIMED):
             step()
         device.synchronise()
-        begun, steps = time.perf_counter(), 0
-        while time.perf_counter() - begun < TIMED_S:
+        started, steps = time.perf_counter(), 0
+        while time.perf_counter() - started < TIMED_S:
             step()
             steps += 1
         device.synchronise()
-        return (time.perf_counter() - begun) / steps
+        return (time.perf_counter() - started) / steps
 
     before, after, records = [step_s() for _ in range(REPEATS)], [], []
     for _ in range(SESSIONS):
