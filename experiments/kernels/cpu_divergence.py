@@ -45,7 +45,7 @@ rounds{arm}:
 
 
 def _loop_ir(body: str, step: int) -> str:
-    """Return a function that runs `body`, from label %each to label %next, for each turn and each `step` elements."""
+    """Return IR that runs `body`, from label %each to label %next, for each turn and each `step` elements."""
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
 entry:

@@ -95,7 +95,7 @@ class Vulkan:
     def __init__(self, adapter: Any) -> None:
         self.name = str(adapter.info["device"])
         self.device = adapter.request_device_sync(required_limits={name: adapter.limits[name] for name in _LIMITS})
-        self._most = min(self.device.limits[name] for name in _LIMITS)
+        self._largest_buffer = min(self.device.limits[name] for name in _LIMITS)
 
     def buffer(self, data: NDArray[np.float32]) -> Any:
         """Return a buffer for kernels to read. Raises Unsupported if it is too large."""
@@ -112,8 +112,10 @@ class Vulkan:
         return self.device.create_buffer(size=4 * length, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
 
     def _require_fit(self, size: int) -> None:
-        if size > self._most:
-            raise Unsupported(f"{size / 2**20:.0f} MiB in one buffer, {self._most / 2**20:.0f} MiB bind on {self.name}")
+        if size > self._largest_buffer:
+            raise Unsupported(
+                f"{size / 2**20:.0f} MiB in one buffer, {self._largest_buffer / 2**20:.0f} MiB bind on {self.name}"
+            )
 
     def read(self, buffer: Any) -> NDArray[np.float32]:
         """Read a buffer after all submitted work is done."""

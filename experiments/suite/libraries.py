@@ -45,7 +45,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
-    """Estimate operands and results (doubled by gradients) twice, and once in float64 for the check."""
+    """Estimate operands and results (doubled by gradients) twice in their format and twice in float64."""
     from experiments.models.layers import find_layer
 
     layer_spec = find_layer(layer, shape)

@@ -20,7 +20,7 @@ Kernel = Literal["chains", "paths"]
 # CPUs run only `paths`: in vectors (llvm) or element by element (llvm-scalar).
 Backend = Literal["cupy", "llvm", "llvm-scalar"]
 
-# STEPS: half a millisecond for one chain, a few for a full GPU.
+# STEPS: half a millisecond for one chain, longer for a full GPU.
 STEPS = 1 << 18
 TURNS = 256
 # Tolerated share of wrong chains: the reference occasionally rounds twice, for up to a few chains in a million.

@@ -20,7 +20,7 @@ FEWEST_ROWS = 1_000
 # Tolerated relative error for a float64 total or mean, or a parsed number; all else is exact, and a single wrong row
 # in 1e8 exceeds this.
 TOLERANCE = 1e-12
-# Peak bytes per row for the most demanding library: inputs, result, temporaries, and the check's own table.
+# Peak bytes per row for the most demanding library: inputs, result, temporaries, and the check's table.
 ROW_BYTES = {"filter": 80, "sort": 120, "group_by": 120, "join": 160, "parse_csv": 600, "parse_json": 1100}
 
 

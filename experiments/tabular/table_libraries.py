@@ -189,7 +189,7 @@ class TorchLibrary(Library):
         return {"row": table["row"].index_select(0, order), "value": value}
 
     def group_by(self, table: Any) -> Any:
-        """Sort by key, number the runs of equal keys, and sum by that number."""
+        """Sort by key, number the runs of equal keys, and use that number to sum."""
         import torch
 
         ordered, order = torch.sort(table["key"])

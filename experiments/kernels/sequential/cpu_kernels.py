@@ -111,7 +111,7 @@ class CpuChains(Chains):
 
     @classmethod
     def line_bytes(cls) -> int:
-        """Return the C library's value, or 64, as on nearly every core, if it has none."""
+        """Return the C library's value, but at least 64, the size on nearly every core."""
         names = getattr(os, "sysconf_names", {})
         return max(64, os.sysconf("SC_LEVEL1_DCACHE_LINESIZE") if "SC_LEVEL1_DCACHE_LINESIZE" in names else 0)
 
