@@ -21,12 +21,12 @@ def dot_ir(accumulators: int = ACCUMULATORS) -> str:
     The intermediate sums, x + b.c, are stored at the end, to keep LLVM from dropping them.
     """
     sums, pairs = f"<{LANES} x float>", f"<{LANES * PAIR} x bfloat>"
-    each = range(accumulators)
-    starts = "\n".join(f"  %x{i} = phi {sums} [%s, %entry], [%z{i}, %loop]" for i in each)
-    up = "\n".join(f"  %y{i} = call {sums} {_DOT}({sums} %x{i}, {pairs} %b, {pairs} %c)" for i in each)
-    down = "\n".join(f"  %z{i} = call {sums} {_DOT}({sums} %y{i}, {pairs} %b, {pairs} %d)" for i in each)
+    indices = range(accumulators)
+    starts = "\n".join(f"  %x{i} = phi {sums} [%s, %entry], [%z{i}, %loop]" for i in indices)
+    up = "\n".join(f"  %y{i} = call {sums} {_DOT}({sums} %x{i}, {pairs} %b, {pairs} %c)" for i in indices)
+    down = "\n".join(f"  %z{i} = call {sums} {_DOT}({sums} %y{i}, {pairs} %b, {pairs} %d)" for i in indices)
     stores = "\n".join(
-        f"  %p{i} = getelementptr {sums}, ptr %out, i64 {i + 4}\n  store {sums} %y{i}, ptr %p{i}" for i in each
+        f"  %p{i} = getelementptr {sums}, ptr %out, i64 {i + 4}\n  store {sums} %y{i}, ptr %p{i}" for i in indices
     )
     loads = "\n".join(
         f"  %q{i} = getelementptr {sums}, ptr %out, i64 {i}\n  %{name} = load {kind}, ptr %q{i}"

@@ -20,11 +20,11 @@ def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
     scalar, suffix = IR_TYPE[dtype]
     vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
     fma = f"@llvm.fma.v{lanes}{suffix}" if lanes > 1 else f"@llvm.fma.{suffix}"
-    each = range(accumulators)
-    starts = "\n".join(f"  %x{i} = phi {vector} [%d, %entry], [%y{i}, %loop]" for i in each)
-    body = "\n".join(f"  %y{i} = call {vector} {fma}({vector} %x{i}, {vector} %b, {vector} %c)" for i in each)
+    indices = range(accumulators)
+    starts = "\n".join(f"  %x{i} = phi {vector} [%d, %entry], [%y{i}, %loop]" for i in indices)
+    body = "\n".join(f"  %y{i} = call {vector} {fma}({vector} %x{i}, {vector} %b, {vector} %c)" for i in indices)
     stores = "\n".join(
-        f"  %p{i} = getelementptr {vector}, ptr %out, i64 {i + 3}\n  store {vector} %y{i}, ptr %p{i}" for i in each
+        f"  %p{i} = getelementptr {vector}, ptr %out, i64 {i + 3}\n  store {vector} %y{i}, ptr %p{i}" for i in indices
     )
     return f"""
 declare {vector} {fma}({vector}, {vector}, {vector})

@@ -83,8 +83,8 @@ def thread_capacity(device: str) -> tuple[int, int]:
 
 def resident_threads(device: str) -> int:
     """Return the threads in as many whole `paths` blocks as a GPU holds at once."""
-    multiprocessors, each = thread_capacity(device)
-    return multiprocessors * (each // PATH_BLOCK) * PATH_BLOCK
+    multiprocessors, threads_each = thread_capacity(device)
+    return multiprocessors * (threads_each // PATH_BLOCK) * PATH_BLOCK
 
 
 def launch_shape(threads: int, multiprocessors: int) -> tuple[int, int]:

@@ -104,7 +104,7 @@ def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
     Raises Unsupported for formats other than float32 and float64, and where `compile_kernel` does.
     """
     launch = compile_kernel(SOURCE, f"{op}_{_c_type(dtype)}_vectors", device.name, OPTIONS)
-    together = RESIDENT * int(device.describe().get("multiprocessors", 1))
+    resident_blocks = RESIDENT * int(device.describe().get("multiprocessors", 1))
 
     def run(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, passes: int) -> None:
         if any(array.data_ptr() % WIDTH for array in (c, a, b)):
@@ -112,7 +112,7 @@ def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
         tiles = max(1, -(-c.numel() // (UNROLL * BLOCK * WIDTH // dtype.itemsize)))
         # One pass: a block per tile, to let fast multiprocessors do more. Several passes: no more blocks than run at
         # once, because a later block would process its tiles after the others finish all passes.
-        blocks = tiles if passes == 1 else min(tiles, together)
+        blocks = tiles if passes == 1 else min(tiles, resident_blocks)
         launch(blocks, BLOCK, c, a, b, np.int64(c.numel()), np.int64(passes))
 
     return run

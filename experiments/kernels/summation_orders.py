@@ -152,7 +152,7 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     import torch
 
     total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device=a.device)
-    lost = torch.zeros_like(total)
+    correction = torch.zeros_like(total)
     (a_high, a_low), (b_high, b_low) = _split_halves(a), _split_halves(b)
     for p in range(a.shape[1]):
         product = a[:, p, None] * b[p]
@@ -160,8 +160,8 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         before = total
         total = before + product
         back = total - before
-        lost += ((before - (total - back)) + (product - back)) + (cross + a_low[:, p, None] * b_low[p])
-    return total + lost
+        correction += ((before - (total - back)) + (product - back)) + (cross + a_low[:, p, None] * b_low[p])
+    return total + correction
 
 
 def _split_halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

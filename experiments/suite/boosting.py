@@ -186,13 +186,13 @@ def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
     """
     import numpy as np
 
-    log, few = _Log(), random_table(FEWEST_ROWS, np.random.default_rng(SEED))
+    log, sample = _Log(), random_table(FEWEST_ROWS, np.random.default_rng(SEED))
     lightgbm.register_logger(log)
     cuda = {"device_type": "cuda", "gpu_device_id": int(device.name.partition(":")[2] or 0)}
     for options in ([cuda] if device.maker == "NVIDIA" else []) + [{"device_type": "gpu"}]:
         log.lines.clear()
         try:
-            lightgbm.LGBMClassifier(n_estimators=1, verbosity=1, **options).fit(few.inputs, few.labels)
+            lightgbm.LGBMClassifier(n_estimators=1, verbosity=1, **options).fit(sample.inputs, sample.labels)
         except lightgbm.basic.LightGBMError as lack:
             log.lacks.append(str(lack).splitlines()[0])
             continue

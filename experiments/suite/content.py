@@ -72,8 +72,8 @@ def content(
 
     def observe_flushed() -> dict[str, tuple[float, str]]:
         a, b, c = draw_operands_and_product()
-        lost = (c[CHECKED] == 0) & (a[CHECKED] @ b != 0)
-        return {"flushed_share": (float(lost.double().mean()), "1")}
+        wrongly_zero = (c[CHECKED] == 0) & (a[CHECKED] @ b != 0)
+        return {"flushed_share": (float(wrongly_zero.double().mean()), "1")}
 
     return Workload(
         run=[device.matmul(backend, left, right, dtype) for left, right in operands],

@@ -142,9 +142,9 @@ def train(
     inputs, targets = batches[0]
     trainer = Trainer(network.to(device.name), inputs, targets, device, dtype)
     if backend == "inductor":
-        begun = copy.deepcopy(network.state_dict())
+        initial_weights = copy.deepcopy(network.state_dict())
         trainer.compile(threads)  # this takes a step, so restore the weights
-        network.load_state_dict(begun)
+        network.load_state_dict(initial_weights)
     trainer.optimiser = torch.optim.Adam(network.parameters(), lr=RATE)
     trainer.set_batch(*batches[0])
     with trainer.autocast():

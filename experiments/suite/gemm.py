@@ -23,8 +23,8 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
     """Halve every dimension, down to 64, in steps that 8-bit formats accept."""
     step = 16 if params["dtype"] in (Dtype.FLOAT8, Dtype.INT8) else 1
     halved = {key: max(64, params[key] // 2 // step * step) for key in ("m", "n", "k")}
-    less = {key: min(halved[key], params[key]) for key in halved}
-    return {**params, **less} if any(less[key] < params[key] for key in less) else None
+    reduced = {key: min(halved[key], params[key]) for key in halved}
+    return {**params, **reduced} if any(reduced[key] < params[key] for key in reduced) else None
 
 
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
@@ -65,10 +65,10 @@ def gemm(
     )
 
 
-def copy_count(device: Device, each: float) -> int:
-    """Return the number of operand sets, `each` bytes in size, to exceed twice the last cache, up to a limit."""
+def copy_count(device: Device, set_bytes: float) -> int:
+    """Return the number of operand sets, `set_bytes` in size, to exceed twice the last cache, up to a limit."""
     most = MOST_COPIES if device.kind == "cpu" else MOST_COPIES_GPU
-    return min(most, 1 + int(2 * device.last_level_cache_bytes // each))
+    return min(most, 1 + int(2 * device.last_level_cache_bytes // set_bytes))
 
 
 def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: str) -> float:

@@ -41,8 +41,8 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
     """Take an eighth of the batch, down to one sample; use PyTorch where possible, to skip compiling and exporting."""
     if params["batch"] == 1:
         return None
-    less = {**params, "batch": max(1, params["batch"] // 8)}
-    return less if params["backend"] in ("onnx", "graph") else {**less, "backend": "torch"}
+    reduced = {**params, "batch": max(1, params["batch"] // 8)}
+    return reduced if params["backend"] in ("onnx", "graph") else {**reduced, "backend": "torch"}
 
 
 def memory(model: str, dtype: str, backend: str, **_: Any) -> float:

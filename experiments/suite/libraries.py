@@ -135,14 +135,16 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
         return run
 
     def check() -> float:
-        fresh = device.random_normal(layer.inputs(batch), dtype)
+        new_inputs = device.random_normal(layer.inputs(batch), dtype)
         with within:
-            computed = output_and_gradients(modules[0], fresh, above)
+            computed = output_and_gradients(modules[0], new_inputs, above)
         exact_above = device.to_float64(above) if above is not None else None
-        exact_fresh = device.to_float64(fresh)
+        exact_inputs = device.to_float64(new_inputs)
         # Use float64 and PyTorch's own kernels: other code than the library's.
-        with switches(exact_fresh.device.type, Dtype.FLOAT64, library=False):
-            exact = output_and_gradients(deepcopy(modules[0]).to(exact_fresh.device).double(), exact_fresh, exact_above)
+        with switches(exact_inputs.device.type, Dtype.FLOAT64, library=False):
+            exact = output_and_gradients(
+                deepcopy(modules[0]).to(exact_inputs.device).double(), exact_inputs, exact_above
+            )
         pairs = zip(computed, exact, strict=True)
         return largest_error(*[relative_error(device.to_float64(result), expected) for result, expected in pairs])
 

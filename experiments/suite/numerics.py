@@ -166,7 +166,7 @@ def _split_k(case: Case) -> list[torch.Tensor]:
     """Compute the whole product, and sums over partial products, to imitate devices that share a sum."""
     parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
     whole = case.product(case.a, case.b)
-    return [whole, *(summation_orders.split_product(case.product, case.a, case.b, each) for each in parts)]
+    return [whole, *(summation_orders.split_product(case.product, case.a, case.b, count) for count in parts)]
 
 
 def _threads(case: Case) -> list[torch.Tensor]:

@@ -31,8 +31,8 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
         return None
     names = ("m", "n", "k") if params["op"] == "gemm" else ("m",)
     share = 2 if params["op"] == "gemm" else 8
-    less = {name: min(params[name], max(64, params[name] // share)) for name in names}
-    return {**params, **less} if any(less[name] < params[name] for name in names) else None
+    reduced = {name: min(params[name], max(64, params[name] // share)) for name in names}
+    return {**params, **reduced} if any(reduced[name] < params[name] for name in names) else None
 
 
 def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:

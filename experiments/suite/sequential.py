@@ -49,16 +49,16 @@ def sequential(
 
     from experiments.kernels.sequential import BITS, chains_class, tasks
 
-    define = chains_class(device.kind)
-    if backend != define.backend:
+    chains_type = chains_class(device.kind)
+    if backend != chains_type.backend:
         raise device.unsupported(backend)
     if chains == "one" and threads > 1:
         raise Unsupported(f"one chain runs on one thread, not on {threads}")
-    count = 1 if chains == "one" else define.max_chains(device.name, threads)
-    steps, line = define.steps(kernel, count, footprint), define.line_bytes()
+    count = 1 if chains == "one" else chains_type.max_chains(device.name, threads)
+    steps, line = chains_type.steps(kernel, count, footprint), chains_type.line_bytes()
     random = np.random.default_rng()
     task = tasks.make_task(kernel, data, footprint, count, steps, line, random)
-    walkers = define(device.name, kernel, task.table, count)
+    walkers = chains_type(device.name, kernel, task.table, count)
 
     def reset() -> None:
         """Continue a chase where it stopped; restart the others, so that every call repeats the same steps."""

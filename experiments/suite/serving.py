@@ -159,10 +159,10 @@ def serving(
     core_count = max(1, len(cpus))
     if threads > core_count:
         raise Unsupported(f"{threads} threads for a computation are more than the {core_count} cores of the server")
-    each = max(1, threads)
+    per_call = max(1, threads)
     orders = {
         "service": service, "device": device.name, "kind": device.kind, "dtype": str(dtype), "backend": backend,
-        "threads": each, "workers": core_count // each if device.kind == "cpu" else 1, "cpus": cpus, "port": 0,
+        "threads": per_call, "workers": core_count // per_call if device.kind == "cpu" else 1, "cpus": cpus, "port": 0,
     }  # fmt: skip
     expected: list[int] = []
 

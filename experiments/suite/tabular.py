@@ -85,9 +85,9 @@ def tabular(
         return lambda: operation(*tables)
 
     def check() -> float:
-        fresh = make_case(op, rows, random)
-        result = make_call(fresh.inputs)()
-        return fresh.error(result if transfers == "included" else library.columns(result))
+        new_case = make_case(op, rows, random)
+        result = make_call(new_case.inputs)()
+        return new_case.error(result if transfers == "included" else library.columns(result))
 
     tables = min(MOST_TABLES, max(1, MOST_ROWS // rows))
     return Workload(

@@ -90,10 +90,10 @@ def _train_job(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str
     torch.seed()
     parts: dict[str, Observed] = {}
     device.synchronise()
-    begun = running_time.now()
+    started_s = running_time.now()
     Learner(job, device, dtype)
     device.synchronise()
-    parts["prepare_time"] = running_time.now() - begun, "s"
+    parts["prepare_time"] = running_time.now() - started_s, "s"
     trainer = learner.trainer
     phases = [("forward", trainer.forward), ("backward", trainer.backward), ("update", trainer.update)]
     step = _median_times(Workload(phases=phases), device, STEP_S)

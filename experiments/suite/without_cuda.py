@@ -125,9 +125,9 @@ def _vulkan_launchers(
     bindings = [bind_buffers(a, b, out) for a, b in operands]
 
     def result(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        fresh = vulkan.empty_buffer(a.numel())
-        pipeline.batch([bind_buffers(a, b, fresh)], grid, 1)()
-        return torch.from_numpy(vulkan.read(fresh).reshape(a.shape)).to(device.name)
+        out_buffer = vulkan.empty_buffer(a.numel())
+        pipeline.batch([bind_buffers(a, b, out_buffer)], grid, 1)()
+        return torch.from_numpy(vulkan.read(out_buffer).reshape(a.shape)).to(device.name)
 
     return lambda count: pipeline.batch(bindings, grid, count), result
 

@@ -74,10 +74,10 @@ def _sort_case(rows: int, random: np.random.Generator) -> Case:
         row, value = result["row"], result["value"]
         if len(row) != rows or len(value) != rows or (len(row) and not 0 <= row.min() <= row.max() < rows):
             return math.inf
-        lost = np.count_nonzero(np.bincount(row, minlength=rows) == 0)
+        missing = np.count_nonzero(np.bincount(row, minlength=rows) == 0)
         # Negated so that nan counts as out of order.
         unordered = np.count_nonzero(~(value[:-1] <= value[1:]))
-        return float(lost + unordered + np.count_nonzero(table["value"][row] != value)) / rows
+        return float(missing + unordered + np.count_nonzero(table["value"][row] != value)) / rows
 
     return Case((table,), error)
 
