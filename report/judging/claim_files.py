@@ -1,4 +1,4 @@
-"""Claim files: read, checked against the schema, the quantities and each other."""
+"""Read claim files; check them against the schema, the quantities and each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARTICLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 _PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
-# A misspelt value would silently leave nothing in scope; these labels have closed lists of values.
+# Labels with closed value lists: a misspelt value would silently empty the scope.
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
@@ -43,10 +43,10 @@ CLOSED = {
 
 @dataclass(frozen=True)
 class Part:
-    """One quantity, one rule, one threshold.
+    """One quantity, rule and threshold.
 
-    cases_why: why these are the cases, where they are a list that was chosen. machine: a kind of machine
-    (`machine_kinds.KINDS`) that alone decides.
+    cases_why: the reason for a chosen list of cases. machine: the kind of machine (`machine_kinds.KINDS`) that alone
+    decides.
     """
 
     name: str
@@ -65,33 +65,33 @@ class Part:
 
     @property
     def entries(self) -> list[str]:
-        """Entries of the reference that the scope names."""
+        """Reference entries named in the scope."""
         named = self.scope.get("entry", [])
         return [str(name) for name in (named if isinstance(named, list) else [named])]
 
     @property
     def compare(self) -> str:
-        """How one estimate is compared: at_least, at_most or within."""
+        """Comparison for single estimates: at_least, at_most or within."""
         own = self.rule in ("at_least", "at_most", "within")
         return self.rule if own else str(self.options.get("compare", "at_least"))
 
     @property
     def share(self) -> float:
-        """Share of the estimates that has to support the claim, where the rule asks for one."""
+        """Share of the units that must reach the threshold, for rules with a share."""
         return float(self.options.get("share", 1.0))
 
     @property
     def thresholds(self) -> list[Threshold]:
-        """Those of the declared range in order, the one that decides among them."""
+        """All declared thresholds in order, including the deciding one."""
         return sorted({*self.sensitivity, self.threshold})
 
 
 @dataclass(frozen=True)
 class PublishedEvidence:
-    """Which published records bear on a part, by a quantity and its scope; rule and threshold are the part's own.
+    """Published records that bear on a part, as a quantity and a scope; rule and threshold are the part's own.
 
-    strength: direct, which may decide, or indirect. of: the label of whose values a share is, where it is another than
-    the part's. why: what is alike on both sides, and what is not.
+    strength: direct, which may decide, or indirect. of: the label whose values are the units in a share, if not the
+    part's. why: what both sides have in common, and what differs.
     """
 
     part: str
@@ -106,12 +106,11 @@ class PublishedEvidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """What an article says and how it will be decided; a judgement, and what cannot be tested, has no parts.
+    """An article's claim and the rules to decide it; judgements and untestable claims have no parts.
 
-    findings: by outcome, the sentences to tell it with, the first whose places can be filled. when_written: the parts
-    as of the time of the article. question: which other claims ask too, in words. untestable: why no rule decides it.
-    published: others' measurements that bear on it; told: the sentences for what they come to, by outcome; unpublished:
-    why none decides it.
+    findings: sentences by outcome, in order of preference. when_written: parts as of the article's date. question:
+    shared by claims that ask the same. untestable: the reason why no rule decides it. published: published measurements
+    that bear on it; published_findings: sentences for their outcome; unpublished: the reason why none decides it.
     """
 
     id: str
@@ -138,10 +137,10 @@ class Claim:
 
 
 def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
-    """All claims under `directory` (*.yaml), by article and number.
+    """Read all claims in `directory` (*.yaml), by article and number.
 
-    reference: the known reference entries, to check `sources`. Raises StudyError
-    with file, line and key for the first fault.
+    reference: known reference entries, to check `sources`. Raises StudyError with file, line and key for the first
+    fault.
     """
     paths = sorted(directory.glob("*.yaml"))
     if not paths:
@@ -156,7 +155,7 @@ def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
 
 
 def full_schema() -> dict[str, Any]:
-    """The published schema, and beside it what depends on the registered quantities: their names and labels."""
+    """Return the published schema, extended by the names and labels of registered quantities."""
     schema = copy.deepcopy(SCHEMA)
     present = {"not": {"required": ["awaits"]}}
     own = [name for name, one in quantities().items() if one.tier != Tier.PUBLISHED]
@@ -196,7 +195,7 @@ def full_schema() -> dict[str, Any]:
 
 
 def _group_by_labels(some: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
-    """Names of the quantities that bear the same labels: a rule for each quantity would take twice as long to check."""
+    """Group quantity names by their labels; a schema rule per quantity would take twice as long to validate."""
     found: dict[tuple[str, ...], list[str]] = {}
     for one in some:
         found.setdefault(tuple(one.labels), []).append(one.name)
@@ -269,7 +268,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
 
 
 def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
-    """Sentences by outcome. Raises StudyError for a place in one that means nothing."""
+    """Normalize sentences by outcome. Raises StudyError for an unknown placeholder."""
     said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.items()}
     for outcome, sentences in said.items():
         for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):
@@ -279,7 +278,7 @@ def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *step
 
 
 def _parse_scope(raw: dict[str, Any]) -> dict[str, Any]:
-    """Scope and scale, which a part and what others measured of it declare alike."""
+    """Parse scope and scale, which parts and published evidence share."""
     scale = raw.get("scale", {"by": 1.0, "why": ""})
     return {"scope": raw.get("scope", {}), "scale": float(scale["by"]), "scale_why": scale["why"]}
 
@@ -333,7 +332,7 @@ def _check_known(
 
 
 def _inherit_parts(claim: Claim, known: Mapping[str, Claim]) -> Claim:
-    """A claim without rules of its own takes those of the claim that it is the same as."""
+    """Copy the parts from the claim named in `same_as` if this one has no rules."""
     if claim.parts or claim.kind == "judgement" or claim.untestable or claim.same_as is None:
         return claim
     other = known[claim.same_as]

@@ -1,6 +1,6 @@
-"""Contradictions between and inside the articles: declared, checked, and decided by the verdicts on the claims.
+"""Contradictions between and within the articles: declared, checked, and decided by the claims' verdicts.
 
-Quick to start: no data libraries, so that one claim can be explained at once.
+Imports no data libraries, so that explaining one claim starts fast.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Contradiction:
-    """What is said differently, by whom, and how it is decided.
+    """A declared contradiction.
 
-    declared: the entry as it stands in the file. sides: for each the claims that carry it: id and, where only one
-    part of a claim does, its name. figures: the published ones of one side, that the other asks something of.
+    declared: the entry in the file. sides: for each side the claims that carry it, as id and part name ('' for the
+    whole claim). figures: published figures on one side, to compare with the other side's requirement.
     """
 
     declared: Record
@@ -46,16 +46,15 @@ class Contradiction:
 
     @property
     def required(self) -> float:
-        """The least that is asked of each figure."""
+        """Lower bound for each figure."""
         return float(self.declared["figures"]["at_least"])
 
 
 def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[str, Record]) -> list[Contradiction]:
-    """All contradictions of `path`, in its order; none if there is no such file.
+    """Read the contradictions in `path`, in file order; an absent file has none.
 
-    claims: the claims that they may name; reference: the published figures. Raises
-    StudyError with file and line for an unknown claim, part or figure, an id that
-    is used twice, a claim on two sides, and `opposites` of more than two.
+    claims: claims they may name; reference: published figures. Raises StudyError with file and line for an unknown
+    claim, part or figure, a duplicate id, a claim on two sides, or `opposites` with more than two sides.
     """
     if not path.exists():
         return []
@@ -72,14 +71,14 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
 
 
 def _parse_carrier(given: str | Mapping[str, str]) -> tuple[str, str]:
-    """A claim's id and the name of its part; an empty name means the whole claim."""
+    """Parse a claim id and its part name; '' means the whole claim."""
     return (given, "") if isinstance(given, str) else (given["claim"], given["part"])
 
 
 def _find_faults(
     one: Record, sides: Sequence[Sequence[tuple[str, str]]], known: Mapping[str, Claim], reference: Mapping[str, Record]
 ) -> Iterable[tuple[tuple[str | int, ...], str]]:
-    """Mistakes, each with where it stands."""
+    """Yield mistakes, each with its location."""
     seen: set[str] = set()
     for side, carriers in enumerate(sides):
         for number, (claim, part) in enumerate(carriers):
@@ -111,7 +110,7 @@ def _find_faults(
 
 
 def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
-    """The rules of a claim, or of one part of it, in the shape that the verdicts have."""
+    """Return a claim's rules, or one part's, shaped like the records in `verdicts.json`."""
     keys = ("quantity", "scope", "rule", "scale")
     judged = [one for one in known[claim].parts if part in ("", one.name)]
     given = [{key: getattr(one, key) for key in keys} | {"threshold": one.threshold.json, "unit": ""} for one in judged]
@@ -121,9 +120,9 @@ def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tup
 def decide_contradictions(
     verdicts: Mapping[str, Record], contradictions: Sequence[Contradiction]
 ) -> list[dict[str, Any]]:
-    """Which side of each contradiction stands, as `verdicts.json` has it.
+    """Decide each contradiction, as recorded in `verdicts.json`.
 
-    verdicts: id of a claim -> its record in `verdicts.json`.
+    verdicts: records from `verdicts.json` by claim id.
     """
     return [_contradiction_record(contradiction, verdicts) for contradiction in contradictions]
 
@@ -146,19 +145,18 @@ def _contradiction_record(one: Contradiction, verdicts: Mapping[str, Record]) ->
 
 
 def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
-    """A claim that carries a side, or one part of it, with its verdict.
+    """Return a claim that carries a side, or one part, with its verdict.
 
-    verdict: a record of `verdicts.json`; part: the name of one of its parts, or '' for all of it.
+    verdict: a record from `verdicts.json`; part: a part's name, or '' for the whole claim.
     """
     outcomes = [str(one["outcome"]) for one in verdict["parts"] if one["name"] == part]
     return {"id": str(verdict["id"]), "part": part, "verdict": outcomes[0] if part else str(verdict["verdict"])}
 
 
 def side_standing(verdicts: Iterable[str]) -> str:
-    """Where a side stands, from the verdicts on its claims; opinions count only where there is nothing else.
+    """Return a side's standing, given its claims' verdicts; opinions count only if there is nothing else.
 
-    A side with one claim that holds and one that fails is right in part, whatever
-    the others still wait for.
+    A side with one claim that holds and one that fails is right in part, even while others wait.
     """
     testable = set(map(Verdict, verdicts)) - {Verdict.NOT_TESTABLE}
     if not testable:
@@ -173,7 +171,7 @@ def side_standing(verdicts: Iterable[str]) -> str:
 
 
 def settle_opposites(standings: Sequence[str]) -> list[str]:
-    """Two sides of which each denies the other: what decides one decides the other, where nothing else does."""
+    """Complete the standings if each side denies the other: a decided side settles an open one."""
     by = {"holds": "fails", "fails": "holds"}
     one, other = standings
     free = ("open", "opinion", "undecided")
@@ -181,7 +179,7 @@ def settle_opposites(standings: Sequence[str]) -> list[str]:
 
 
 def contradiction_outcome(standings: Sequence[str]) -> str:
-    """What became of the contradiction: open while a side that could change it is, else by who stands."""
+    """Return the outcome: open while an open side could change it, otherwise by the number of sides that hold."""
     decided = [one for one in standings if one != "opinion"]
     if not decided:
         return "opinion"
@@ -195,24 +193,24 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
 
 
 def _figure_suffices(one: Contradiction, entry: Record) -> bool | None:
-    """Whether a published figure reaches what is asked; None if it was not read in its primary source."""
+    """Tell if a published figure reaches the requirement; None if it was not read in its primary source."""
     return float(entry["value"]) >= one.required if entry["status"] == "verified" else None
 
 
 def _conflict_by_figures(one: Contradiction) -> str:
-    """The kind of a conflict that published figures decide: none may fall short of what the other side asks."""
+    """Classify a conflict by its published figures: real if all fall short of the other side's requirement."""
     met = [_figure_suffices(one, entry) for entry in one.figures]
     if False in met:
-        # What could not be verified might be enough.
+        # An unverified figure might still suffice.
         return "real" if set(met) == {False} else "in part"
     return "awaiting source" if None in met else "wording"
 
 
 def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
-    """Sentences on rules of different sides that no measurement can satisfy together.
+    """Describe rules on different sides that no measurement can satisfy together.
 
-    sides: for each side its claims' ids with a part as `verdicts.json` has it.
-    Rules are compared that judge the same quantity in scopes that meet.
+    sides: for each side, claim ids and parts shaped as in `verdicts.json`. Compares rules with the same quantity and
+    overlapping scopes.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for one, other in combinations(sides, 2):
@@ -229,7 +227,7 @@ def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
 
 
 def accepted_range(part: Record) -> tuple[float, float] | None:
-    """Ends of what a rule accepts of one estimate, before scaling; None for a rule that is not about single ones."""
+    """Return the range that a rule accepts for one estimate, before scaling; None for rules over several estimates."""
     bound, scale = part["threshold"], float(part.get("scale") or 1)
     if part["rule"] == "at_least":
         return bound / scale, math.inf
@@ -243,7 +241,7 @@ def _are_disjoint(a: tuple[float, float] | None, b: tuple[float, float] | None) 
 
 
 def _shared_scope(a: Record, b: Record) -> str | None:
-    """The labels that both scopes narrow, in words; None if no estimate lies in both."""
+    """Format the labels that both scopes restrict; None if the scopes do not overlap."""
     if a["quantity"] != b["quantity"]:
         return None
     shared = []

@@ -1,4 +1,4 @@
-"""How many server processors one GPU replaces, by job, from published runs of both: what the opening tells."""
+"""Count the server processors that one GPU replaces, job by job, from published runs, for the opening."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from report.data.dataset import Dataset
 from report.quantities.published import record_rows
 from report.quantities.published_speeds import speedup
 
-# MLPerf's benchmarks in words; the jobs that are told.
+# MLPerf benchmarks to report, in words.
 JOBS = {
     ("train-to-target", "BERT-large"): "train BERT-large, a language model",
     ("train-to-target", "ResNet-50"): "train ResNet-50, which classifies images",
@@ -23,15 +23,15 @@ JOBS = {
     ("infer", "Whisper"): "write down speech with Whisper",
     ("infer", "DLRM-DCNv2"): "recommend with DLRM-DCNv2",
 }
-# The higher of two qualities that are asked, as a share of the reference's.
+# The stricter of two quality targets, as a share of the reference quality.
 HIGHER = 0.999
 
 
 def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
-    """One row a job: processors that the slowest and the fastest GPU of the newest round replace, with their names.
+    """Return one row per job: processors replaced by the slowest and the fastest GPU in the newest round, with names.
 
-    A server without a GPU has two processors there. low, high: with the range over entries. Only rounds in which both
-    kinds of machines took part. Only work in bulk, of two qualities asked the lower, and no modules of robots.
+    A server without a GPU has two processors there. low, high: include the range over entries. Uses rounds with both
+    kinds of machines, batch work only, the laxer quality target, and no robot modules (Jetson).
     """
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     known = speedup(data).filter(baseline="server", family="mlperf")
@@ -62,6 +62,6 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
 
 
 def _gpu_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A GPU with the processors that it replaces: two for each server."""
+    """Return a GPU and the processors it replaces: two per server."""
     ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
     return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}

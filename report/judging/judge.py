@@ -1,4 +1,4 @@
-"""Judges every claim on the data of all nodes and writes the verdicts."""
+"""Judge every claim on the data from all nodes, and write the verdicts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_v
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
-# Fields of a claim's file that its verdict repeats.
+# Claim fields copied to its verdict.
 _DECLARED = ("id", "article", "section", "says", "kind", "untestable", "unpublished", "same_as", "note", "version")
-# Fields of the part that tells a claim.
+# Part fields copied to its claim.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (
     "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
@@ -48,7 +48,7 @@ _CSV = (
 )  # fmt: skip
 
 
-# Labels are read one by one, which takes longer from Arrow's texts than from Python's own.
+# Labels are read one by one, which is slower from Arrow strings than from Python strings.
 @pd.option_context("mode.string_storage", "python")
 def judge(
     data: Dataset,
@@ -56,10 +56,10 @@ def judge(
     claims: Path = CLAIMS,
     allow_synthetic: bool = False,
 ) -> dict[str, Any]:
-    """Judge all claims on `data`, write `out` with its schema and tables beside it, and return the document.
+    """Judge all claims on `data`, write `out` with schema and tables beside it, and return the document.
 
-    Raises StudyError for a fault in a claim file, and for synthetic data unless
-    `allow_synthetic`, which tests alone may set; OSError if the place cannot be written.
+    Raises StudyError for a fault in a claim file, and for synthetic data unless `allow_synthetic`, which only tests may
+    set; OSError if the files cannot be written.
     """
     refuse_synthetic(data, allow_synthetic)
     wanted = read_claims(claims, data.reference)
@@ -98,14 +98,14 @@ def judge(
 
 
 def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
-    """Raise StudyError if a node's data were not measured, unless `allow`, which tests alone may set."""
+    """Raise StudyError for synthetic node data unless `allow`, which only tests may set."""
     made_up = next((node.id for node in data.nodes.nodes if node.record["origin"] == "synthetic"), None)
     if made_up and not allow:
         raise StudyError(f"{made_up}: its data are synthetic, which are for tests only. Remove it or measure the node")
 
 
 def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
-    """The verdict on one claim as `verdicts.json` has it. Raises StudyError as `evaluate_part` does."""
+    """Judge one claim; return its record for `verdicts.json`. Raises StudyError as `evaluate_part` does."""
     found = [add_published_results(evaluate_part(part, claim, cache), claim, cache) for part in claim.parts]
     then = [evaluate_part(part, claim, cache) for part in claim.when_written]
     verdict = claim_verdict(found, then)
@@ -113,7 +113,7 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     for at, one in enumerate(found):
 
         def whole(outcome: Verdict, at: int = at) -> Verdict:
-            """The claim's verdict if this part came out as given."""
+            """Return the claim's verdict if this part had another outcome."""
             return claim_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
 
         parts.append(part_record(one, cache, whole))
@@ -157,23 +157,23 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
 
 
 def claim_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
-    """The verdict on a claim from those on its parts; what has none is not testable. then: as when it was written."""
+    """Combine the parts' outcomes; NOT_TESTABLE without parts. then: the parts as of the article's date."""
     now = combine_verdicts([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
     held = bool(then) and claim_verdict(then) is Verdict.SUPPORTED
     return Verdict.OUTDATED if held and now is Verdict.CHALLENGED else now
 
 
 def deciding_source(found: Sequence[PartResult], verdict: Verdict) -> str:
-    """Whose measurements a verdict needs: HERE, OTHERS where it would wait for ours without theirs, '' of none."""
+    """Return HERE, OTHERS if the verdict depends on published measurements, '' if it is not decided."""
     if not verdict.decided:
         return ""
     return OTHERS if any(one.waits for one in found) else HERE
 
 
 def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str]) -> str:
-    """The node that was handed in and whose machine alone decides a verdict of measurements here; '' if there is none.
+    """Return the contributed node whose machine alone decides a verdict measured here; '' if there is none.
 
-    record: as `verdicts.json` has it. Published figures, which are of no node, make no second one.
+    record: as in `verdicts.json`. Published figures have no node and do not count as a second machine.
     """
     if record["decided_on"] != HERE:
         return ""
@@ -184,7 +184,7 @@ def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str
 
 
 def _when_written_record(found: PartResult) -> dict[str, Any]:
-    """A part as of the time of the article: its case that stands for all, and what it came to."""
+    """Return a part as of the article's date: its outcome and representative case."""
     result, row = found.result, found.result.representative if found.result else None
     number = row_interval(result.estimates, row) if result and row is not None else {}
     name = row_name(result.estimates, row) if result and row is not None else ""
@@ -198,16 +198,16 @@ def _when_written_record(found: PartResult) -> dict[str, Any]:
 
 
 def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Numbers of claims that are decided here, decided on others' runs, and open; of these, those nothing decides."""
+    """Count claims decided here, decided by published runs, and open; among the open ones, those not testable."""
     of = Counter(str(verdict["decided_on"]) for verdict in verdicts)
     never = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
     return {HERE: of[HERE], OTHERS: of[OTHERS], "open": of[""], "not testable": never}
 
 
 def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The claims by what they ask: `question`, `claims` and the verdict of those that are decided.
+    """Group claims by question: `question`, `claims` and the verdict that the decided ones share.
 
-    It is 'differ' where those are decided otherwise; of claims none of which is decided, what all lack, or undecided.
+    The verdict is 'differ' if the decided claims disagree. With none decided it is what all lack, or undecided.
     """
     asked: dict[str, list[Mapping[str, Any]]] = {}
     for one in verdicts:
@@ -230,7 +230,7 @@ def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 
 
 def _claim_sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
-    """The sources that a claim names, and those of its published figures, each once."""
+    """Return the sources for a claim and its published figures, without duplicates."""
     names = list(claim.sources)
     for part in claim.parts:
         entries = part.entries if part.quantity == "reference.value" else []

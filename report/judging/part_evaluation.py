@@ -1,8 +1,8 @@
-"""Evaluates one part of a claim: its estimates in scope, its outcome or what is missing, and others' evidence.
+"""Evaluate one part of a claim: its estimates in scope, its outcome or what is missing, and published results.
 
-Published records decide a part where nothing of ours can, by its own rule and threshold. Direct evidence is of the same
-work on both sides with the formats told, and decides by the margin of `rules.PublishedEnds`; indirect evidence is shown
-beside it. A measurement of ours always takes precedence: then both stand side by side.
+Published records decide a part only if no measurement here can, by the part's own rule and threshold. Direct evidence
+(the same work on both sides, number formats stated) decides by the margin in `rules.PublishedEnds`; indirect evidence
+is only shown. A measurement here always takes precedence, and the published result is then shown next to it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from report.verdicts import Failure, Missing
 
 
 def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
-    """The estimates that a scope names.
+    """Select the estimates in a scope.
 
-    `backend: best` means the best shape too. An aggregate labelled best enters
-    only if the scope asks for it; `threads: all` is the most that a node's
-    device was measured with.
+    `backend: best` implies the best shape. Aggregates labelled best enter only if the scope asks for them; `threads:
+    all` is the largest thread count measured on a node's device.
     """
     for name, value in _scope_values(scope, estimates).items():
         estimates = _narrow(estimates, name, value)
@@ -39,9 +38,9 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
 
 
 def _drop_undecidable(estimates: Estimates) -> Estimates:
-    """Without those that have no interval where another machine of their kind has one for the same.
+    """Drop estimates without an interval if another machine of their kind has one for the same case.
 
-    A single round decides nothing yet, and takes nothing from what was decided on that kind before.
+    A single round decides nothing yet, and must not undo an earlier decision for that kind.
     """
     sure = estimates["low"].notna().to_numpy(bool)
     if "node" not in estimates.labels or sure.all():
@@ -72,7 +71,7 @@ def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
 
 
 def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
-    """Kinds of devices without which the part cannot be decided."""
+    """Return the kinds of devices needed to decide the part."""
     asked = part.scope.get("device", [])
     kinds = {*quantity.kinds, *(asked if isinstance(asked, list) else [asked])}
     if part.options.get("over") == "device":
@@ -81,7 +80,7 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 
 
 def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
-    """The lack that leaves a part nothing to compare. estimates: all of its quantity."""
+    """Find what a part lacks to compare anything. estimates: all for its quantity."""
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
     for kind in kinds:
@@ -100,7 +99,7 @@ def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dat
 
 
 def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
-    """Why an experiment gave nothing on this kind of devices; None if it gave something."""
+    """Return why an experiment has no results on this kind of device; None if it has some."""
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
@@ -112,7 +111,7 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
 
 
 def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing:
-    """The label of the scope that nothing was measured with."""
+    """Find the scope label that excludes all measurements."""
     left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
     for name, value in _scope_values(part.scope, estimates).items():
         narrowed = _narrow(left, name, value)
@@ -129,11 +128,11 @@ def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """Published measurements of one part, judged.
+    """The judged published measurements for one part.
 
-    part: with the quantity and scope of the published records, the rule and threshold its own. estimates: all of the
-    quantity, before scope; chosen: those in scope and scale. result: what the rule says of those in scope; none if
-    there are none. strength: direct or indirect. why: what is alike on both sides and what is not.
+    part: with the published quantity and scope, but its own rule and threshold. estimates: all for the quantity;
+    chosen: those in scope, scaled. result: the rule's result, None without estimates in scope. strength: direct or
+    indirect. why: what both sides have in common, and what differs.
     """
 
     part: Part
@@ -146,12 +145,12 @@ class PublishedResult:
 
     @property
     def outcome(self) -> Verdict | None:
-        """The outcome, where there is anything to compare."""
+        """Outcome, None if there was nothing to compare."""
         return self.result.outcome if self.result else None
 
     @property
     def records(self) -> list[str]:
-        """Keys of the published records that were compared, each once."""
+        """Keys of the compared published records, without duplicates."""
         if self.result is None or "records" not in self.result.estimates.labels:
             return []
         return list(dict.fromkeys(" ".join(map(str, self.result.estimates["records"])).split()))
@@ -161,10 +160,9 @@ class PublishedResult:
 class PartResult:
     """A part with its outcome.
 
-    missing: what it waits for, where no rule could be applied. estimates: all of its quantity,
-    before scope and scale. result: what its rule says. unchecked: that it says so by a model which was not checked, so
-    that the part is undecided whatever comes out. others: what published measurements say of it. waits: what it would
-    wait for, had they not decided it.
+    missing: what it waits for, if no rule could be applied. estimates: all for its quantity, before scope and scale.
+    result: the rule's result. unchecked: True if its model was not checked, which leaves the part undecided. others:
+    its published results. waits: what it would wait for if these had not decided it.
     """
 
     part: Part
@@ -180,7 +178,7 @@ class PartResult:
 
 
 class QuantityCache:
-    """Quantities over one set of data, each computed once, with what each asked of it."""
+    """Quantities over one dataset, each computed once, with a record of the data it used."""
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
@@ -189,7 +187,7 @@ class QuantityCache:
         self._read: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def estimates(self, quantity: Quantity) -> Estimates:
-        """A quantity's estimates. Raises MissingSourceError."""
+        """Return a quantity's estimates. Raises MissingSourceError."""
         if quantity.name not in self._estimates:
             with self.data.track_use() as used:
                 self._used[quantity.name] = used
@@ -197,23 +195,23 @@ class QuantityCache:
         return self._estimates[quantity.name]
 
     def entries(self, quantity: Quantity) -> list[str]:
-        """Entries of the reference that a quantity asked for."""
+        """Return the reference entries that a quantity used."""
         return sorted(self._used.get(quantity.name, DataUse()).entries)
 
     def undeclared_experiments(self, quantity: Quantity) -> list[str]:
-        """Experiments that a quantity read and does not declare."""
+        """Return experiments that a quantity read without declaring them."""
         read = {experiment for experiment, _ in self._used.get(quantity.name, DataUse()).rows}
         return sorted(read - {*quantity.experiments, *quantity.reads})
 
     def from_samples(self, quantity: Quantity) -> bool:
-        """True if a quantity asked for samples in place of the summary's medians."""
+        """Return True if a quantity read samples, not just the summary's medians."""
         return any(not metric for _, metric in self._used.get(quantity.name, DataUse()).rows)
 
     def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
-        """Numbers of the summary's rows that an estimate is from.
+        """Return the summary rows behind an estimate.
 
-        Those followed through the arithmetic, else all that the quantity read of the estimate's nodes; none of an
-        estimate without one, which published figures make.
+        Prefers rows tracked through the arithmetic, otherwise returns all that the quantity read for these nodes.
+        Published figures have no node, and no rows.
         """
         if followed or not quantity.experiments or not nodes:
             return followed
@@ -223,10 +221,9 @@ class QuantityCache:
 
 
 def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
-    """Decide one part, or say what is missing.
+    """Decide one part, or find what is missing.
 
-    Raises StudyError naming the claim's file if its options do not fit the estimates,
-    or if it awaits what is already there.
+    Raises StudyError naming the claim's file if the options do not fit the estimates, or if it awaits existing data.
     """
     quantity = quantities().get(part.quantity)
     if part.machine:
@@ -258,7 +255,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
 
 
 def _awaiting_result(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
-    """A part that says itself what is not there yet."""
+    """Return the result for a part that declares what it awaits."""
     if quantity is not None and _has_data(part, quantity, cache):
         raise StudyError(
             f"{claim.path}: awaits: remove it, for {part.quantity} is implemented and has data in this scope"
@@ -281,9 +278,9 @@ def _has_data(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
 
 
 def _compared_unit(part: Part, quantity: Quantity, data: Dataset) -> str:
-    """The unit of what is compared: the quantity's, or for published figures that of the entries.
+    """Return the unit to compare in: the quantity's, or the one shared by the published entries.
 
-    None for a ratio, for the power of a trend, and for where sides change places: that is a value of a label.
+    Ratios, trends and crossovers have unit 1.
     """
     if part.rule in ("ratio", "trend", "crossover"):
         return "1"
@@ -297,7 +294,7 @@ DIRECT = "direct"
 
 
 def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[PublishedResult]:
-    """The evidence that a claim names for one of its parts, each judged for itself.
+    """Judge each piece of published evidence that a claim declares for one part.
 
     Raises StudyError naming the claim's file if a rule does not fit the records.
     """
@@ -333,13 +330,13 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
 
 
 def _published_rule(part: Part, labels: Sequence[str]) -> str:
-    """A part's rule; where it forms ratios, slopes or crossings and the records are such already, its comparison."""
+    """Return the part's rule, or its comparison if the records already are ratios, slopes or crossings."""
     needs = {"ratio": "over", "crossover": "over", "trend": "along"}.get(part.rule)
     return part.compare if needs and part.options[needs] not in labels else part.rule
 
 
 def _with_stated_formats(estimates: Estimates) -> Estimates:
-    """Without those of which a number format is not told, or that are declared as indirect."""
+    """Drop estimates with an unstated number format or indirect strength."""
     for label, unfit in (("precision", ""), ("strength", "indirect")):
         if label in estimates.labels:
             estimates = estimates.take((estimates[label] != unfit).to_numpy(bool))
@@ -347,7 +344,7 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
 
 
 def add_published_results(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
-    """A part with what others measured; decided on that where it waits for something and direct evidence decides."""
+    """Add published results to a part; if it waits and direct evidence decides, take that outcome."""
     waits = found.missing or _missing_rounds(found)
     others = judge_published(found.part, claim, cache)
     deciding = next(
@@ -368,7 +365,7 @@ def add_published_results(found: PartResult, claim: Claim, cache: QuantityCache)
 
 
 def _missing_rounds(found: PartResult) -> Missing | None:
-    """Further rounds, where a part is undecided and most of its estimates are of one round, without an interval."""
+    """Return the need for more rounds if a part is undecided and most estimates have one round, without interval."""
     if found.result is None or found.quantity is None or found.outcome is not Verdict.UNDECIDED:
         return None
     single, every = int(found.result.single_round.sum()), len(found.result.estimates)

@@ -1,4 +1,4 @@
-"""This study's own CPU figures beside what others published of the same: whether our baselines are weak ones."""
+"""Compare this study's CPU figures with published ones, to detect weak baselines."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text
 
 
 def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
-    """Each declared pair: what was published, and of each machine here the largest estimate and its ratio to that.
+    """Return each declared pair: the published value, and each machine's largest estimate with its ratio to that.
 
-    None of it where there is no such file or no published record at hand. Raises StudyError for an unknown quantity or
-    record.
+    Empty without the file or without published records. Raises StudyError for an unknown quantity or record.
     """
     published = cache.data.published
     if not path.exists() or not published.by_key:
@@ -63,7 +62,7 @@ def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[di
 
 
 def _measured_rows(one: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
-    """Of each kind of node its largest estimate in the scope, with its interval, and how many times the published."""
+    """Return each node kind's largest estimate in scope, with its interval and its ratio to the published value."""
     try:
         estimates = pool_machines(select(cache.estimates(quantities()[one["quantity"]]), one["scope"]))
     except MissingSourceError:

@@ -1,4 +1,4 @@
-"""Who uses which published measurements of others."""
+"""Find the users of each published record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from report.data.published_records import Published
 
-# Who uses the records of which the opening tells, and those that stand beside our own figures.
+# Users besides claims: the opening, and the comparison with our own figures.
 OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 
@@ -15,10 +15,10 @@ Rows = Sequence[Mapping[str, Any]]
 def record_users(
     published: Published, named: Iterable[tuple[str, str]], replaced: Rows = (), beside: Rows = ()
 ) -> dict[str, list[str]]:
-    """Of each record, by its key, the claims whose evidence names it, in their order, and others; [] where none does.
+    """Return each record's users by its key: claims in their order, then others; [] if unused.
 
-    named: a claim's id with the key of a record of its evidence.
-    replaced, beside: the rows of `judging.cpus_per_gpu` and `judging.published_baselines`.
+    named: pairs of claim id and record key. replaced, beside: rows from `judging.cpus_per_gpu` and
+    `judging.published_baselines`.
     """
     found: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
     for claim, key in named:
@@ -34,7 +34,7 @@ def record_users(
 
 
 def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
-    """The id of each claim with the key of each published record of its evidence."""
+    """Yield claim id and record key for all published records in the claims' evidence."""
     for verdict in verdicts:
         for case in verdict["cases"]:
             yield from ((str(verdict["id"]), key) for key in str(case["labels"].get("records") or "").split())
@@ -43,7 +43,7 @@ def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
 
 
 def source_users(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Each source with its number of records, how many of them evidence names, and its users (`record_users`)."""
+    """Return each source with its record count, the number of records in use, and its users (`record_users`)."""
     found = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]

@@ -1,4 +1,4 @@
-"""Triangulation: published figures beside the quantities measured here that they speak of, with the deviation."""
+"""Compare published figures with the quantities measured here (triangulation)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_
 from report.judging.verdict_records import row_interval
 from report.quantities import quantities
 
-# A larger deviation is to be explained.
+# Larger deviations need an explanation.
 TOLERATED = 0.1
 AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED = "agrees", "explained", "to explain", "not verified"
 OUTCOMES = (AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED)
-# A node, and the record of one of its devices.
+# A node, and the record for one of its devices.
 Place = tuple[Node, Record]
 _OUTCOME_WORDS = {
     AGREES: "within a tenth of it",
@@ -36,11 +36,11 @@ _OUTCOME_WORDS = {
 
 
 def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
-    """Every pair with its figures and the measured cases beside each, as `verdicts.json` has them.
+    """Return every declared pair with its figures and measured cases, for `verdicts.json`.
 
-    evidence: the quantities as far as they are computed already. A figure without cases says what it waits for.
-    deviation: of what is measured from what is published, as a share, its interval that of the measurement.
-    Nothing if there is no such file. Raises StudyError for a mistake in it.
+    evidence: already computed quantities. A figure without cases says what it waits for. deviation: measured relative
+    to published, minus 1, with the measurement's interval. Empty without the file. Raises StudyError for a mistake in
+    it.
     """
     if not path.exists():
         return []
@@ -63,7 +63,7 @@ def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache 
 
 
 def _scaling_text(pair: Pair) -> str:
-    """What was done to the measured value before it is compared."""
+    """Describe how the measured value is scaled before the comparison."""
     told = [f"Multiplied by {format_exact(pair.scale)}. {pair.scale_why}"] if pair.scale != 1 else []
     if pair.sockets:
         told.append(f"{'Divided' if pair.sockets == 'divide' else 'Multiplied'} by the processors of the machine.")
@@ -71,7 +71,7 @@ def _scaling_text(pair: Pair) -> str:
 
 
 class _Machines:
-    """Which devices of the nodes are those that figures are of."""
+    """Lookup for the nodes' devices that match a figure."""
 
     def __init__(self, kinds: Mapping[str, Record], nodes: Sequence[Node]) -> None:
         self.kinds = kinds
@@ -79,7 +79,7 @@ class _Machines:
         self._found: dict[str, list[Place]] = {}
 
     def figure_places(self, figure: Figure) -> list[Place]:
-        """The devices that a figure holds for, on a node that has its host too."""
+        """Return the devices that match a figure, on nodes with its host."""
         hosts = {node.id for node, _ in self._kind_places(figure.host)} if figure.host else set()
         return [place for place in self._kind_places(figure.device) if not figure.host or place[0].id in hosts]
 
@@ -95,7 +95,7 @@ class _Machines:
 
 
 def _is_device_kind(wanted: Record, device: Record, node: Node) -> bool:
-    """Whether a device of a node is of the kind that `wanted` describes."""
+    """Return True if a node's device matches the description `wanted`."""
     if device["kind"] != wanted["kind"]:
         return False
     cpu = _processor_record(node)
@@ -124,7 +124,7 @@ def _socket_count(node: Node) -> int:
 
 
 class _PairComparison:
-    """One pair's figures, and the largest measured case of each device."""
+    """One pair's figures next to the largest measured case on each device."""
 
     def __init__(self, pair: Pair, machines: _Machines, evidence: QuantityCache) -> None:
         self.pair, self.machines, self.evidence = pair, machines, evidence
@@ -160,7 +160,7 @@ class _PairComparison:
         }
 
     def _waits(self, places: Sequence[Place]) -> str:
-        """What is still to be measured on the devices that a figure is of."""
+        """Describe what remains to be measured on a figure's devices."""
         nodes = list(dict.fromkeys(node.id for node, _ in places))
         where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else format_count(len(nodes), "node")
         return self.lacking or f"{join_words(list(self.pair.quantity.experiments))} on {where}"
@@ -193,7 +193,7 @@ class _PairComparison:
 
 
 def _largest_cases(cases: Estimates) -> Estimates:
-    """Of each device of a kind of nodes the case with the largest estimate, with all its labels."""
+    """Keep the largest estimate for each node kind and device, with all labels."""
     known = cases.frame[cases.frame["estimate"].astype(float).notna()] if len(cases) else cases.frame
     if not len(known):
         return Estimates.empty()
@@ -203,7 +203,7 @@ def _largest_cases(cases: Estimates) -> Estimates:
 
 
 def _figure_source(figure: Figure, data: Dataset) -> dict[str, Any]:
-    """What a figure is, and its sources."""
+    """Return a figure's description and sources."""
     held = [data.reference[name] for name in figure.entries]
     told = [f"{entry['subject']}, {uncapitalize(entry['what'])}" for entry in held]
     return {"what": "; over ".join(told), "sources": [source_record(dict(entry)) for entry in held]}
@@ -216,7 +216,7 @@ def _relative_deviation(value: float | None, published: float | None) -> float |
 def _deviation_outcome(
     pair: Pair, figure: Figure, deviation: float | None, at: Place, evidence: QuantityCache
 ) -> tuple[str, str]:
-    """What the deviation comes to, and the explanation that holds for it."""
+    """Classify a deviation; return also the explanation that covers it."""
     least, most = _relative_deviation(figure.low, figure.value), _relative_deviation(figure.high, figure.value)
     if not figure.verified or deviation is None or least is None or most is None:
         return UNVERIFIED, ""
@@ -230,7 +230,7 @@ def _deviation_outcome(
 
 
 def _has_cases(name: str, at: Place, evidence: QuantityCache) -> bool:
-    """Whether a quantity has cases on a device."""
+    """Return True if a quantity has cases on a device."""
     try:
         cases = evidence.estimates(quantities()[name])
     except MissingSourceError:
@@ -239,7 +239,7 @@ def _has_cases(name: str, at: Place, evidence: QuantityCache) -> bool:
 
 
 def comparison_sentence(pairs: Sequence[Record]) -> str:
-    """What the comparison came to: how many figures have a measured counterpart, and how they compare."""
+    """Summarize the comparison: how many values agree, and how many figures wait."""
     figures = [figure for pair in pairs for figure in pair["figures"]]
     outcomes = [case["outcome"] for figure in figures for case in figure["cases"]]
     waiting = sum(bool(figure["waits"]) for figure in figures)

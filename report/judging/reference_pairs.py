@@ -1,4 +1,4 @@
-"""Declared pairs of a measured quantity and the published figures that speak of it: read and checked."""
+"""Read and check declared pairs: a measured quantity and the published figures for it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure of one kind of device, beside a host where the node needs one.
+    """A published figure for one kind of device, with a host if the node needs one.
 
-    entries: ids of the reference. value, low, high: in the unit of `Pair.unit`; None where no figure is known.
-    worked_out: how it follows from the entries, where it is not one of them as it stands.
+    entries: reference ids. value, low, high: in `Pair.unit`; None if unknown. worked_out: the calculation from the
+    entries, if it is not a single entry.
     """
 
     device: str
@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Pair:
-    """A quantity, the cases of it that published figures speak of, and those figures."""
+    """A quantity, the cases to compare, and the published figures for them."""
 
     id: str
     title: str
@@ -59,14 +59,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Triangulation:
-    """The pairs, and how to know the devices that their figures are of."""
+    """The pairs, and patterns to recognize the figures' devices."""
 
     devices: Mapping[str, Record]
     pairs: tuple[Pair, ...]
 
 
 def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangulation:
-    """The declared pairs; raises StudyError with file and line for what is unknown or does not fit."""
+    """Read the declared pairs. Raises StudyError with file and line for unknown names or units that do not fit."""
     raw = read_yaml(path, SCHEMA)
     for name, device in raw["devices"].items():
         try:
@@ -86,7 +86,7 @@ def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangula
 
 @dataclass(frozen=True)
 class _PairReader:
-    """One pair as it stands in the file, number `at` in it, and what it may name."""
+    """Parser for one declared pair, number `at` in the file."""
 
     path: Path
     at: int
@@ -120,7 +120,7 @@ class _PairReader:
         )
 
     def _figures(self, given: str | Record, unit: str, number: int) -> list[Figure]:
-        """The figure that is given, or those of all devices that a pattern stands for."""
+        """Parse one figure, or expand a pattern to all devices of the kind."""
         steps = ("figures", number)
         if not isinstance(given, str):
             return [self._figure(given, unit, steps)]
@@ -171,7 +171,7 @@ class _PairReader:
 def _figure_range(
     entries: Sequence[Record], counts: Sequence[float]
 ) -> tuple[float | None, float | None, float | None]:
-    """Value, low and high of an entry over its count, or of that over a second one, ends crosswise; None if unknown."""
+    """Divide an entry by its count, and by a second entry if given; return value, low and high, ends crosswise."""
     if any(entry.get("value") is None for entry in entries):
         return None, None, None
 
@@ -185,6 +185,6 @@ def _figure_range(
 
 
 def _calculation_text(entries: Sequence[Record], counts: Sequence[float]) -> str:
-    """'756,960 / 8 over 25,204.5 / 2'."""
+    """Format the calculation: '756,960 / 8 over 25,204.5 / 2'."""
     pairs = zip((format_exact(float(entry["value"])) for entry in entries), counts, strict=True)
     return " over ".join(value if n == 1 else f"{value} / {format_exact(n)}" for value, n in pairs)

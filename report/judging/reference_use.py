@@ -1,4 +1,4 @@
-"""Who uses each published figure."""
+"""Find the users of each published figure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def reference_users(
     contradictions: Iterable[Contradiction],
     triangulation: Triangulation | None,
 ) -> dict[str, list[str]]:
-    """Users of each entry of the reference, in the order of importance.
+    """Return the users of each reference entry, most important first.
 
-    A user is a claim that names the entry or whose quantity asked for it on these data, a quantity, a contradiction,
-    a comparison with what is measured here, the ratings of a GPU, the check of what nodes report, or a module of
-    quantities that declares it (`ENTRIES`) for data that are not there.
+    A user is a claim that names the entry or whose quantity used it on these data, a quantity, a contradiction, a
+    comparison with measurements here, a GPU's rating, the plausibility check on nodes, or a quantity module that
+    declares it (`ENTRIES`) for data not present here.
     """
     found: dict[str, dict[str, None]] = {name: {} for name in cache.data.reference}
 
@@ -59,7 +59,7 @@ def reference_users(
 
 
 def reference_records(reference: Mapping[str, Record], users: Uses) -> list[dict[str, Any]]:
-    """Every entry with its source and its users, as `verdicts.json` has them."""
+    """Return every entry with source and users, for `verdicts.json`."""
     kept = ("id", "subject", "what", "value", "low", "high", "unit", "status", "note")
     return [
         {

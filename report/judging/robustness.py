@@ -1,7 +1,6 @@
-"""Robustness: a part judged again with one assumption changed at a time.
+"""Test robustness: judge a part again with one assumption changed at a time.
 
-Assumptions are the threshold, the value of a label in the scope, and the presence of one case or machine
-(`verdicts.Trial`).
+Assumptions are the threshold, a label value in the scope, and the presence of one case or machine (`verdicts.Trial`).
 """
 
 from __future__ import annotations
@@ -39,17 +38,18 @@ from report.statistics import Floats
 from report.verdicts import Part as PartRecord
 from report.verdicts import Robustness, Trial, Turn
 
-# A robust outcome lies an interval's width from the threshold, and no declared threshold within this factor turns it.
+# A robust outcome is one interval width or more from the threshold, and no declared threshold within NEAR_FACTOR turns
+# it.
 CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
-# Scope labels that may be swapped for another value without leaving the question.
+# Scope labels whose value can be swapped without changing the question.
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
-# Cases or machines named; of more the number is told.
+# Most cases or machines to name; beyond, only their number is given.
 MOST_NAMED = 3
-# From this factor between its ends on a range is one of magnitudes.
+# A range whose ends differ by this factor is drawn on a logarithmic scale.
 LOGARITHMIC = 8.0
-# Bisections for the place at which a share turns, whose chances change smoothly.
+# Bisection steps to locate where a share turns; its chances vary smoothly.
 _HALVINGS = 40
-# A range with more pieces than these is told by its declared thresholds alone.
+# Most pieces on a slider; beyond, it offers the declared thresholds only.
 MOST_PIECES = 60
 
 
@@ -68,7 +68,7 @@ class Retrial:
     ) -> None:
         self.part, self.result, self.whole, self.outcome = part, result, whole, result.outcome
         self.undecided_outcome = open_
-        # Intervals keep the level of all estimates where some are left out: slightly conservative.
+        # Intervals keep the level for all estimates when some are left out: slightly conservative.
         self.low, self.high = deciding_ends(part, result.estimates)
         self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
         self.sides = np.array(result.sides)
@@ -78,15 +78,15 @@ class Retrial:
         self.decides = any(whole(other) != whole(self.outcome) for other in Verdict if other.judged)
 
     def turns(self, outcome: Verdict) -> bool:
-        """Whether an outcome of the part would turn the verdict; the part's own outcome where none can."""
+        """Return True if an outcome turns the verdict, or differs from the part's own if no outcome can turn that."""
         return self.whole(outcome) != self.whole(self.outcome) if self.decides else outcome != self.outcome
 
     def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
-        """The record of one trial."""
+        """Record one trial."""
         return Trial(kind=kind, outcome=outcome, verdict=self.whole(outcome), **changed)  # type: ignore[arg-type]
 
     def outcome_at(self, threshold: Threshold) -> Verdict:
-        """The outcome at another threshold."""
+        """Return the outcome at another threshold."""
         outcome = self._outcome_at(threshold)
         return outcome if outcome.decided else self.undecided_outcome
 
@@ -98,7 +98,7 @@ class Retrial:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no threshold has a say in any estimate, as where two series never change places."""
+        """True if no estimate depends on the threshold, as when two series never change places."""
         return not self.known.any() and self.outcome in (Verdict.SUPPORTED, Verdict.CHALLENGED)
 
 
@@ -110,13 +110,12 @@ def part_robustness(
     data: Dataset,
     whole: Callable[[Verdict], Verdict],
 ) -> Robustness:
-    """All trials of a part, and how near its outcome is to turning.
+    """Run all trials on a part, to tell how near its outcome is to turning.
 
-    estimates: all of the quantity, before scope and scale. margin_widths: see `margin`; None where there is no
-    interval, or where figures are exact (`exact`). verdict: on the claim. decides: whether another outcome of this
-    part alone would turn the claim. fragile: whether the margin is less than CLEAR_WIDTHS, or any trial turns the
-    verdict, but for thresholds further than NEAR_FACTOR and loops in plain code, which measure a language and not a
-    machine.
+    estimates: all for the quantity, before scope and scale. margin_widths: see `margin`; None without an interval or
+    for exact figures. verdict: on the claim. decides: True if another outcome of this part alone would turn the claim.
+    fragile: True if the margin is below CLEAR_WIDTHS or any trial turns the verdict, except thresholds beyond
+    NEAR_FACTOR and loops in plain code, which measure a language, not a machine.
     """
     retrial = Retrial(part, result, whole)
     distance = margin(result, part.threshold, part.share)
@@ -137,21 +136,21 @@ def part_robustness(
 
 
 def _is_near(trial: Trial) -> bool:
-    """Whether a change is small enough to count."""
+    """Return True if a change is small enough to count."""
     if trial.kind == "threshold":
         return trial.side is not None and (trial.factor or 0) <= NEAR_FACTOR
     return not trial.plain_loop
 
 
 def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> float:
-    """Distance of what decides from the threshold, in widths of its interval; infinite for an exact figure.
+    """Return the deciding estimate's distance from the threshold, in interval widths; infinite for exact figures.
 
-    What decides is the estimate that stands for all. Of a verdict that depends it is the clearest one of each
-    side, and of these the one that is less clear: the verdict depends as long as there are both. Widths are in
-    logarithms where all is positive. Of a share, it is the distance from the share that is wanted. nan: no interval.
+    The deciding estimate is the representative one. For DEPENDS, take the clearest estimate on each side, then the less
+    clear of these two, since the outcome holds while both sides exist. Distances use logarithms if all values are
+    positive. For a share, return its distance from `wanted`. nan: no interval.
     """
     if result.share is not None and result.share.units:
-        # A share always has a width: its population is sampled.
+        # A share always has a width, since its population is sampled.
         return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
     widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
@@ -162,7 +161,7 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
 
 
 def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
-    """Distance of each estimate from the nearest end of the threshold, in widths of its interval."""
+    """Return each estimate's distance from the nearest end of the threshold, in interval widths."""
     estimate, low, high = (estimates[name].to_numpy(float) for name in ("estimate", "low", "high"))
     logs = (estimate > 0) & (low > 0) & all(end > 0 for end in ends)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -170,7 +169,7 @@ def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
         by_logs = [np.abs(np.log(estimate / end)) for end in ends if end > 0] or straight
         gap = np.where(logs, np.min(by_logs, axis=0), np.min(straight, axis=0))
         found: Floats = gap / np.where(logs, np.log(high / low), high - low)
-    # A figure that is exact is not nearer to a threshold that it equals.
+    # Exact figures have no width, so the distance is infinite, even on the threshold.
     return np.where(low == high, np.inf, found)
 
 
@@ -178,7 +177,7 @@ def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
 
 
 def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
-    """Every other declared threshold, and the nearest ones within the declared range at which the verdict turns."""
+    """Yield every other declared threshold, and the nearest ones in the declared range that turn the verdict."""
     part = retrial.part
     for threshold in part.thresholds:
         if threshold != part.threshold:
@@ -188,7 +187,7 @@ def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
-    """Declared ranges that turn the verdict, with the larger factor of their two ends."""
+    """Yield declared ranges that turn the verdict, with the larger factor between their ends."""
     for one in retrial.part.thresholds:
         outcome = retrial.outcome_at(one)
         if retrial.turns(outcome):
@@ -198,14 +197,14 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
-    """The nearest thresholds below and above the declared one at which the verdict turns."""
+    """Yield the nearest thresholds below and above the declared one that turn the verdict."""
     declared, tried = retrial.part.threshold.low, retrial.part.thresholds
     found = list(outcome_pieces(retrial, tried[0].low, tried[-1].low))
     now = sum(start < declared or (start == declared and not later) for start, _, _, later in found) - 1
     for ahead in (range(now + 1, len(found)), range(now - 1, -1, -1)):
         at = next((at for at in ahead if retrial.turns(found[at][1])), None)
         if at is not None:
-            # The start of a piece may still belong to the piece before.
+            # A piece's start may still belong to the previous piece.
             start, _, _, later = found[at] if at > now else found[at + 1]
             side = ("above" if later else "from") if at > now else ("to" if later else "below")
             yield retrial.trial(
@@ -214,14 +213,14 @@ def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _larger_ratio(at: float, value: float) -> float | None:
-    """How many times as large the larger is; None where one is not positive."""
+    """Return the ratio of the larger number to the smaller; None if either is not positive."""
     return max(at / value, value / at) if at > 0 and value > 0 else None
 
 
 def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
-    """Stretches of a range of thresholds with one outcome each, in rising order.
+    """Split a threshold range into pieces with one outcome each, ascending.
 
-    Each is its start, outcome, verdict, and 1 where the start itself still belongs to the piece before.
+    Yields start, outcome, verdict, and 1 if the start itself still belongs to the previous piece.
     """
     points = _candidate_thresholds(retrial, low, high)
     outcome = retrial.outcome_at(Threshold(points[0]))
@@ -239,7 +238,7 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
 
 
 def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[float]:
-    """The ends of the range and all thresholds in it at which an estimate may change sides."""
+    """Return the range's ends and all thresholds between them where an estimate may change sides."""
     ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
     if "family" in retrial.result.estimates.labels:
         told = [retrial.result.estimates.numbers(name).to_numpy(float) for name in ("low", "high")]
@@ -251,7 +250,7 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
 
 
 def _turning_place(retrial: Retrial, start: float, end: float) -> float:
-    """The threshold between two with unlike outcomes at which the outcome of the end begins."""
+    """Bisect for the threshold where the outcome at `end` begins."""
     wanted = retrial.outcome_at(Threshold(end))
     for _ in range(_HALVINGS):
         middle = (start + end) / 2
@@ -265,7 +264,7 @@ def _turning_place(retrial: Retrial, start: float, end: float) -> float:
 
 
 def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
-    """Other values of the scope's labels, where such estimates exist."""
+    """Yield trials with other values of the scope's labels, where such estimates exist."""
     for name in _SWAPPED:
         now = part.scope.get(name)
         if now is None or isinstance(now, list) or name not in estimates.labels:
@@ -280,7 +279,7 @@ def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial)
 
 
 def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping[str, Any]) -> list[Any]:
-    """Values of a label that stand beside the scope's own, everything else in scope."""
+    """Return values for a label that occur in the scope when this label is left open."""
     scope = {**{key: value for key, value in part.scope.items() if key != name}, **more}
     if name == "backend":
         scope[name] = [value for value in estimates[name].dropna().unique() if value != "best"]
@@ -290,23 +289,23 @@ def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: M
 
 
 def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
-    """The cases, machines and units of a share without any one of which the outcome would be another.
+    """Yield cases, machines and units of a share whose omission alone changes the outcome.
 
-    All machines of a kind are left out together. one_case: the machine has one case alone. The outcome without a case
-    follows from how many support and challenge; a share is worked out again.
+    All machines of a kind are left out together. one_case: the machine has one case only. Without a case, the outcome
+    follows from the counts on each side; shares are computed again.
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
     whole = retrial.population
 
     def outcome_without(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
-        """The outcome of all but these rows, which are some, so many of them supporting and challenging."""
+        """Return the outcome without `rows`, given how many they are, and how many support and challenge."""
         if whole:
             return whole.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
         return outcome_from_counts(retrial.part.rule, n - some, pro - supporting, contra - challenging)
 
     def listed(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
-        """One trial for each name; one for all where they are more than MOST_NAMED."""
+        """Yield a trial per name, or a single one for more than MOST_NAMED."""
         if number > MOST_NAMED:
             named = [{"what": ""}]
         shared = {"of": of, "number": number if number > MOST_NAMED else 1, **more}
@@ -347,11 +346,11 @@ def _case_text(estimates: Estimates, row: int, data: Dataset) -> str:
 
 
 def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | None, Turn | None]:
-    """How robust the verdict on a claim is, and the nearest change that turns it.
+    """Classify a claim's robustness and find the nearest change that turns its verdict.
 
-    ROBUST, SENSITIVE, LISTED (robust, but the cases are a list that was chosen), UNTRIED (exact figures are not
-    varied); None for a claim that is not decided. The change is of kind margin for a result that is close though no
-    trial turns it, of kind nothing where all was tried in vain; None for a claim without a judged part.
+    ROBUST, SENSITIVE, LISTED (robust, but the cases are a chosen list), UNTRIED (exact figures are not varied); None
+    for an undecided claim. The turn has kind margin if the result is close though no trial turns it, and kind nothing
+    if no trial does; None for a claim without a judged part.
     """
     tried = [part for part in parts if part.robustness]
     if not Verdict(verdict).judged or not tried:
@@ -371,7 +370,7 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
 
 
 def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
-    """Changes of a part that turn the verdict, each with its rank: the lower, the nearer."""
+    """Yield changes to a part that turn the verdict, each with its rank: the lower, the nearer."""
     record = part.robustness
     if record is None or not record.decides:
         return
@@ -384,9 +383,9 @@ def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
 
 
 def _trial_rank(trial: Trial) -> tuple[int, float] | None:
-    """The rank of a change; None for one that does not count."""
+    """Rank a change; None if it does not count."""
     if trial.kind == "threshold":
-        # A factor that is not known comes first among the near ones.
+        # Unknown factors rank before all others.
         factor = trial.factor or 0.0
         return (0 if factor <= NEAR_FACTOR else 4, factor) if trial.side else None
     if trial.kind == "scope":
@@ -399,7 +398,7 @@ def _turn_from_trial(trial: Trial, part: str | None, **changed: Any) -> Turn:
 
 
 def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]:
-    """Inputs of the arithmetic that turn the verdict at an end of their range."""
+    """Yield inputs to the arithmetic that turn the verdict at an end of their range."""
     for part in parts:
         record = part.arithmetic or {}
         for work in (record, *record.get("also", [])):
@@ -414,10 +413,10 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
 
 
 def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
-    """The same swap, or the same machine left out, in several parts at once, where that turns the verdict.
+    """Find swaps, or machines left out, that turn the verdict if applied to several parts at once.
 
-    parts: all decided. Machines of one kind are the same. Each is the trial of the first part that has it, with the
-    verdict on the claim.
+    parts: all judged. Machines of one kind count as the same. Each turn is the first part's trial, with the claim's
+    verdict.
     """
     made: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):
@@ -439,10 +438,10 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
 
 
 def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
-    """The outcomes of a part, and the verdict on its claim, at other thresholds, the other parts held as they are.
+    """Return a part's outcomes and the claim's verdicts at other thresholds, with the other parts fixed.
 
     None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. `range`: the
-    least and the greatest declared threshold; `log`: True if they differ by LOGARITHMIC or more; `pieces`: see
+    least and the greatest declared threshold; `log`: True if their ratio exceeds LOGARITHMIC; `pieces`: see
     `outcome_pieces`. For a threshold with two ends, and for more than MOST_PIECES, `choices` instead: a list of
     threshold, outcome and verdict.
     """
@@ -450,7 +449,7 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
     declared = found.part.thresholds
     if found.result is None or found.unchecked or len(declared) < 2:
         return None
-    # Others' measurements stand in for ours only where they decide.
+    # Published measurements replace ours only if they decide.
     open_ = found.waits.verdict if found.waits else Verdict.UNDECIDED
     retrial = Retrial(found.part, found.result, whole, open_)
     if retrial.is_settled:
@@ -466,7 +465,7 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
 
 
 def _with_published_result(found: PartResult) -> PartResult:
-    """A part that waits, as others' measurements of it would decide it at another threshold."""
+    """Replace a waiting part by its published result, which may decide at another threshold."""
     direct = [other for other in found.others if other.strength == DIRECT and other.result is not None]
     if found.missing is None or len(direct) != 1:
         return found
@@ -476,10 +475,10 @@ def _with_published_result(found: PartResult) -> PartResult:
 def claim_sliders(
     found: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]
 ) -> list[dict[str, Any]]:
-    """`part_slider` of each part; one for parts that are held against the same thresholds, which move at once.
+    """Return the `part_slider` records; parts with the same thresholds share one slider.
 
-    whole: the claim's verdict if the parts at these places came out as given. Each record has besides the `parts`
-    (names) and the `unit`; of several parts, the outcome in a piece is the verdict on the claim.
+    whole: the claim's verdict if the parts at these positions had other outcomes. Each record also has `parts` (names)
+    and `unit`; for several parts, the outcome in a piece is the claim's verdict.
     """
     records = {}
     for at, one in enumerate(found):
@@ -505,11 +504,11 @@ def _joint_slider(
     records: Mapping[int, Mapping[str, Any]],
     whole: Callable[[Mapping[int, Verdict]], Verdict],
 ) -> dict[str, Any]:
-    """One slider of several parts."""
+    """Merge several parts' sliders into one."""
     starts = sorted({(piece[0], piece[3]) for at in group for piece in records[at]["pieces"]})
     stretches: list[list[Any]] = []
     for start in starts:
-        # The last piece of each part that has begun.
+        # Take each part's last piece that has begun.
         now = {at: [piece for piece in records[at]["pieces"] if (piece[0], piece[3]) <= start][-1][1] for at in group}
         verdict = whole({at: Verdict(outcome) for at, outcome in now.items()})
         if not stretches or stretches[-1][1] != verdict:

@@ -1,7 +1,6 @@
-"""Rules: the closed vocabulary by which a claim is decided, and nothing beyond it.
+"""Rules: the closed vocabulary to decide claims.
 
-A rule takes the estimates that are compared (`report.compared_estimates`), holds the interval of each against the
-threshold, and draws one outcome from all of them.
+A rule compares each estimate's interval (`report.compared_estimates`) with the threshold, and derives one outcome.
 """
 
 from __future__ import annotations
@@ -42,11 +41,10 @@ RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover
 
 @dataclass(frozen=True)
 class RuleResult:
-    """The outcome of a rule and the estimates that it compared, one side each.
+    """A rule's outcome, with the estimates it compared and their sides.
 
-    representative: row of the estimate that stands for all (`_representative_row`), None without estimates. boundary:
-    of a verdict that depends. crossover: the side that is ahead, and from which value on. share: of the population that
-    reaches the threshold, for the rule for_share_of.
+    representative: row of the representative estimate (`_representative_row`), None without estimates. boundary: for
+    DEPENDS. crossover: the side that is ahead, and from which value on. share: for the rule for_share_of.
     """
 
     outcome: Verdict
@@ -60,27 +58,27 @@ class RuleResult:
 
     @property
     def single_round(self) -> NDArray[np.bool_]:
-        """Estimates of one round, without an interval: of shape (estimates,)."""
+        """True for estimates from one round, without an interval; shape (estimates,)."""
         once = self.estimates["n_rounds"].astype(int) == 1
         return (self.estimates["low"].isna() & once).to_numpy(bool)
 
 
 def interval_sides(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
-    """The side of the threshold on which each whole interval lies; undecided if it is unknown or crosses.
+    """Return each interval's side of the threshold; undecided if it is unknown or crosses.
 
-    low, high: of shape (estimates,).
+    low, high: shape (estimates,).
     """
     return _sides_from_numbers(_side_numbers(low, high, threshold, compare))
 
 
 def _sides_from_numbers(numbers: NDArray[np.intp]) -> list[Side]:
-    """The sides of these numbers in `Side`."""
+    """Convert positions in `Side` to sides."""
     sides = list(Side)
     return [sides[number] for number in numbers.tolist()]
 
 
 def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str) -> NDArray[np.intp]:
-    """As `interval_sides`, each side by its number in `Side`."""
+    """Return `interval_sides` as positions in `Side`."""
     if threshold.high is not None:
         inside = (threshold.low <= low) & (high <= threshold.high)
         outside = (high < threshold.low) | (low > threshold.high)
@@ -93,19 +91,19 @@ def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str)
 
 
 def deciding_level(rule: str, estimates: int) -> float:
-    """Level of the intervals by which a rule decides each estimate.
+    """Return the interval level at which a rule decides each estimate.
 
-    Where one of many is enough, each has a chance to be wrong: the chances of all are kept to that of one
-    (Bonferroni). Where all must agree, that is so without doing anything.
+    If one among many suffices, each has a chance to be wrong, so a Bonferroni correction keeps the total chance at that
+    for one estimate. If all must agree, no correction is needed.
     """
     many = max(1, estimates) if rule == "exists" else 1
     return 1 - (1 - statistics.DECIDING) / many
 
 
 def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
-    """The estimates that a part's rule compares, one for all machines of a kind (`pool_machines`).
+    """Transform estimates as a part's rule needs, and pool the machines of each kind.
 
-    Raises StudyError if its options do not fit them.
+    Raises StudyError if the rule's options do not fit the estimates.
     """
     transforms = {"ratio": ratios, "trend": slopes, "crossover": crossings}
     if part.rule in transforms:
@@ -116,9 +114,9 @@ def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
 def apply_rule(
     part: Part, estimates: Estimates, unit: str = "1", named: Callable[[Sequence[str]], str] = ", ".join
 ) -> RuleResult:
-    """Apply a part's rule to estimates in its scope and scale. Raises StudyError if its options do not fit them.
+    """Apply a part's rule to estimates in scope and scale. Raises StudyError if its options do not fit them.
 
-    named: what nodes of one kind are called.
+    named: formats the nodes of one kind.
     """
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
@@ -137,14 +135,14 @@ def apply_rule(
 
 
 def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
-    """The outcome of what `apply_rule` says; None if nothing can be compared."""
+    """Return the outcome that `apply_rule` gives; None if nothing can be compared."""
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
     return _outcome(part, sides, reached_share(part, compared.estimates)) if sides else None
 
 
 def _with_boundary_labels(estimates: Estimates) -> Estimates:
-    """The estimates by the labels that may tell where a claim holds: not by which records they are from."""
+    """Drop labels of published figures that cannot explain where a claim holds."""
     if "family" not in estimates.labels:
         return estimates
     beside = ("family", "records", "measure", "setting", "precision", "strength")
@@ -157,14 +155,14 @@ def _compared_sides(part: Part, compared: ComparedEstimates) -> list[Side]:
 
 
 def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
-    """Ends of the intervals by which the compared estimates are decided, each of shape (estimates,)."""
+    """Return low and high interval ends at the deciding level, each with shape (estimates,)."""
     return estimates.ends(deciding_level(part.rule, len(estimates)))
 
 
 def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -> Callable[[Threshold], list[Side]]:
-    """On which side of a threshold each compared estimate lies, those of published figures by their own measure.
+    """Return a function from threshold to sides; published figures use `PublishedEnds`.
 
-    ends: their `deciding_ends`, which are the same at every threshold.
+    ends: from `deciding_ends`; they do not depend on the threshold.
     """
     if "family" in estimates.labels:
         others = PublishedEnds(estimates)
@@ -173,10 +171,10 @@ def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -
 
 
 class PublishedEnds:
-    """Ends of published figures, which have no rounds of ours behind them, by which they are decided.
+    """Deciding ends for published figures, which have no rounds measured here.
 
-    One decides if it clears the threshold by a factor of CLEAR, the spread that its source tells included, or if it
-    lies on the same side as one of an independent source.
+    A figure decides if it clears the threshold by the factor CLEAR, including any spread its source states, or if a
+    figure from an independent source lies on the same side.
     """
 
     def __init__(self, estimates: Estimates) -> None:
@@ -185,11 +183,11 @@ class PublishedEnds:
         self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
-        # Which families have no source in common.
+        # True for families without a common source.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
-        """On which side of a threshold each figure lies."""
+        """Return each figure's side of the threshold."""
         plain = _side_numbers(*self.stated_ends, threshold, compare)
         found = _side_numbers(*self.decisive_ends, threshold, compare)
         for side in (0, 1):
@@ -201,9 +199,9 @@ class PublishedEnds:
 
 
 def share_population(part: Part, estimates: Estimates) -> Population | None:
-    """The population of which a part asks for a share; None where its rule asks for none.
+    """Return the population for a part's share; None if its rule needs none.
 
-    Raises StudyError if the estimates do not bear the label of its units.
+    Raises StudyError if the estimates lack the label for its units.
     """
     if part.rule != "for_share_of":
         return None
@@ -214,7 +212,7 @@ def share_population(part: Part, estimates: Estimates) -> Population | None:
 
 
 def reached_share(part: Part, estimates: Estimates) -> Share | None:
-    """The share that reaches a part's threshold, where its rule asks for one."""
+    """Return the share that reaches a part's threshold; None if its rule needs none."""
     whole = share_population(part, estimates)
     return whole.share_at(part.threshold.low) if whole else None
 
@@ -226,14 +224,14 @@ def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
 
 
 def outcome_from_sides(rule: str, sides: Sequence[Side]) -> Verdict:
-    """One outcome from the sides of all estimates, which it draws from their numbers alone."""
+    """Derive one outcome from the number of estimates on each side."""
     return outcome_from_counts(rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
 
 
 def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
-    """One outcome of n estimates, of which so many support and so many challenge.
+    """Derive one outcome for n estimates, given how many support and challenge.
 
-    exists: one that supports is enough. Otherwise as `verdict_from_counts` says. Shares: see `reached_share`.
+    exists: one supporting estimate suffices. Otherwise as `verdict_from_counts`. Shares: see `reached_share`.
     """
     if rule == "exists":
         if supporting:
@@ -243,11 +241,10 @@ def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) ->
 
 
 def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
-    """Position of the estimate that stands for all.
+    """Return the position of the representative estimate.
 
-    exists: the most favourable. for_share_of: the one that the share just
-    reaches. Otherwise the one nearest to the threshold: the weakest link.
-    One without an interval stands for none but its like.
+    exists: the most favourable. for_share_of: the one that the share just reaches. Otherwise the one nearest to the
+    threshold, as the weakest link. Estimates with an interval come first.
     """
     values, lows = estimates.numbers("estimate").tolist(), estimates.numbers("low").tolist()
     known = [at for at, value in enumerate(values) if not math.isnan(value)]
@@ -267,32 +264,34 @@ def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side],
 
 
 def may_be_negative(part: Part) -> bool:
-    """Whether a threshold below zero makes sense: for exponents, and where such a one is declared. Times, counts, rates
-    and ratios are never negative."""
+    """Return True if negative thresholds make sense: for exponents, or if one is declared.
+
+    Times, counts, rates and ratios are never negative.
+    """
     return part.rule == "trend" or min(end for one in (part.threshold, *part.sensitivity) for end in one.ends) < 0
 
 
 # Shares
 
-# A share that misses what is asked for by rounding alone does not miss it.
+# Tolerance for rounding when a share is compared with `wanted`.
 _ROUNDING = 1e-9
 
 
 def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
-    """Interval of a share of so many units of which between `least` and `most` count.
+    """Return the interval for a share in `units` units, with between `least` and `most` counting.
 
     Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution; counts need not be whole.
     """
     tail = (1 - level) / 2
     low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
     high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
-    # Quantiles of the tiniest counts are exact to a millionth of a millionth only.
+    # Quantiles for the tiniest counts are exact to 1e-12 only.
     return min(low, least / units), max(high, most / units)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its interval, of so many units that differ in the label `of`."""
+    """A share with its interval, over units that differ in the label `of`."""
 
     estimate: float
     low: float
@@ -301,25 +300,24 @@ class Share:
     of: str
 
     def outcome(self, wanted: float) -> Verdict:
-        """The verdict where a share of `wanted` is asked for."""
+        """Return the verdict for a required share `wanted`."""
         if self.units and self.low >= wanted - _ROUNDING:
             return Verdict.SUPPORTED
         return Verdict.CHALLENGED if self.units and self.high < wanted - _ROUNDING else Verdict.UNDECIDED
 
 
 class Population:
-    """Estimates whose units are the values of one label, of nodes their kinds. compare: at_least or at_most.
+    """Estimates grouped into units by the values of one label (for nodes, their kinds). compare: at_least or at_most.
 
-    What "most" and "usually" mean is a share of models, jobs or processors: those that were looked at stand for
-    others like them. Each of these units counts once, however many estimates it has, and each estimate counts with
-    the chance, by its own interval from rounds, that it reaches the threshold; one of several machines of a kind with
-    the chances that bound those of their median. The interval of the share is that of Clopper and Pearson (1934),
-    whose formula by the beta distribution takes counts that are not whole: a unit of which a part counts varies less
-    than one that counts or does not, so that the interval is at the least as wide as it has to be.
+    "Most" and "usually" refer to a share of models, jobs or processors; those examined represent others like them. Each
+    unit counts once, however many estimates it has. Each estimate counts with the chance, by its own interval over
+    rounds, that it reaches the threshold; pooled machines count with the bounds on their median's chances. The share's
+    interval is Clopper and Pearson's (1934), whose beta formula accepts fractional counts: a unit that counts in part
+    varies less than one that counts or does not, so the interval is at least as wide as necessary.
 
-    What lies so near to the threshold that rounds cannot tell counts as a half. That is right where values spread
-    around the threshold; where many lie exactly on it, a share that counts them as reaching it is estimated too low.
-    `tests/report/test_shares.py` simulates how often the rule errs, and what it finds.
+    Estimates too near to the threshold to tell count as one half. That is right if values spread around the threshold;
+    if many equal it exactly, the share that counts them as reaching it is estimated too low.
+    `tests/report/test_shares.py` simulates how often the rule errs.
     """
 
     def __init__(self, estimates: Estimates, of: str, compare: str) -> None:
@@ -336,9 +334,9 @@ class Population:
         )
 
     def _reach_chances(self, threshold: float) -> tuple[Floats, Floats]:
-        """Least and most chance of each case to reach the threshold: an unknown one may or may not.
+        """Return the lowest and highest chance for each case to reach the threshold; unknown cases get 0 and 1.
 
-        Kept for the last threshold, at which one unit after the other is left out.
+        Caches the last threshold, since omission trials reuse it.
         """
         if threshold in self._of:
             return self._of[threshold]
@@ -359,7 +357,7 @@ class Population:
         return least, most
 
     def share_at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
-        """The share that reaches a threshold. keep: of these estimates alone, shape (estimates,)."""
+        """Return the share that reaches a threshold. keep: mask of estimates to use, shape (estimates,)."""
         kept = np.ones(len(self.units), dtype=bool) if keep is None else keep
         sizes = np.bincount(self.units[kept], minlength=len(self.names)).astype(float)
         there = int((sizes > 0).sum())
@@ -373,9 +371,9 @@ class Population:
 
 # The boundary between sides
 
-# Most of what a reader can take in within a sentence.
+# Most values to list in a sentence.
 _MOST_VALUES = 6
-# Numbers that order named things; the thing's name says more.
+# Numbers that order named things, and the label with the name to print.
 _NAMED_BY = {"flop": "run"}
 
 Row = Mapping[str, Any]
@@ -383,7 +381,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Range:
-    """One side of a numeric boundary: its value next to the other side, by the label that names it."""
+    """One side of a numeric boundary: its value next to the other side, and the label to print it with."""
 
     label: str
     value: Any
@@ -394,11 +392,9 @@ class Range:
 class Boundary:
     """The label that separates the sides.
 
-    sides: those that occur, as ordered here. counts: of all estimates by side. label: which one
-    separates them; '' if none does. ranges: of a numeric label, the lower side first. values: of
-    a named one, each side's. inner: of a first label that leaves a second to separate them, each
-    value with the side of all its estimates, or with what separates those. undecided: estimates
-    left aside.
+    label: '' if no label separates them. ranges: for a numeric label, the lower side first. values: for a named label,
+    each side's values. inner: for a first label that needs a second, each value with its only side or its own boundary.
+    counts: all estimates by side. undecided: estimates left aside.
     """
 
     label: str = ""
@@ -410,11 +406,10 @@ class Boundary:
 
 
 def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapping[str, str]) -> Boundary:
-    """The boundary between sides.
+    """Find the boundary between sides.
 
-    Looks for one label, numeric labels first, that separates supporting from
-    challenging estimates (or decided from undecided ones, if all decided ones agree);
-    then for one label within each value of another.
+    Looks for one label, numeric labels first, that separates supporting from challenging estimates (or decided from
+    undecided ones, if all decided ones agree); then for one label within each value of another.
     """
     rows = [{**labels, "_": side} for labels, side in zip(estimates.all_label_values(), sides, strict=True)]
     for row in rows:
@@ -429,7 +424,7 @@ def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapp
 
 
 def _varying_labels(rows: Sequence[Row]) -> list[str]:
-    """Labels that all rows bear and that differ among them; numeric ones first."""
+    """Return labels that all rows have and that vary among them, numeric ones first."""
     shared = [name for name in rows[0] if name not in ("_", *RUNTIMES) and all(name in row for row in rows)]
     differ = [name for name in shared if len({row[name] for row in rows}) > 1]
     return sorted(differ, key=lambda name: not _is_numeric(rows, name))
@@ -452,7 +447,7 @@ def _one_label_boundary(rows: Sequence[Row]) -> Boundary | None:
 
 
 def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """The two ranges of a numeric label, if its values do not interleave."""
+    """Return the boundary for a numeric label, None if values on both sides interleave."""
     low, high = sorted(values, key=lambda side: max(values[side]))
     at = {low: max(values[low]), high: min(values[high])}
     if at[low] >= at[high]:
@@ -467,7 +462,7 @@ def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[
 
 
 def _named_boundary(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Each side's values of a named label, if no value stands on both."""
+    """Return the boundary for a named label, None if a value is on both sides or there are too many."""
     first, second = values.values()
     if first & second or max(map(len, values.values())) > _MOST_VALUES:
         return None

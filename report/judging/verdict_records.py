@@ -1,4 +1,4 @@
-"""Parts, cases and arithmetic of claims as `verdicts.json` has them."""
+"""Build the records for parts, cases and arithmetic in `verdicts.json`."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _ENDS = ("estimate", "low", "high")
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value; None for what JSON has no number for: nan, and what is without end."""
+    """Return None for nan and infinity, which JSON cannot encode."""
     return value if math.isfinite(value) else None
 
 
 def row_interval(estimates: Estimates, row: int) -> dict[str, float | None]:
-    """Estimate, low and high of one row; None where unknown."""
+    """Return one row's estimate, low and high; None if unknown."""
     return {name: finite_or_none(float(estimates.value(name, row))) for name in _ENDS}
 
 
 def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> verdicts.Part:
-    """A part. whole: the claim's verdict if this part came out as given."""
+    """Build a part's record. whole: the claim's verdict for another outcome of this part."""
     part, result = found.part, found.result
     number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
     tried: verdicts.Robustness | None = None
@@ -81,11 +81,11 @@ def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdic
 
 
 def published_record(one: PublishedResult, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
-    """Others' measurements of a part: their strength, outcome and range, and the outcome at other thresholds.
+    """Build the record for a part's published result.
 
-    decides: whether the part is decided on it; its cases are then the part's, and name their records. records: keys of
-    the published records that were compared. beside: how many times what others found is found here, each by its
-    nearest to the threshold; None where only one is known.
+    decides: True if the part rests on it; the part's cases are then its own, and name their records. records: keys of
+    the compared published records. beside: our estimate divided by the published one, each the nearest to the
+    threshold; None unless both are known.
     """
     decides = found.waits is not None and one.part is found.part
     known: list[float] = one.result.estimates.numbers("estimate").dropna().tolist() if one.result else []
@@ -111,7 +111,7 @@ def published_record(one: PublishedResult, found: PartResult, whole: Callable[[V
 
 
 def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
-    """The label that tells where a claim holds; of two sides that change places, which is `ahead` from where on."""
+    """Return the boundary's fields, or for a crossover the side that is `ahead`; None if there is neither."""
     if result is None or (result.boundary is None and not result.crossover):
         return None
     return _boundary_fields(result.boundary) if result.boundary else {"ahead": result.crossover}
@@ -133,11 +133,11 @@ def _boundary_fields(found: Boundary) -> dict[str, Any]:
 
 
 def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | None:
-    """How well the model of a derived quantity held against measurements; None where nothing was checked.
+    """Return how well a derived quantity's model agreed with measurements; None if nothing was checked.
 
-    Against whole runs, jobs: that were run; predicted: how many of them, each from the others; shortest, longest: how
-    many times as long they took as was derived; width: factor by which the interval of a prediction spans, either way.
-    Against anything else, cases: their number; least, most: by what share of the measured value it was off.
+    For whole runs, jobs: number of runs; predicted: how many were predicted from the others; shortest, longest:
+    measured duration relative to the derived one; width: factor to either end of a prediction's interval. Otherwise,
+    cases: their number; least, most: error relative to the measured value.
     """
     by = found.quantity.checked if found.quantity else ""
     if by in ("", ARITHMETIC):
@@ -150,24 +150,24 @@ def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | 
 
 
 def _is_fact(found: PartResult) -> bool:
-    """Whether a part rests on published figures and arithmetic on them alone."""
+    """Return True if a part rests on published figures and plain arithmetic alone."""
     quantity = found.quantity
     return quantity is not None and (quantity.tier == "documented" or quantity.checked == ARITHMETIC)
 
 
 def share_record(share: Share) -> dict[str, Any] | None:
-    """A share of a population: estimate, low, high, units, of; None of an empty one."""
+    """Return a share's fields: estimate, low, high, units, of; None without units."""
     return asdict(share) if share.units else None
 
 
 def _has_source_rows(estimates: Estimates) -> bool:
-    """Whether the source rows of every estimate are known that has a node: published figures have none."""
+    """Return True if every estimate with a node has source rows."""
     nodes = estimates["node"] if "node" in estimates.labels else [None] * len(estimates)
     return all(rows or not isinstance(node, str) for rows, node in zip(estimates["source_rows"], nodes, strict=True))
 
 
 def _part_entries(found: PartResult, cache: QuantityCache) -> list[str]:
-    """Entries of the reference that a part rests on."""
+    """Return the reference entries that a part rests on."""
     if found.quantity is None:
         return []
     named = found.part.entries if found.quantity.tier == "documented" else []
@@ -175,16 +175,16 @@ def _part_entries(found: PartResult, cache: QuantityCache) -> list[str]:
 
 
 def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
-    """The compared estimates of a part, each with its labels and its side.
+    """Build the records for a part's compared estimates.
 
-    A case of several machines of a kind has besides `instances` (ids), `machines` (in words), `instance_low` and
-    `instance_high`: the range over them. A case made from disturbed rows of the summary has their share (`disturbed`).
+    A pooled case also has `instances` (ids), `machines` (in words), `instance_low` and `instance_high` (range over the
+    instances). A case with disturbed summary rows has their share (`disturbed`).
     """
     result, quantity, disturbed = found.result, found.quantity, cache.data.disturbed
     if result is None or quantity is None:
         return []
     estimates = result.estimates
-    # Whole columns at once: there may be a hundred thousand rows.
+    # Convert whole columns: there may be a hundred thousand rows.
     values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
     records = []
     nodes, ranges = row_nodes(estimates), instance_ranges(estimates)
@@ -219,7 +219,7 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
     return records
 
 
-# Of more compared cases the one that stands for all speaks alone.
+# With more cases, only the representative one gets its arithmetic recorded.
 _MOST = 50
 
 
@@ -230,17 +230,17 @@ def arithmetic_record(
     result: RuleResult | None,
     whole: Callable[[Verdict], Verdict],
 ) -> dict[str, Any] | None:
-    """The arithmetic of the estimate that stands for all; without it the formulas alone; None if there are none.
+    """Build the arithmetic for the representative estimate; the formulas alone without it; None without formulas.
 
-    estimates: those of the quantity, before scope and scale. whole: the claim's verdict if this part came out as
-    given. The record:
+    estimates: all for the quantity, before scope and scale. whole: the claim's verdict for another outcome of this
+    part. The record:
 
     formulas: each with text, unit and symbols (meaning and unit).
-    case, formula, inputs, result: of the case that stands for all.
-    sensitivity: each input that has a range at either end of it, all others as they are: the case's result, the
-    part's outcome and the verdict. What cases share moves in all of them.
-    also: the same of one more case for every other formula that compared cases were worked out by.
-    beside: other results of the same inputs, by what they are and by case.
+    case, formula, inputs, result: for the representative case.
+    sensitivity: each input moved to either end of its range, all others fixed: the case's result, the
+    part's outcome and the verdict. Inputs shared between cases move in all of them.
+    also: the same for one more case per other formula behind the compared cases.
+    beside: other results from the same inputs, by name and case.
     """
     if quantity is None or not quantity.formulas:
         return None
@@ -248,7 +248,7 @@ def arithmetic_record(
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
     row = estimates.find_row(derivation_labels(result.estimates, result.representative))
-    # An estimate without end was not worked out.
+    # An infinite estimate has no derivation.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
     found = [
@@ -264,7 +264,7 @@ def arithmetic_record(
 
 
 def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
-    """The first compared estimate of each formula by which the one that stands for all was not worked out."""
+    """Return the first compared estimate for each formula other than the representative one's."""
     if len(result.estimates) > _MOST:
         return []
     formulas: dict[str, int] = {}
@@ -316,7 +316,7 @@ def _value_fields(estimates: Estimates, row: int) -> dict[str, float | None]:
 
 
 def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
-    """Each estimate in words, its labels and its values."""
+    """Yield each estimate's name, labels and values."""
     for row, (labels, detail) in enumerate(zip(estimates.all_label_values(), estimates["detail"], strict=True)):
         yield {"case": case_name(labels, str(detail)), "labels": labels, **_value_fields(estimates, row)}
 
@@ -324,7 +324,7 @@ def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
 def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
-    """Each input that has a range, at either end of it."""
+    """Yield the effect of moving each input to either end of its range."""
     for symbol, one in estimates.derivations[row].inputs.items():
         for end in ("low", "high"):
             at = getattr(one, end)
