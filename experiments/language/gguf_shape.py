@@ -1,4 +1,4 @@
-"""GGUF files as they lie on a disk, and the shape of a file of the user's own."""
+"""GGUF file reader, and shapes described by user files."""
 
 from __future__ import annotations
 
@@ -13,83 +13,83 @@ import numpy as np
 from contract.errors import StudyError
 from experiments.language.shapes import Scaling, Shape
 
-# Faults of gguf's reader on files that are cut or are no GGUF.
+# Exceptions from gguf's reader on truncated or non-GGUF files.
 _FAULTS = (ValueError, LookupError, OverflowError, MemoryError, OSError, AssertionError)
 
 
 def open_reader(path: Path) -> Any:
-    """gguf's reader of a file. Raises StudyError where the file is not there or not whole."""
+    """Open a file with gguf's reader. Raises StudyError if the file is missing or damaged."""
     try:
         return gguf.GGUFReader(path)
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file") from None
     except _FAULTS as fault:
-        raise StudyError(f"{path} is no whole GGUF file ({fault})") from None
+        raise StudyError(f"{path} is not a complete GGUF file ({fault})") from None
 
 
 @cache
 def file_tensors(path: Path) -> dict[str, Any]:
-    """The tensors of a file by name, their data on the disk. Raises StudyError."""
+    """Map a file's tensors by name, with memory-mapped data. Raises StudyError."""
     return {tensor.name: tensor for tensor in open_reader(path).tensors}
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Shape and format of a file, in JSON. Raises StudyError for a file that the study cannot check."""
-    read = open_reader(path)
+    """Return a file's shape and format for JSON. Raises StudyError if the study cannot check the model."""
+    reader = open_reader(path)
     try:
-        fields = {name: one.contents() for name, one in read.fields.items() if not name.startswith("tokenizer.")}
+        fields = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.")}
     except _FAULTS as fault:
-        raise StudyError(f"{path} is no whole GGUF file ({fault})") from None
-    held = {tensor.name: tensor for tensor in read.tensors}
+        raise StudyError(f"{path} is not a complete GGUF file ({fault})") from None
+    stored = {tensor.name: tensor for tensor in reader.tensors}
     architecture = fields.get("general.architecture")
     if architecture not in ("llama", "qwen2"):
-        raise StudyError(f"{path}: a model of the architecture {architecture}: the study checks llama and qwen2 alone")
+        raise StudyError(f"{path}: unsupported architecture {architecture}: use llama or qwen2")
     if fields.get("split.count", 1) not in (0, 1):
-        raise StudyError(f"{path}: one part of {fields['split.count']}: join them by llama-gguf-split --merge")
-    about = {name.removeprefix(f"{architecture}."): value for name, value in fields.items()}
+        raise StudyError(f"{path}: one part of {fields['split.count']}: join the parts with llama-gguf-split --merge")
+    metadata = {name.removeprefix(f"{architecture}."): value for name, value in fields.items()}
     try:
-        width, heads = int(about["embedding_length"]), int(about["attention.head_count"])
+        width, heads = int(metadata["embedding_length"]), int(metadata["attention.head_count"])
         shape = Shape(
             source=str(fields.get("general.name", "")),
             architecture=architecture,
-            layers=int(about["block_count"]),
+            layers=int(metadata["block_count"]),
             width=width,
-            feed_forward=int(about["feed_forward_length"]),
+            feed_forward=int(metadata["feed_forward_length"]),
             heads=heads,
-            kv_heads=int(about.get("attention.head_count_kv", heads)),
-            head_width=int(about.get("attention.key_length", width // heads)),
-            vocabulary=int(held["token_embd.weight"].shape[1]),
-            context=int(about["context_length"]),
-            rope_base=float(about.get("rope.freq_base", 10000.0)),
-            epsilon=float(about["attention.layer_norm_rms_epsilon"]),
-            tied="output.weight" not in held,
-            scaling=_rope_scaling(held),
+            kv_heads=int(metadata.get("attention.head_count_kv", heads)),
+            head_width=int(metadata.get("attention.key_length", width // heads)),
+            vocabulary=int(stored["token_embd.weight"].shape[1]),
+            context=int(metadata["context_length"]),
+            rope_base=float(metadata.get("rope.freq_base", 10000.0)),
+            epsilon=float(metadata["attention.layer_norm_rms_epsilon"]),
+            tied="output.weight" not in stored,
+            scaling=_rope_scaling(stored),
         )
         _, _, kind = gguf.LlamaFileType(int(fields["general.file_type"])).name.partition("_")
-        if not kind or shape.layers > len(held):
+        if not kind or shape.layers > len(stored):
             raise ValueError("a guessed file_type, or more layers than tensors")
     except (LookupError, TypeError, ValueError, ArithmeticError) as fault:
-        raise StudyError(f"{path}: its fields are not those of a {architecture} model ({fault!r})") from None
-    _require_same_tensors(path, shape, held, about)
-    known = {key: value for key, value in asdict(shape).items() if key not in ("source", "file")}
-    return {"shape": known, "format": kind}
+        raise StudyError(f"{path}: wrong or missing fields for a {architecture} model ({fault!r})") from None
+    _require_same_tensors(path, shape, stored, metadata)
+    fields = {key: value for key, value in asdict(shape).items() if key not in ("source", "file")}
+    return {"shape": fields, "format": kind}
 
 
-def _rope_scaling(held: dict[str, Any]) -> Scaling | None:
-    """Llama 3's scaling whose largest divisor is that of the file's table; None where it has none."""
-    table = held.get("rope_freqs.weight")
+def _rope_scaling(stored: dict[str, Any]) -> Scaling | None:
+    """Return Llama 3's scaling with the largest divisor from the file's table; None without table."""
+    table = stored.get("rope_freqs.weight")
     return Scaling(float(np.max(table.data))) if table is not None else None
 
 
-def _require_same_tensors(path: Path, shape: Shape, held: dict[str, Any], about: dict[str, Any]) -> None:
-    """Raise StudyError where a file has other tensors or rotary frequencies than a model of its shape."""
+def _require_same_tensors(path: Path, shape: Shape, stored: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Raise StudyError if tensors or rotary frequencies differ from the shape."""
     from experiments.language.weights import rope_factors
 
-    wanted = {tensor.name: tensor.shape for tensor in shape.tensors()}
-    found = {name: tuple(int(size) for size in reversed(one.shape)) for name, one in held.items()}
-    if odd := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
-        raise StudyError(f"{path}: not a plain {shape.architecture} model: its tensor {odd[0]} is another")
-    if about.get("rope.scaling.type", "none") != "none" or (
-        shape.scaling and not np.allclose(held["rope_freqs.weight"].data, rope_factors(shape), rtol=1e-3)
+    expected = {tensor.name: tensor.shape for tensor in shape.tensors()}
+    actual = {name: tuple(int(size) for size in reversed(tensor.shape)) for name, tensor in stored.items()}
+    if different := sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name)):
+        raise StudyError(f"{path}: not a plain {shape.architecture} model: its tensor {different[0]} differs")
+    if metadata.get("rope.scaling.type", "none") != "none" or (
+        shape.scaling and not np.allclose(stored["rope_freqs.weight"].data, rope_factors(shape), rtol=1e-3)
     ):
-        raise StudyError(f"{path}: its rotary frequencies are scaled as the study cannot check")
+        raise StudyError(f"{path}: unsupported rotary frequency scaling")

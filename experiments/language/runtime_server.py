@@ -1,4 +1,4 @@
-"""A runtime's own server with a GGUF file: started, asked for probabilities, and ended."""
+"""Client for a runtime's own server with a GGUF file: start, token probabilities, stop."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from experiments.serving import simulated_users
 from experiments.serving.server_processes import start_process, wait_until
 from experiments.workload import HarnessError
 
-# Seconds that a server has to load its model, of up to 5 GB.
+# Timeout in seconds for loading a model (up to 5 GB).
 START_S = 60.0
 
 
 class Server:
-    """A server that runs: its process, its port on loopback, and the number that its vocabulary has for LETTER."""
+    """A server process with its loopback port and token id for LETTER."""
 
     def __init__(self, child: Child, log: IO[bytes]) -> None:
         self.child, self.log, self.port, self.letter = child, log, 0, 0
 
     def wait(self) -> None:
-        """Wait until it answers. Raises HarnessError, with its last words, if it ends or keeps silent; Unsupported."""
+        """Wait until the server is ready. Raises HarnessError, with its last log line, if it ends or times out."""
         try:
             self.port = int(self.child.answer(START_S)["port"])
         except ChildError as end:
@@ -49,58 +49,58 @@ class Server:
         if not self.port:
             return False
         try:
-            with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)) as line:
-                line.request("GET", "/health")
-                return line.getresponse().status == 200
+            with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)) as connection:
+                connection.request("GET", "/health")
+                return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False
 
     def require_alive(self) -> None:
-        """Raise HarnessError, with its last words, if it has ended."""
+        """Raise HarnessError, with the last log line, if the server has ended."""
         if not self.child.is_alive:
             raise HarnessError(f"the server ended{self.last_log_line()}")
 
     def last_log_line(self) -> str:
-        """': ' and the last line that it has logged; '' if there is none."""
+        """Return ': ' and the last log line; '' if there is none."""
         self.log.seek(0)
         lines = [line for line in self.log.read().decode(errors="replace").splitlines() if line.strip()]
         return f": {lines[-1].strip()[:200]}" if lines else ""
 
     def next_tokens(self, prompts: list[Ids]) -> list[NextTokens]:
-        """Tokens that may follow each prompt, asked for at the same time, and the logarithms of their probabilities.
+        """Request candidate next tokens and log probabilities for all prompts concurrently.
 
-        Raises HarnessError where it has ended, RuntimeError where it does not answer rightly.
+        Raises HarnessError if the server has ended, RuntimeError if its answer is wrong.
         """
-        with ThreadPoolExecutor(len(prompts)) as together:
-            return list(together.map(self._likely_tokens, prompts))
+        with ThreadPoolExecutor(len(prompts)) as pool:
+            return list(pool.map(self._likely_tokens, prompts))
 
     def _post(self, path: str, body: bytes) -> Any:
-        """The server's answer, parsed. Raises as `following`."""
+        """Return the parsed answer. Raises as `next_tokens`."""
         try:
-            line, response = simulated_users.open_response(self.port, body, START_S, path)
-            with closing(line):
+            connection, response = simulated_users.open_response(self.port, body, START_S, path)
+            with closing(connection):
                 return json.load(response)
         except (OSError, http.client.HTTPException, ValueError) as fault:
             self.require_alive()
             raise RuntimeError(f"the server does not answer {path} ({type(fault).__name__}: {fault})") from None
 
     def _likely_tokens(self, prompt: Ids) -> NextTokens:
-        told = self._post(
+        answer = self._post(
             simulated_users.PATH,
             simulated_users.request_body(prompt.tolist(), 1, self.letter, stream=False, logprobs=XLlamaCpp.MOST),
         )
         try:
-            likely = told["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
         except (LookupError, TypeError):
-            raise RuntimeError("the server tells no probabilities: its version is too old") from None
-        return np.array([one["id"] for one in likely]), np.array([one["logprob"] for one in likely])
+            raise RuntimeError("the server returns no probabilities: its version is too old") from None
+        return np.array([token["id"] for token in likely]), np.array([token["logprob"] for token in likely])
 
 
 @contextmanager
 def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
-    """A server with these orders, see `experiments.serving.language_server`; ended with the block.
+    """Run a server with these orders (see `experiments.serving.language_server`), and stop it on exit.
 
-    Raises HarnessError, with the server's last words, where it does not start, and Unsupported.
+    Raises HarnessError, with the last log line, if the server does not start, and Unsupported.
     """
     handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
     with os.fdopen(handle, "rb") as log:
@@ -117,9 +117,9 @@ def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
 
 
 def listening_port(pid: int) -> int:
-    """The port at which a process listens; 0 if there is none yet, or no process."""
+    """Find the port on which a process listens; 0 if there is none yet, or no process."""
     try:
-        found = psutil.Process(pid).net_connections("tcp")
+        connections = psutil.Process(pid).net_connections("tcp")
     except psutil.Error:
         return 0
-    return next((one.laddr.port for one in found if one.status == psutil.CONN_LISTEN), 0)
+    return next((each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN), 0)

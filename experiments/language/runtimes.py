@@ -1,4 +1,4 @@
-"""Runtimes of language models that work in this process: each loads a GGUF file, reads prompts and writes tokens."""
+"""In-process language model runtimes: each loads a GGUF file, prefills prompts and decodes tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from experiments.devices import Device
 from experiments.language.shapes import Shape
 from experiments.workload import Unsupported
 
-# Number of the token "a" in the vocabulary of our files.
+# Token id for "a" in our files' vocabulary.
 LETTER = ord("a")
 Ids = NDArray[np.int64]
-# Tokens that may follow a prompt, and the logarithms of their probabilities.
+# Candidate next tokens and their log probabilities.
 NextTokens = tuple[Ids, NDArray[np.float64]]
 
 
 class Runtime(ABC):
-    """A model that one library has loaded.
+    """A model loaded by a library.
 
-    threads: of the computation, on a CPU. context: most tokens at a time. Raises ModuleNotFoundError where the library
-    is not installed, Unsupported where it does not load the file or does not compute on the device.
+    threads: CPU threads. context: context length in tokens. Raises ModuleNotFoundError if the library is not
+    installed, Unsupported if it cannot load the file or does not support the device.
     """
 
     def __init__(self, path: Path, shape: Shape, device: Device, threads: int, context: int) -> None:
@@ -40,18 +40,18 @@ class Runtime(ABC):
 
     @abstractmethod
     def prefill(self, prompt: Ids) -> None:
-        """Compute the token after a prompt, all of it anew."""
+        """Process a whole prompt without cache, up to its next token."""
 
     @abstractmethod
     def decode(self, prompt: Ids, count: int) -> None:
-        """Compute `count` tokens, one after the other, from the last of the prompt on.
+        """Decode `count` tokens one by one, starting with the prompt's last token.
 
-        The rest of the prompt is in the cache if the last call had the same prompt.
+        Earlier tokens come from the cache if the last call had the same prompt.
         """
 
     @abstractmethod
-    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
-        """Tokens that may follow a prompt, and the logarithms of their probabilities: as many as the library tells."""
+    def next_tokens(self, prompt: Ids) -> NextTokens:
+        """Return candidate next tokens and log probabilities, as many as the library reports."""
 
     @abstractmethod
     def close(self) -> None:
@@ -59,20 +59,20 @@ class Runtime(ABC):
 
 
 class LlamaCppPython(Runtime):
-    """llama.cpp as llama-cpp-python builds it for this very machine."""
+    """llama.cpp built by llama-cpp-python for this machine."""
 
     def load(self, path: Path) -> None:
         import llama_cpp
 
         if self.device.kind == "gpu" and not llama_cpp.llama_supports_gpu_offload():
             raise Unsupported(
-                "llama-cpp-python was built for CPUs alone: CMAKE_ARGS=-DGGML_CUDA=on pip install --force-reinstall "
+                "llama-cpp-python was built for CPUs only: CMAKE_ARGS=-DGGML_CUDA=on pip install --force-reinstall "
                 "--no-binary llama-cpp-python llama-cpp-python"
             )
         self.api: Any = llama_cpp
-        self.complaints: list[str] = []
-        # Kept: the library calls it as long as it lives.
-        self.log = llama_cpp.llama_log_callback(self._note)
+        self.errors: list[str] = []
+        # Keep a reference: the library calls it later.
+        self.log = llama_cpp.llama_log_callback(self._log_error)
         llama_cpp.llama_log_set(self.log, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         settings = llama_cpp.llama_model_default_params()
@@ -80,58 +80,60 @@ class LlamaCppPython(Runtime):
         settings.main_gpu, settings.split_mode = int(self.device.name.partition(":")[2] or 0), 0
         self.model = llama_cpp.llama_model_load_from_file(os.fsencode(path), settings)
         if not self.model:
-            raise Unsupported(f"llama.cpp does not load {path}: {' '.join(self.complaints)[-200:]}")
+            raise Unsupported(f"llama.cpp does not load {path}: {' '.join(self.errors)[-200:]}")
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = settings.n_batch = self.context
         settings.n_threads = settings.n_threads_batch = self.threads
-        # A build for GPUs would compute long prompts on one, wherever the layers are.
+        # GPU builds would otherwise compute long prompts on the GPU, even with all layers on the CPU.
         settings.op_offload = self.device.kind == "gpu"
-        self.held = llama_cpp.llama_init_from_model(self.model, settings)
-        if not self.held:
+        self.llama_context = llama_cpp.llama_init_from_model(self.model, settings)
+        if not self.llama_context:
             raise MemoryError("llama.cpp has no memory for a context")
         self.cached: Ids = np.empty(0, np.int64)
 
-    def _note(self, level: int, text: bytes, _: object) -> None:
-        """Keep errors (level 4 in ggml's log) out of what the library has to say."""
+    def _log_error(self, level: int, text: bytes, _: object) -> None:
+        """Collect errors (level 4) from ggml's log."""
         if level == 4:
-            self.complaints.append(text.decode(errors="replace").strip())
+            self.errors.append(text.decode(errors="replace").strip())
 
     def _compute(self, ids: Sequence[int]) -> None:
         tokens = (ctypes.c_int32 * len(ids))(*ids)
-        if code := self.api.llama_decode(self.held, self.api.llama_batch_get_one(tokens, len(ids))):
-            raise RuntimeError(f"llama_decode said {code}")
+        if code := self.api.llama_decode(self.llama_context, self.api.llama_batch_get_one(tokens, len(ids))):
+            raise RuntimeError(f"llama_decode returned {code}")
 
-    def _forget(self, start: int) -> None:
-        self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.held), 0, start, -1)
+    def _truncate(self, start: int) -> None:
+        self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.llama_context), 0, start, -1)
 
     def prefill(self, prompt: Ids) -> None:
-        self._forget(0)
+        self._truncate(0)
         self._compute(prompt.tolist())
         self.cached = prompt
 
     def decode(self, prompt: Ids, count: int) -> None:
         if not np.array_equal(prompt, self.cached):
             self.prefill(prompt)
-        self._forget(len(prompt) - 1)
+        self._truncate(len(prompt) - 1)
         # The time does not depend on the tokens.
         for token in np.resize(prompt[-1:], count).tolist():
             self._compute([token])
 
-    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+    def next_tokens(self, prompt: Ids) -> NextTokens:
         self.prefill(prompt)
-        many = self.api.llama_vocab_n_tokens(self.api.llama_model_get_vocab(self.model))
-        values = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.held, -1), (many,)).astype(np.float64)
-        return np.arange(many), log_probabilities(values)
+        count = self.api.llama_vocab_n_tokens(self.api.llama_model_get_vocab(self.model))
+        values = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.llama_context, -1), (count,)).astype(
+            np.float64
+        )
+        return np.arange(count), log_probabilities(values)
 
     def close(self) -> None:
-        self.api.llama_free(self.held)
+        self.api.llama_free(self.llama_context)
         self.api.llama_model_free(self.model)
 
 
 class XLlamaCpp(Runtime):
-    """llama.cpp in the wheels of xllamacpp, built for any processor with AVX2; its server, without HTTP."""
+    """llama.cpp's server without HTTP, from xllamacpp wheels built for any processor with AVX2."""
 
-    # Tokens whose probabilities it is asked for.
+    # Candidate tokens per request.
     MOST = 2000
 
     def load(self, path: Path) -> None:
@@ -148,32 +150,32 @@ class XLlamaCpp(Runtime):
         except RuntimeError as refusal:
             raise Unsupported(f"llama.cpp does not load {path}: {refusal}") from None
 
-    def _ask(self, prompt: Ids, count: int, **more: Any) -> Any:
-        order = {"prompt": prompt.tolist(), "n_predict": count, "ignore_eos": True, "temperature": 0.0, **more}
-        answer = self.server.handle_completions(order)
+    def _complete(self, prompt: Ids, count: int, **more: Any) -> Any:
+        request = {"prompt": prompt.tolist(), "n_predict": count, "ignore_eos": True, "temperature": 0.0, **more}
+        answer = self.server.handle_completions(request)
         if "choices" not in answer:
-            raise RuntimeError(f"xllamacpp said {str(answer)[:200]}")
+            raise RuntimeError(f"xllamacpp answered {str(answer)[:200]}")
         return answer
 
     def prefill(self, prompt: Ids) -> None:
-        self._ask(prompt, 1, cache_prompt=False)
+        self._complete(prompt, 1, cache_prompt=False)
 
     def decode(self, prompt: Ids, count: int) -> None:
-        self._ask(prompt, count, cache_prompt=True)
+        self._complete(prompt, count, cache_prompt=True)
 
-    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
-        # The bias makes it write a letter: it tells nothing of a token that is part of a letter. It leaves the
-        # probabilities as they are.
-        answer = self._ask(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
+    def next_tokens(self, prompt: Ids) -> NextTokens:
+        # The bias forces a letter, since no probabilities are returned for partial characters. It does not change the
+        # probabilities.
+        answer = self._complete(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
         likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        return np.array([one["id"] for one in likely]), np.array([one["logprob"] for one in likely])
+        return np.array([token["id"] for token in likely]), np.array([token["logprob"] for token in likely])
 
     def close(self) -> None:
         del self.server
 
 
 class OpenVinoGenAi(Runtime):
-    """OpenVINO, which reads GGUF files by openvino-genai and chooses its own formats for what it computes."""
+    """OpenVINO with openvino-genai, which reads GGUF files and chooses its own computation formats."""
 
     def load(self, path: Path) -> None:
         _require_cpu(self.device, "openvino-genai")
@@ -192,11 +194,13 @@ class OpenVinoGenAi(Runtime):
             raise Unsupported(f"OpenVINO does not load {path}: {str(refusal).splitlines()[-1]}") from None
 
     def _generate(self, prompt: Ids, count: int) -> Any:
-        asked = self.api.GenerationConfig(
+        config = self.api.GenerationConfig(
             max_new_tokens=count, ignore_eos=True, do_sample=False, logprobs=1 if count == 1 else 0
         )
         ids = prompt[None]
-        return self.pipeline.generate(self.api.TokenizedInputs(self.tensor(ids), self.tensor(np.ones_like(ids))), asked)
+        return self.pipeline.generate(
+            self.api.TokenizedInputs(self.tensor(ids), self.tensor(np.ones_like(ids))), config
+        )
 
     def prefill(self, prompt: Ids) -> None:
         self._generate(prompt, 1)
@@ -204,7 +208,7 @@ class OpenVinoGenAi(Runtime):
     def decode(self, prompt: Ids, count: int) -> None:
         self._generate(prompt, count)
 
-    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+    def next_tokens(self, prompt: Ids) -> NextTokens:
         answer = self._generate(prompt, 1)
         return np.array(answer.tokens[0]), np.array(answer.scores)
 
@@ -213,7 +217,7 @@ class OpenVinoGenAi(Runtime):
 
 
 class Transformers(Runtime):
-    """PyTorch as it comes: Transformers' own network with a static cache, in the file's own 16-bit format."""
+    """Default PyTorch: Transformers network with a static cache, in the file's 16-bit format."""
 
     captured = False
 
@@ -226,7 +230,7 @@ class Transformers(Runtime):
 
         dtype = self.device.torch_dtype(float_format(path))
         self.torch: Any = torch
-        self.held = CachedNetwork(load_network(path, self.shape, dtype, self.device.name), self.context)
+        self.network = CachedNetwork(load_network(path, self.shape, dtype, self.device.name), self.context)
         self.cached: Ids = np.empty(0, np.int64)
         self.token = torch.zeros(1, 1, dtype=torch.int64, device=self.device.name)
         self.replays: dict[int, Any] = {}
@@ -235,59 +239,59 @@ class Transformers(Runtime):
         self.last = self._prefill(prompt)
 
     def _prefill(self, prompt: Ids) -> Any:
-        self.held.truncate(0)
+        self.network.truncate(0)
         self.cached = prompt
-        return self.held.read(self.torch.from_numpy(prompt)[None].to(self.device.name))[0]
+        return self.network.read(self.torch.from_numpy(prompt)[None].to(self.device.name))[0]
 
     def decode(self, prompt: Ids, count: int) -> None:
         if not np.array_equal(prompt, self.cached):
             self.prefill(prompt)
             self.token.fill_(int(prompt[-1]))
-            self.held.truncate(len(prompt) - 1)
+            self.network.truncate(len(prompt) - 1)
         if not self.captured:
-            self._tokens(count)
+            self._decode(count)
             return
         if count not in self.replays:
-            self.replays[count] = self.device.graph([lambda: self._tokens(count)])
+            self.replays[count] = self.device.graph([lambda: self._decode(count)])
         self.replays[count]()
 
-    def _tokens(self, count: int) -> None:
-        """Compute tokens one after the other, and leave the cache as it was."""
-        start = self.held.length
+    def _decode(self, count: int) -> None:
+        """Decode tokens one by one, then restore the cache length."""
+        start = self.network.length
         for _ in range(count):
-            self.last = self.held.read(self.token)
-        self.held.truncate(start)
+            self.last = self.network.read(self.token)
+        self.network.truncate(start)
 
-    def next_tokens(self, prompt: Ids) -> tuple[Ids, NDArray[np.float64]]:
+    def next_tokens(self, prompt: Ids) -> NextTokens:
         values = self._prefill(prompt).cpu().double().numpy()
         return np.arange(len(values)), log_probabilities(values)
 
     def close(self) -> None:
-        del self.held, self.replays
+        del self.network, self.replays
 
 
 class CapturedTransformers(Transformers):
-    """The same with its tokens captured as one graph of a GPU."""
+    """`Transformers` with decoding captured as one GPU graph."""
 
     captured = True
 
 
 def random_prompt(tokens: int) -> Ids:
-    """A prompt of random bytes, the first tokens of the vocabulary of our files: (tokens,)."""
+    """Draw a prompt (tokens,) from random bytes, the first 256 tokens in our files' vocabulary."""
     return np.random.default_rng().integers(0, 256, tokens)
 
 
 def _require_cpu(device: Device, backend: str) -> None:
-    """Raise Unsupported for any other device than a CPU."""
+    """Raise Unsupported unless the device is a CPU."""
     if device.kind != "cpu":
         raise device.unsupported(backend)
 
 
 def log_probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of the probabilities that go with logits."""
+    """Convert logits to log probabilities."""
     shifted = logits - logits.max()
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
-    return found
+    logarithms: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return logarithms
 
 
 RUNTIMES: dict[str, type[Runtime]] = {

@@ -1,4 +1,4 @@
-"""Shapes of language models: their public configurations, tensors, parameters and operations."""
+"""Language model shapes: public configurations, tensors, parameter counts and FLOP."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal
 
 from experiments import user_models
 
-# A parameter of this type takes the names of language models.
+# Parameter type for language model names.
 Name = Annotated[str, "a language model's name"]
-# Formats of files: of 4 bits, 8 bits and 16 bits, as llama.cpp names them. A file of the user's own has any other.
+# File formats with 4, 8 and 16 bits, named as in llama.cpp. User files may have others.
 Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Llama 3's scaling of rotary frequencies, by the names of Transformers' `rope_parameters`."""
+    """Llama 3's rotary frequency scaling, with field names from Transformers' `rope_parameters`."""
 
     factor: float
     low_freq_factor: float = 1.0
@@ -28,11 +28,11 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder of the Llama family.
+    """A decoder in the Llama family.
 
-    source: address of the public configuration. architecture: its name in GGUF and in Transformers (`llama`,
-    or `qwen2`: the same with biases of queries, keys and values). kv_heads: heads of keys and values.
-    tied: the output layer uses the embedding table. file: of the user's own, with the weights; None: they are random.
+    source: address for the public configuration. architecture: name in GGUF and Transformers (`llama`,
+    or `qwen2`, which adds biases to queries, keys and values). kv_heads: key and value heads.
+    tied: the output layer uses the embedding table. file: user file with weights; None for random weights.
     """
 
     source: str
@@ -52,7 +52,7 @@ class Shape:
     file: Path | None = None
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors, by their names in GGUF, in the order of a file."""
+        """Yield all tensors with GGUF names, in file order."""
         queries, keys = self.heads * self.head_width, self.kv_heads * self.head_width
         yield Tensor("token_embd.weight", (self.vocabulary, self.width))
         if self.scaling:
@@ -79,12 +79,12 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Weights and biases; the table of rotary frequencies is none."""
+        """Count weights and biases, without the rotary frequency table."""
         return sum(tensor.size for tensor in self.tensors() if tensor.name != "rope_freqs.weight")
 
     @property
     def config(self) -> dict[str, Any]:
-        """Fields of its configuration in Transformers."""
+        """Return the fields for a Transformers configuration."""
         rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self.rope_base}
         if self.scaling:
             rope |= {"rope_type": "llama3", **asdict(self.scaling)}
@@ -96,9 +96,9 @@ class Shape:
         }  # fmt: skip
 
     def flop(self, tokens: int, before: int = 0) -> float:
-        """Operations of the products for `tokens` tokens after `before` others, 2 for each multiply-add.
+        """FLOP in products for `tokens` tokens after `before` earlier tokens, 2 per multiply-add.
 
-        Attention as a causal kernel computes it; the output layer for the last token alone.
+        Assumes causal attention, and the output layer for the last token only.
         """
         matrices = sum(tensor.size for tensor in self.tensors() if tensor.layer is not None and tensor.rows > 1)
         pairs = tokens * before + tokens * (tokens + 1) / 2
@@ -106,13 +106,13 @@ class Shape:
         return 2.0 * (matrices * tokens + attention + self.vocabulary * self.width)
 
     def cache_bytes(self, tokens: int) -> int:
-        """Bytes of the keys and values of so many tokens in float16, llama.cpp's default."""
+        """Return KV cache bytes for `tokens` tokens in float16, llama.cpp's default."""
         return 2 * 2 * self.layers * self.kv_heads * self.head_width * tokens
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor: its name in GGUF, its shape (rows, columns) or (columns,), and its layer if it belongs to one."""
+    """A tensor: GGUF name, shape (rows, columns) or (columns,), and layer if any."""
 
     name: str
     shape: tuple[int, ...]
@@ -131,12 +131,12 @@ class Tensor:
         return self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
 
 
-# Vocabulary, context, rotary base and epsilon of Llama 3.
+# Llama 3: vocabulary, context, rotary base and epsilon.
 _LLAMA_3 = (128256, 131072, 500000.0, 1e-5)
 SHAPES: dict[str, Shape] = {
-    # For tests alone: no model that anybody uses.
+    # For tests only.
     "llama-tiny": Shape("", "llama", 8, 256, 512, 8, 2, 32, 512, 512, 10000.0, 1e-5, True, Scaling(8.0)),
-    # Qwen2.5-0.5B, for Llama itself has no model of this size.
+    # Qwen2.5-0.5B, since Llama has no model this small.
     "llama-0.5b": Shape(
         "https://huggingface.co/Qwen/Qwen2.5-0.5B/blob/main/config.json",
         "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1000000.0, 1e-6, True,
@@ -157,13 +157,13 @@ SHAPES: dict[str, Shape] = {
 
 
 def shapes() -> dict[str, Shape]:
-    """Shapes of the study, and of the user's own files that this process was told of."""
+    """Return built-in shapes and shapes from user files."""
     return _shapes(user_models.models_json())
 
 
 @cache
 def _shapes(_: str) -> dict[str, Shape]:
-    found = dict(SHAPES)
+    known = dict(SHAPES)
     for name, about in user_models.models("shape").items():
         scaling = about["shape"].get("scaling")
         more = {
@@ -171,5 +171,5 @@ def _shapes(_: str) -> dict[str, Shape]:
             "file": user_models.model_file(name),
             "scaling": Scaling(**scaling) if scaling else None,
         }
-        found[name] = Shape(**about["shape"] | more)
-    return found
+        known[name] = Shape(**about["shape"] | more)
+    return known

@@ -1,4 +1,4 @@
-"""Weights in the number formats of GGUF files: random ones of each format come from a seeded pool of blocks."""
+"""Weights in GGUF number formats, with random blocks from a seeded pool per format."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from experiments.language import gguf_shape
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.workload import Dtype, Unsupported
 
-# Standard deviation of the weights: initializer_range in the configurations of all shapes.
+# Standard deviation for weights: initializer_range in all configurations.
 DEVIATION = 0.02
-# Blocks of a pool. A prime number, so that rows of a tensor repeat only after as many rows.
+# Blocks per pool. A prime number, so that rows in a tensor repeat only after as many rows.
 POOL_BLOCKS = 262_139
-# Types with blocks of 256 weights, and the types with blocks of 32 for tensors whose rows are no multiple of 256:
+# Types with 256 weights per block, and their fallbacks with 32 for rows that are not a multiple of 256:
 # tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
 _FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
 _FLOATS = {"F16": Type.F16, "BF16": Type.BF16}
 
 
 def file_type(kind: Format) -> int:
-    """The number that GGUF files have for a format."""
+    """Return GGUF's file type number for a format."""
     return int(gguf.LlamaFileType[f"ALL_{kind}" if kind == "F32" else f"MOSTLY_{kind}"])
 
 
 def float_format(path: Path) -> Dtype:
-    """The number format of a file of 16-bit floats. Raises Unsupported for a file of any other format."""
+    """Find the number format in a file with 16-bit floats. Raises Unsupported for other files."""
     types = {tensor.tensor_type for tensor in gguf.GGUFReader(path).tensors} - {Type.F32}
     if types == {Type.F16}:
         return Dtype.FLOAT16
@@ -41,11 +41,11 @@ def float_format(path: Path) -> Dtype:
 
 
 def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
-    """The type that llama.cpp gives a tensor in a file of this format.
+    """Return the type that llama.cpp chooses for a tensor in a file with this format.
 
-    Vectors stay in float32. Q4_K_M mixes types by the rules of llama_tensor_get_type_impl in llama.cpp's
-    src/llama-quant.cpp: Q6_K for the output layer (the embedding table where that is tied), and in
-    some layers for the values and the second feed-forward matrix; Q4_K for the rest.
+    Vectors stay in float32. Q4_K_M mixes types as llama_tensor_get_type_impl in llama.cpp's
+    src/llama-quant.cpp does: Q6_K for the output layer (the embedding table if tied), and in
+    some layers for the value and second feed-forward matrices; Q4_K for the rest.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].tensor_type
@@ -68,28 +68,28 @@ def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
 
 
 def _has_more_bits(layer: int, layers: int) -> bool:
-    """use_more_bits in llama.cpp: the first and last eighth of the layers, and each third of those between."""
+    """True for the first and last eighth and every third layer between; use_more_bits in llama.cpp."""
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
 def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
-    """Bytes of a tensor in a file of this format."""
+    """Return a tensor's bytes in a file with this format."""
     block, size = gguf.GGML_QUANT_SIZES[tensor_type(tensor, kind, shape)]
     return tensor.size // block * size
 
 
 def bytes_per_token(kind: Format, shape: Shape) -> int:
-    """Bytes of weights that each token reads: all tensors, but of an untied embedding table one row."""
+    """Return weight bytes read per token: all tensors, but only one row from an untied embedding table."""
     table = next(shape.tensors())
     unread = 0 if shape.tied else tensor_bytes(table, kind, shape) * (table.rows - 1) // table.rows
     return sum(tensor_bytes(tensor, kind, shape) for tensor in shape.tensors()) - unread
 
 
 def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
-    """Values of a tensor as they lie in a file: (rows, bytes of a row), or float32 (columns,) for a vector.
+    """Return a tensor's values in file layout: (rows, bytes per row), or float32 (columns,) for a vector.
 
-    Random weights: mean 0 and standard deviation DEVIATION; factors of a norm: near 1; equal for equal arguments.
-    Of a file of the user's own: its first rows.
+    Random weights have mean 0 (norm factors 1) and standard deviation DEVIATION, and are equal for equal arguments.
+    User files: first rows.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
@@ -99,9 +99,9 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
     if tensor.rows == 1:
         vector = draw.normal(1.0 if "norm" in tensor.name else 0.0, DEVIATION, tensor.columns)
         return vector.astype(np.float32)
-    found = tensor_type(tensor, kind, shape)
-    pool = _block_pool(found)
-    start, left = int(draw.integers(len(pool))), tensor.size // gguf.GGML_QUANT_SIZES[found][0]
+    number_type = tensor_type(tensor, kind, shape)
+    pool = _block_pool(number_type)
+    start, left = int(draw.integers(len(pool))), tensor.size // gguf.GGML_QUANT_SIZES[number_type][0]
     parts = []
     while left:
         parts.append(pool[start : start + left])
@@ -111,21 +111,21 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
 
 @cache
 def _block_pool(kind: Type) -> NDArray[np.uint8]:
-    """POOL_BLOCKS random blocks of a type: (blocks, bytes of a block).
+    """Make POOL_BLOCKS random blocks: (blocks, bytes per block).
 
-    Normal values, quantised by gguf's own quantisers. It has none for Q4_K and Q6_K: of these, the bits of the quants
-    and scales are random, and the block's scale gives them the standard deviation.
+    Normal values, quantised by gguf. For Q4_K and Q6_K, which gguf cannot quantise, quants and scales are random bits,
+    and the block scale sets the standard deviation.
     """
     draw = np.random.default_rng(int(kind))
     if kind not in (Type.Q4_K, Type.Q6_K):
-        # A float is a block of its own: these pools have 32 times as many, so that they hold as many values.
+        # 32 values per block; floats are one-value blocks, so their pools have 32 times as many blocks.
         values = draw.normal(0.0, DEVIATION, (POOL_BLOCKS, 32)).astype(np.float32)
-        made = np.ascontiguousarray(gguf.quantize(values, kind))
-        return made.view(np.uint8).reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
+        quantised = np.ascontiguousarray(gguf.quantize(values, kind))
+        return quantised.view(np.uint8).reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
     blocks = draw.integers(0, 256, (POOL_BLOCKS, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
     if kind is Type.Q4_K:
         # weight = d * scale * quant - dmin * minimum, with quants 0 to 15 (mean 7.5, deviation 4.61) and scales 0 to 63
-        # (root mean square 36.4); the minimum is the scale. Of a real file, no block has 0 among its quants exactly.
+        # (root mean square 36.4); the minimum equals the scale. Real files have no block with an exact 0 among quants.
         scale = DEVIATION / (36.37 * 4.61)
         both = np.stack([np.full(POOL_BLOCKS, scale), scale * draw.uniform(7, 8, POOL_BLOCKS)], axis=1)
         blocks[:, 0:4] = both.astype("<f2").view(np.uint8)
@@ -138,12 +138,12 @@ def _block_pool(kind: Type) -> NDArray[np.uint8]:
 
 
 def free_pools() -> None:
-    """Free the memory of the pools, up to 150 MB."""
+    """Free the pools (up to 150 MB)."""
     _block_pool.cache_clear()
 
 
 def rope_factors(shape: Shape) -> NDArray[np.float32]:
-    """Divisors of the rotary frequencies, as Llama 3 scales them: (head width / 2,)."""
+    """Compute Llama 3's divisors for rotary frequencies: (head width / 2,)."""
     scaling = shape.scaling
     assert scaling is not None
     frequencies = shape.rope_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)

@@ -48,7 +48,7 @@ class Service(ABC):
         self.device, self.dtype, self.backend, self.threads, self.callers = device, dtype, backend, threads, callers
 
     @classmethod
-    def largest_error(cls, dtype: Dtype, backend: str) -> float:
+    def tolerance_for(cls, dtype: Dtype, backend: str) -> float:
         """The tolerance of a format. Raises Unsupported if the service does not come in it, or in this runtime."""
         if backend not in cls.backends:
             raise Unsupported(f"this service comes in {', '.join(cls.backends)}, not in {backend}")
@@ -140,10 +140,10 @@ class Network(Service):
         return openvino_runtime.session(self.MODEL, 1, self.dtype, self.threads, alone=self.callers == 1)
 
     @classmethod
-    def largest_error(cls, dtype: Dtype, backend: str) -> float:
+    def tolerance_for(cls, dtype: Dtype, backend: str) -> float:
         if dtype is Dtype.INT8 and backend in ("torch", "openvino"):
             raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
-        return super().largest_error(dtype, backend)
+        return super().tolerance_for(dtype, backend)
 
     @classmethod
     def memory(cls, dtype: Dtype, backend: str) -> float:

@@ -151,7 +151,7 @@ def serving(
     from experiments.serving.services import SERVICES, answer_error
 
     kind = SERVICES[service]
-    tolerance = kind.largest_error(dtype, backend)
+    tolerance = kind.tolerance_for(dtype, backend)
     device.torch_dtype(dtype)
     if requests_per_s < 1 or seconds < 1:
         raise Unsupported("requests_per_s and seconds must be at least 1")

@@ -222,7 +222,7 @@ def test_a_damaged_file_gives_one_clear_error(damage: Any, scratch: Path, monkey
     monkeypatch.setenv(gguf_files.FOLDER, str(scratch))
     path = gguf_files.model_file("tiny", SMALLEST, "Q8_0")
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(HarnessError, match=rf"{path} is no whole GGUF file .*: delete it"):
+    with pytest.raises(HarnessError, match=rf"{path} is not a complete GGUF file .*: delete it"):
         gguf_files.model_file("tiny", SMALLEST, "Q8_0")
 
 

@@ -205,18 +205,18 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
 @pytest.mark.parametrize(
     ("change", "leave", "said"),
     [
-        (lambda to: to.add_uint16("split.count", 3), "", "one part of 3: join them"),
+        (lambda to: to.add_uint16("split.count", 3), "", "one part of 3: join the parts"),
         (lambda to: to.add_tensor("blk.0.extra.weight", np.ones(4, np.float32)), "", "its tensor blk.0.extra.weight"),
-        (lambda to: None, "blk.1.ffn_up", "its tensor blk.1.ffn_up.weight is another"),
-        (lambda to: None, "block_count", r"its fields are not those of a llama model .*block_count"),
-        (lambda to: None, "file_type", r"its fields are not those of a llama model .*file_type"),
-        (lambda to: to.add_file_type(999), "file_type", "its fields are not those of a llama model"),
+        (lambda to: None, "blk.1.ffn_up", "its tensor blk.1.ffn_up.weight differs"),
+        (lambda to: None, "block_count", r"wrong or missing fields for a llama model .*block_count"),
+        (lambda to: None, "file_type", r"wrong or missing fields for a llama model .*file_type"),
+        (lambda to: to.add_file_type(999), "file_type", "wrong or missing fields for a llama model"),
         (lambda to: to.add_file_type(1024), "file_type", "a guessed file_type"),
-        (lambda to: to.add_head_count(0), "attention.head_count", "its fields are not those of a llama model"),
+        (lambda to: to.add_head_count(0), "attention.head_count", "wrong or missing fields for a llama model"),
         (lambda to: to.add_block_count(1 << 31), "block_count", "more layers than tensors"),
-        (lambda to: None, "token_embd", "its fields are not those of a llama model"),
-        (lambda to: to.add_string("llama.rope.scaling.type", "yarn"), "", "rotary frequencies are scaled"),
-        (lambda to: to.add_tensor("rope_freqs.weight", FREQUENCIES), "rope_freqs", "rotary frequencies are scaled"),
+        (lambda to: None, "token_embd", "wrong or missing fields for a llama model"),
+        (lambda to: to.add_string("llama.rope.scaling.type", "yarn"), "", "unsupported rotary frequency scaling"),
+        (lambda to: to.add_tensor("rope_freqs.weight", FREQUENCIES), "rope_freqs", "unsupported rotary frequency scaling"),
     ],
 )
 def test_a_file_that_cannot_be_checked_is_refused(
@@ -237,10 +237,10 @@ def test_other_files_are_refused(tmp_path: Path, announce: Announce) -> None:
     writer.close()
     (tmp_path / "text.gguf").write_text("no model")
     for file, said in (
-        ("gemma.gguf", "of the architecture gemma3: the study checks llama and qwen2 alone"),
-        ("text.gguf", "is no whole GGUF file"),
+        ("gemma.gguf", "unsupported architecture gemma3: use llama or qwen2"),
+        ("text.gguf", "is not a complete GGUF file"),
         ("none.gguf", "no such file"),
-        (".", "is no whole GGUF file"),
+        (".", "is not a complete GGUF file"),
     ):
         with pytest.raises(StudyError, match=said) as refused:
             announce(mine={"file": file})

@@ -88,7 +88,7 @@ def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, backend
     assert len(set(bodies)) == len(bodies) == len(exact) == services.REQUESTS
     for body, expected in zip(bodies, exact, strict=True):
         answer = service.answer(service.inputs(body))
-        assert services.answer_error(answer, expected) <= kind.largest_error(dtype, backend)
+        assert services.answer_error(answer, expected) <= kind.tolerance_for(dtype, backend)
         assert expected.argmax() in answer["best"]
 
 
