@@ -1,4 +1,4 @@
-"""Models behind a real HTTP server, and a load on it that does not wait: each in a process of its own, on loopback.
+"""Models behind an HTTP server, and open-loop load from a separate process, on loopback.
 
-`services` says what is served, `server` serves it, `load` asks for it, `process` starts and ends both.
+`services` defines the services, `server` serves them, `http_load` sends requests, `server_processes` starts both.
 """

@@ -1,11 +1,10 @@
-"""The load: requests at random times that do not wait for answers, counted from when they were due.
+"""Open-loop load: requests at random arrival times, with latency measured from arrival.
 
-Arrivals are a Poisson process (an open loop): users who do not know of each other. A client that
-asked again only after an answer would ask less of a slow server, and would leave out the very
-requests that had to wait (Tene, "How NOT to measure latency": coordinated omission). A request
-that finds all connections taken waits for one, and this counts as well.
+Arrivals are a Poisson process, as from independent users. A closed-loop client would send fewer
+requests to a slow server, and omit those that had to wait (Tene, "How NOT to measure latency":
+coordinated omission). Waiting for a free connection counts in the latency.
 
-One thread with plain sockets: a library for HTTP adds up to a millisecond to each answer.
+One thread with plain sockets: HTTP libraries add up to a millisecond per answer.
 """
 
 from __future__ import annotations
@@ -29,28 +28,27 @@ from experiments.children import read_order
 from experiments.serving import connection_limits
 from experiments.workload import HarnessError, missing_library
 
-# Requests before the first that counts, one after the other, and seconds before the first arrival.
+# Sequential warm-up requests, and seconds before the first arrival.
 WARM_UP, LEAD_S = 20, 0.05
-# Seconds before a request is due in which the client stays awake: a sleeping core wakes up so late.
+# Busy-wait in seconds before a request is due: a sleeping core wakes up this late.
 AWAKE_S = 1e-4
-# Bytes read at a time; no right answer is longer.
+# Bytes per read; no correct answer is longer.
 MOST_BYTES = 1 << 16
-# Seconds that a connection on loopback may take.
+# Connect timeout on loopback in seconds.
 CONNECT_S = 1.0
-# Errors of a connection that the server has closed or reset.
+# Errors on connections closed or reset by the server.
 CLOSED = (errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ESHUTDOWN)
 clock = time.perf_counter
 
 
 @dataclass
 class LoadResult:
-    """What became of the requests; one entry each, in the order of their arrival.
+    """Results per request, in arrival order.
 
-    latency: seconds from when a request was due until its answer was read; of one that failed,
-    the time-out at least. late: seconds from when it was due until it was sent or stood in
-    the queue for a connection: the client's own delay. good: answered, and rightly.
-    trouble: by cause, how many requests the harness failed; they have no entries. stood_s: seconds in which
-    this process stood still.
+    latency: seconds from arrival until the answer was read; for failed requests, at least the
+    timeout. late: the client's own delay, in seconds from arrival until sending or queueing.
+    good: True for correct answers. trouble: counts by cause for requests that the harness
+    failed; they have no entries above. stood_s: seconds for which this process was suspended.
     """
 
     latency: list[float] = field(default_factory=list)
@@ -63,70 +61,70 @@ class LoadResult:
 
 
 def arrivals(rate: float, count: int, seed: int) -> list[float]:
-    """Times of `count` arrivals of a Poisson process of so many a second, from 0 on."""
+    """Draw `count` arrival times from a Poisson process with `rate` per second, from 0 on."""
     draw = random.Random(seed)
     return list(itertools.accumulate(draw.expovariate(rate) for _ in range(count)))
 
 
 class Connection:
-    """A kept connection to the server, for one request at a time. Raises OSError where the system refuses it.
+    """Persistent connection for one request at a time. Raises OSError if the system refuses it.
 
-    place: number of the request; None while there is none. left: bytes of it that the system has not taken yet.
-    answers: whole answers to it, which `parser` has read. body: of the answer. is_kept: the server keeps it as well.
+    number: current request, None if idle. unsent: request bytes not sent yet. answers: complete answers parsed.
+    body: answer body. is_kept: the server keeps the connection open.
     """
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), CONNECT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
-        self.place: int | None = None
-        self.left = memoryview(b"")
+        self.number: int | None = None
+        self.unsent = memoryview(b"")
 
     def fileno(self) -> int:
-        """The socket's number, by which the system waits for it."""
+        """Return the socket's file descriptor for `select`."""
         return self.socket.fileno()
 
-    def begin(self, place: int, request: bytes) -> None:
-        """Give the connection a request."""
+    def begin(self, number: int, request: bytes) -> None:
+        """Start a request."""
         import httptools
 
-        self.place, self.left = place, memoryview(request)
+        self.number, self.unsent = number, memoryview(request)
         self.parser, self.body, self.answers, self.is_kept = httptools.HttpResponseParser(self), b"", 0, False
 
     def send(self) -> None:
-        """Send as much as the system takes now. Raises OSError."""
+        """Send without blocking. Raises OSError."""
         with contextlib.suppress(BlockingIOError, InterruptedError):
-            self.left = self.left[self.socket.send(self.left) :]
+            self.unsent = self.unsent[self.socket.send(self.unsent) :]
 
     def read(self) -> None:
-        """Read what has come. Raises OSError, UnreadableError."""
+        """Read available data. Raises OSError, UnreadableError."""
         import httptools
 
         try:
-            told = self.socket.recv(MOST_BYTES)
-            self.parser.feed_data(told)
+            received = self.socket.recv(MOST_BYTES)
+            self.parser.feed_data(received)
         except (BlockingIOError, InterruptedError):
             return
         except httptools.HttpParserError as fault:
             raise UnreadableError from fault
-        if self.answers > 1 or len(self.body) > MOST_BYTES or not (told or self.answers):
+        if self.answers > 1 or len(self.body) > MOST_BYTES or not (received or self.answers):
             raise UnreadableError
 
-    # The parser calls these two.
+    # Callbacks for the parser.
     def on_body(self, part: bytes) -> None:
         self.body += part
 
     def on_message_complete(self) -> None:
         self.answers += 1
-        self.is_kept = self.parser.should_keep_alive()  # it forgets
+        self.is_kept = self.parser.should_keep_alive()  # only valid until the next message
 
 
 class UnreadableError(Exception):
-    """An answer that is cut off, without end, or no answer by HTTP."""
+    """A truncated, oversized or non-HTTP answer."""
 
 
 def is_right(status: int, body: bytes, expected: int) -> bool:
-    """True if an answer is right, False if the server failed. Raises HarnessError for a status that is neither."""
+    """True if an answer is correct, False if the server failed. Raises HarnessError for any other status."""
     if status >= 500 or status == 429:
         return False
     if status != 200:
@@ -138,142 +136,143 @@ def is_right(status: int, body: bytes, expected: int) -> bool:
 
 
 class Load:
-    """Requests to a server, over a number of connections at most.
+    """Requests to a server, over a limited number of connections.
 
-    A server failed where it gave no answer in time, a wrong one, none that can be read, or said that it cannot
-    (status 5xx, or 429 Too Many Requests), and where it closed or reset a connection that it had: each is what
-    somebody who asks an overloaded or broken server sees. Everything else is trouble of the harness: a file, port,
-    buffer or address that the system did not give, a refused connection (nobody listens any more: connections that an
-    overloaded server has not taken yet wait, and are never more than may), or another status (the request was wrong,
-    which a right one of the harness never is).
+    Server failures, as users of an overloaded or broken server see them: timeouts, wrong or unreadable answers,
+    status 5xx or 429 Too Many Requests, and closed or reset connections. All other errors are trouble in the harness:
+    a file, port, buffer or address refused by the system, a refused connection (the server is gone, since an
+    overloaded one queues connections, and `connection_count` never exceeds its queue), or any other status (the
+    request was malformed).
     """
 
     def __init__(
         self, port: int, bodies: Sequence[bytes], expected: Sequence[int], timeout_s: float, most: int
     ) -> None:
-        """expected: right answers to the bodies. most: number of connections."""
+        """expected: correct answers per body. most: maximum connections."""
         head = f"POST /answer HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: "
         self.requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
         self.port, self.expected, self.timeout_s, self.most = port, expected, timeout_s, most
-        self.lines: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self.free: list[Connection] = []
 
     def offer(self, times: Sequence[float], which: Sequence[int], lead_s: float = 0.0) -> LoadResult:
-        """Ask at these times (seconds from the end of the lead, rising) for answers to the bodies of these numbers."""
+        """Send requests at `times` (ascending seconds after the lead), with body indices `which`."""
         begin = clock() + lead_s
-        self.due, self.which = [begin + at for at in times], which
+        self.due, self.which = [begin + seconds for seconds in times], which
         self.late = [0.0] * len(self.due)
-        self.fates: list[tuple[float, bool] | None] = [None] * len(self.due)
+        self.outcomes: list[tuple[float, bool] | None] = [None] * len(self.due)
         self.trouble: dict[str, int] = {}
-        # Requests without an answer as they were due, with their connections; and those that wait for one.
-        self.open: dict[int, Connection | None] = {}
+        # Unanswered requests in arrival order with their connections, and requests that wait for a connection.
+        self.pending: dict[int, Connection | None] = {}
         self.waiting: collections.deque[int] = collections.deque()
-        place, used = 0, time.process_time()
+        number, cpu_s = 0, time.process_time()
         with RunningTime(connection_limits.TICK_S) as running:
-            while place < len(self.due) or self.open:
-                while place < len(self.due) and (late := clock() - self.due[place]) >= 0:
-                    self.late[place], self.open[place] = late, None
-                    self.waiting.append(place)
+            while number < len(self.due) or self.pending:
+                while number < len(self.due) and (late := clock() - self.due[number]) >= 0:
+                    self.late[number], self.pending[number] = late, None
+                    self.waiting.append(number)
                     self._send()
-                    place += 1
+                    number += 1
                 self._expire()
-                ends = [self.due[place] - AWAKE_S] if place < len(self.due) else []
-                ends += [self.due[oldest] + self.timeout_s for oldest in itertools.islice(self.open, 1)]
+                ends = [self.due[number] - AWAKE_S] if number < len(self.due) else []
+                ends += [self.due[oldest] + self.timeout_s for oldest in itertools.islice(self.pending, 1)]
                 self._serve(max(0.0, min(ends, default=0.0) - clock()))
             stood_s = running.stood_s()
-        kept = [(fate, late) for fate, late in zip(self.fates, self.late, strict=True) if fate is not None]
+        results = [
+            (outcome, late) for outcome, late in zip(self.outcomes, self.late, strict=True) if outcome is not None
+        ]
         return LoadResult(
-            latency=[took for (took, _), _ in kept], late=[late for _, late in kept],
-            good=[good for (_, good), _ in kept], trouble=self.trouble,
-            span_s=clock() - begin, cpu_s=time.process_time() - used, stood_s=stood_s,
+            latency=[took for (took, _), _ in results], late=[late for _, late in results],
+            good=[good for (_, good), _ in results], trouble=self.trouble,
+            span_s=clock() - begin, cpu_s=time.process_time() - cpu_s, stood_s=stood_s,
         )  # fmt: skip
 
     def _send(self) -> None:
-        """Send the requests that wait, as far as there are connections."""
-        while self.waiting and (self.free or len(self.lines) < self.most):
-            place = self.waiting.popleft()
-            if place not in self.open:  # its time is over
+        """Send waiting requests while connections are available."""
+        while self.waiting and (self.free or len(self.connections) < self.most):
+            number = self.waiting.popleft()
+            if number not in self.pending:  # it has timed out
                 continue
             try:
-                line = self.free.pop() if self.free else Connection(self.port)
+                connection = self.free.pop() if self.free else Connection(self.port)
             except OSError as refusal:
-                self._settle(place, HarnessError(connection_limits.describe_refusal(refusal)))
+                self._settle(number, HarnessError(connection_limits.describe_refusal(refusal)))
                 continue
-            self.lines.add(line)
-            self.open[place] = line
-            line.begin(place, self.requests[self.which[place]])
-            self._advance(line, line.send)
+            self.connections.add(connection)
+            self.pending[number] = connection
+            connection.begin(number, self.requests[self.which[number]])
+            self._advance(connection, connection.send)
 
     def _expire(self) -> None:
-        """Give up requests whose time is over."""
-        while self.open and clock() >= self.due[oldest := next(iter(self.open))] + self.timeout_s:
+        """Fail requests that have timed out."""
+        while self.pending and clock() >= self.due[oldest := next(iter(self.pending))] + self.timeout_s:
             self._settle(oldest, False)
 
     def _serve(self, pause_s: float) -> None:
-        """Read what comes within a pause, and send what the system takes; a kept connection may end meanwhile."""
-        sending = [line for line in self.lines if line.left]
-        readable, writable, _ = select.select(self.lines, sending, [], pause_s)
-        for line in writable:
-            self._advance(line, line.send)
-        for line in readable:
-            if line.place is not None:
-                self._advance(line, line.read)
-            elif line in self.lines:
-                self._close(line)
+        """Wait up to `pause_s`, then read and send; close idle connections that the server has ended."""
+        sending = [connection for connection in self.connections if connection.unsent]
+        readable, writable, _ = select.select(self.connections, sending, [], pause_s)
+        for connection in writable:
+            self._advance(connection, connection.send)
+        for connection in readable:
+            if connection.number is not None:
+                self._advance(connection, connection.read)
+            elif connection in self.connections:
+                self._close(connection)
         self._send()
 
-    def _advance(self, line: Connection, step: Callable[[], None]) -> None:
-        """Take a step of the request on a connection, and settle it where that ends it."""
-        assert line.place is not None
-        place = line.place
+    def _advance(self, connection: Connection, step: Callable[[], None]) -> None:
+        """Send or read on a connection, and settle its request when complete or failed."""
+        assert connection.number is not None
+        number = connection.number
         try:
             step()
-            if not line.answers:
+            if not connection.answers:
                 return
-            expected = self.expected[self.which[place]]
-            fate: bool | HarnessError = is_right(line.parser.get_status_code(), line.body, expected)
+            expected = self.expected[self.which[number]]
+            outcome: bool | HarnessError = is_right(connection.parser.get_status_code(), connection.body, expected)
         except UnreadableError:
-            fate, line.is_kept = False, False
+            outcome, connection.is_kept = False, False
         except OSError as refusal:
-            fate = refusal.errno not in CLOSED and HarnessError(connection_limits.describe_refusal(refusal))
+            outcome = refusal.errno not in CLOSED and HarnessError(connection_limits.describe_refusal(refusal))
         except HarnessError as trouble:
-            fate = trouble
-        self._settle(place, fate)
+            outcome = trouble
+        self._settle(number, outcome)
 
-    def _settle(self, place: int, fate: bool | HarnessError) -> None:
-        """Note the fate of a request: right, failed, or trouble. Keep a connection that was written and read whole."""
-        line = self.open.pop(place)
-        if isinstance(fate, HarnessError):
-            self.trouble[str(fate)] = self.trouble.get(str(fate), 0) + 1
+    def _settle(self, number: int, outcome: bool | HarnessError) -> None:
+        """Record an outcome: correct, failed, or trouble. Reuse the connection if request and answer are complete."""
+        connection = self.pending.pop(number)
+        if isinstance(outcome, HarnessError):
+            self.trouble[str(outcome)] = self.trouble.get(str(outcome), 0) + 1
         else:
-            took = clock() - self.due[place]
-            self.fates[place] = took if fate else max(took, self.timeout_s), fate
-        if line is None:
+            took = clock() - self.due[number]
+            self.outcomes[number] = took if outcome else max(took, self.timeout_s), outcome
+        if connection is None:
             return
-        line.place = None
-        if line.is_kept and not line.left:
-            self.free.append(line)
+        connection.number = None
+        if connection.is_kept and not connection.unsent:
+            self.free.append(connection)
         else:
-            self._close(line)
+            self._close(connection)
 
-    def _close(self, line: Connection) -> None:
-        line.socket.close()
-        self.lines.discard(line)
-        if line in self.free:
-            self.free.remove(line)
+    def _close(self, connection: Connection) -> None:
+        connection.socket.close()
+        self.connections.discard(connection)
+        if connection in self.free:
+            self.free.remove(connection)
 
 
-def offer_load(asked: dict[str, Any]) -> LoadResult:
-    """Offer the load. asked: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (their answers).
+def offer_load(order: dict[str, Any]) -> LoadResult:
+    """Offer the load. order: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (answers).
 
-    Raises HarnessError where the system's limits leave no room for its connections, or no request can be made at all.
+    Raises HarnessError if system limits are too low for its connections, or a warm-up request cannot be sent.
     """
-    bodies = [bytes.fromhex(body) for body in asked["bodies"]]
-    times = arrivals(asked["rate"], asked["count"], asked["seed"])
-    which = random.Random(~asked["seed"]).choices(range(len(bodies)), k=len(times))
+    bodies = [bytes.fromhex(body) for body in order["bodies"]]
+    times = arrivals(order["rate"], order["count"], order["seed"])
+    which = random.Random(~order["seed"]).choices(range(len(bodies)), k=len(times))
     most = connection_limits.connection_count(len(times))
     connection_limits.require_connections(most, "the load", connection_limits.raise_file_limit(most))
-    load = Load(asked["port"], bodies, asked["expected"], asked["timeout_s"], most)
+    load = Load(order["port"], bodies, order["expected"], order["timeout_s"], most)
     for turn in range(WARM_UP):
         for trouble in load.offer([0.0], [turn % len(bodies)]).trouble:
             raise HarnessError(trouble)
@@ -283,14 +282,14 @@ def offer_load(asked: dict[str, Any]) -> LoadResult:
 
 
 def main() -> None:
-    """Offer the load that is asked for, and tell what became of it."""
-    asked, tell = read_order()
+    """Offer the ordered load and reply with its results."""
+    order, reply = read_order()
     try:
-        tell(vars(offer_load(asked)))
+        reply(vars(offer_load(order)))
     except ModuleNotFoundError as absent:
-        tell({"unsupported": str(missing_library(absent))})
+        reply({"unsupported": str(missing_library(absent))})
     except HarnessError as trouble:
-        tell({"harness": str(trouble)})
+        reply({"harness": str(trouble)})
 
 
 if __name__ == "__main__":

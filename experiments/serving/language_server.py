@@ -1,6 +1,6 @@
-"""A language model behind its runtime's own server: llama-server, or the same in xllamacpp's library.
+"""Language model behind llama.cpp's server: llama-server, or the same server in xllamacpp.
 
-Both are llama.cpp's server: they speak OpenAI's protocol, and batch the users' tokens as they come.
+Both use OpenAI's protocol and continuous batching.
 """
 
 from __future__ import annotations
@@ -21,55 +21,55 @@ from experiments.workload import Unsupported, missing_library
 LOOPBACK = "127.0.0.1"
 PROGRAM = "llama-server"
 ABSENT = f"{PROGRAM} is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
-# Layers of which no model has more.
+# More layers than any model has.
 ALL_LAYERS = 999
-# Settings that versions without them need not know: the server keeps no answered prompts, and asks no other host.
+# Environment variables, which older versions ignore: no prompt cache, no requests to other hosts.
 _SETTINGS = {"LLAMA_ARG_CACHE_RAM": "0", "LLAMA_ARG_OFFLINE": "1"}
 
 
 def program_path() -> str | None:
-    """The path of llama-server; None where there is none."""
+    """Find llama-server on PATH; None if absent."""
     return shutil.which(PROGRAM)
 
 
 def require_program(on_gpu: bool) -> str:
-    """The path of llama-server. Raises Unsupported where it is absent, or, for a GPU, its build computes on none."""
+    """Find llama-server. Raises Unsupported if absent, or if `on_gpu` and its build supports no GPU."""
     if (path := program_path()) is None:
         raise Unsupported(ABSENT)
-    # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; libraries for CPUs are listed as well.
-    listed = rf"^\s+({'|'.join(GPU_BACKENDS)})\d*: "
-    if on_gpu and not re.search(listed, child_processes.run_program([path, "--list-devices"]).stdout, re.MULTILINE):
-        raise Unsupported(f"the {PROGRAM} on PATH computes on CPUs alone: build llama.cpp with -DGGML_CUDA=ON")
+    # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; CPU libraries are listed too.
+    gpu_line = rf"^\s+({'|'.join(GPU_BACKENDS)})\d*: "
+    if on_gpu and not re.search(gpu_line, child_processes.run_program([path, "--list-devices"]).stdout, re.MULTILINE):
+        raise Unsupported(f"the {PROGRAM} on PATH supports only CPUs: build llama.cpp with -DGGML_CUDA=ON")
     return path
 
 
-def server_arguments(asked: Mapping[str, Any]) -> list[str]:
-    """Arguments of llama-server for the orders of `main`."""
-    words = ["-m", asked["model"], "--host", LOOPBACK, "--port", "0", "-np", str(asked["slots"])]
-    threads = str(asked["threads"] or max(1, len(asked["cpus"])))
-    words += ["-c", str(asked["slots"] * asked["context"]), "-t", threads, "-tb", threads]
-    if asked["gpu"] is None:
-        # A build for GPUs would compute long prompts on one, wherever the layers are.
+def server_arguments(order: Mapping[str, Any]) -> list[str]:
+    """Build llama-server's arguments from an order, see `main`."""
+    words = ["-m", order["model"], "--host", LOOPBACK, "--port", "0", "-np", str(order["slots"])]
+    threads = str(order["threads"] or max(1, len(order["cpus"])))
+    words += ["-c", str(order["slots"] * order["context"]), "-t", threads, "-tb", threads]
+    if order["gpu"] is None:
+        # GPU builds would otherwise compute long prompts on the GPU, even with all layers on the CPU.
         return [*words, "-ngl", "0", "--device", "none"]
-    return [*words, "-ngl", str(ALL_LAYERS), "-sm", "none", "-mg", str(asked["gpu"])]
+    return [*words, "-ngl", str(ALL_LAYERS), "-sm", "none", "-mg", str(order["gpu"])]
 
 
-def start_library_server(asked: Mapping[str, Any]) -> tuple[Any, int]:
-    """xllamacpp's server, which answers as long as it is held, and its port. Raises ModuleNotFoundError."""
+def start_library_server(order: Mapping[str, Any]) -> tuple[Any, int]:
+    """Start xllamacpp's server; return it (keep a reference) and its port. Raises ModuleNotFoundError."""
     import xllamacpp
 
     settings = xllamacpp.CommonParams()
-    settings.model.path = asked["model"]
+    settings.model.path = order["model"]
     settings.hostnames, settings.port, settings.offline = [LOOPBACK], 0, True
-    settings.n_parallel, settings.n_ctx = asked["slots"], asked["slots"] * asked["context"]
+    settings.n_parallel, settings.n_ctx = order["slots"], order["slots"] * order["context"]
     settings.n_gpu_layers, settings.cache_ram_mib = 0, 0
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = asked["threads"]
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = order["threads"]
     server = xllamacpp.Server(settings)
     return server, int(server.listening_address.rpartition(":")[2])
 
 
 def _log_to(path: str) -> None:
-    """Send all output of this process to a file, which its maker holds open and nobody finds afterwards."""
+    """Redirect all output to a file, unlinked here; the parent process has it open."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND)
     Path(path).unlink()
     os.dup2(log, 1)
@@ -77,27 +77,27 @@ def _log_to(path: str) -> None:
 
 
 def main() -> None:
-    """Serve until the parent is gone.
+    """Serve until the parent process ends.
 
-    Orders: backend, model (a file), slots, context (tokens of a slot), threads (0: as many as `cpus`), gpu (its number;
-    None: a CPU computes), log (a file), cpus. The answer tells the port of a library; a program takes this process
-    over, and tells nobody.
+    Orders: backend, model (a file), slots, context (tokens per slot), threads (0: as many as `cpus`), gpu (its number,
+    None for CPU), log (a file), cpus. The reply contains the library server's port; llama-server replaces this process
+    and reports none, so the reply is 0.
     """
-    asked, tell = read_order()
-    _log_to(asked["log"])
-    if asked["backend"] == PROGRAM:
-        tell({"port": 0})
+    order, reply = read_order()
+    _log_to(order["log"])
+    if order["backend"] == PROGRAM:
+        reply({"port": 0})
         path = require_program(on_gpu=False)
-        os.execve(path, [path, *server_arguments(asked)], {**os.environ, **_SETTINGS})
+        os.execve(path, [path, *server_arguments(order)], {**os.environ, **_SETTINGS})
     try:
-        server, port = start_library_server(asked)
+        server, port = start_library_server(order)
     except ModuleNotFoundError as absent:
-        tell({"unsupported": str(missing_library(absent))})
+        reply({"unsupported": str(missing_library(absent))})
         return
-    except RuntimeError as refusal:  # the library's log, which is written meanwhile, gives no such reason
-        tell({"harness": f"the server of xllamacpp does not start with {Path(asked['model']).name}: {refusal}"})
+    except RuntimeError as refusal:  # the log gives no such reason
+        reply({"harness": f"xllamacpp's server does not start with {Path(order['model']).name}: {refusal}"})
         return
-    tell({"port": port})
+    reply({"port": port})
     while server:
         time.sleep(3600)
 

@@ -1,6 +1,6 @@
-"""The server: uvicorn and starlette on loopback, one service, requests computed beside the event loop.
+"""Server with one service: uvicorn and starlette on loopback, computing in threads outside the event loop.
 
-POST /answer takes a request and gives its answer; GET /usage tells what the process has used.
+POST /answer computes an answer; GET /usage reports resource usage.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
 LOOPBACK = "127.0.0.1"
-# Connections that wait to be taken, and seconds for which an idle one is kept: longer than the clients keep theirs.
+# Accept queue length, and keep-alive timeout in seconds, longer than the clients'.
 BACKLOG, KEEP_ALIVE_S = 4096, 120
-# Seconds that its threads have to start.
+# Timeout for starting threads, in seconds.
 START_S = 20.0
 
 
 class Dispatcher:
-    """Where requests wait for a thread that computes.
+    """Request queue and worker threads.
 
-    threads: for each computation. workers: computations at the same time; on an accelerator, one
-    after the other. busy_s: seconds that an accelerator took from the first to the last operation
-    of each request, by its own clock: its idle moments in between count as work.
+    threads: per computation. workers: concurrent computations; 1 on an accelerator.
+    busy_s: accelerator seconds between first and last operation, summed over requests, by its own
+    clock; includes idle gaps within requests.
     """
 
     def __init__(self, service: Service, device: Device, kind: str, threads: int, workers: int) -> None:
         self.service, self.device, self.accelerator = service, device, kind != "cpu"
         self.busy_s, self.open = 0.0, 0
-        self._threads, self._one = threads, threading.Lock()
+        self._threads, self._accelerator_lock = threads, threading.Lock()
         workers = 1 if self.accelerator else workers
         self._pool = ThreadPoolExecutor(workers, initializer=self._set_up_thread)
-        # All threads now: one that the system refuses later would be a request that failed.
-        together = threading.Barrier(workers)
+        # Start all threads now: a thread refused later would fail a request.
+        barrier = threading.Barrier(workers)
         try:
-            started = [self._pool.submit(together.wait, START_S) for _ in range(workers)]
+            started = [self._pool.submit(barrier.wait, START_S) for _ in range(workers)]
         except RuntimeError as refusal:
-            raise HarnessError(f"{workers} threads are wanted: {refusal} (see ulimit -u)") from None
-        for one in started:
-            one.result()
-        # One more than are computed, so that the next is at hand.
-        self._turn = asyncio.Semaphore(workers + 1)
+            raise HarnessError(f"cannot start {workers} threads: {refusal} (see ulimit -u)") from None
+        for future in started:
+            future.result()
+        # Admit one more than the workers, so that the next request is ready.
+        self._slots = asyncio.Semaphore(workers + 1)
 
     def _set_up_thread(self) -> None:
-        """For each thread of its own: which accelerator is meant, and how many threads it may start."""
+        """Set thread-local state: accelerator and thread count."""
         import torch
 
         torch.set_num_threads(self._threads)
         self.device.open()
 
     async def answer(self, body: bytes, gone: Callable[[], Awaitable[bool]]) -> Answer | None:
-        """The answer to a request when its turn has come; None if by then nobody waits for it any more.
+        """Compute an answer in turn; None if the client has disconnected meanwhile.
 
-        gone: whether who asked has left. Raises ValueError for what is no request.
+        gone: tells if the client has disconnected. Raises ValueError for a malformed request.
         """
         inputs = self.service.inputs(body)
         self.open += 1
         try:
-            waits = self._turn.locked()
-            async with self._turn:
-                if waits and await gone():
+            must_wait = self._slots.locked()
+            async with self._slots:
+                if must_wait and await gone():
                     return None
                 return await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, inputs)
         finally:
@@ -87,21 +87,21 @@ class Dispatcher:
     def _compute(self, inputs: Any) -> Answer:
         if not self.accelerator:
             return self.service.answer(inputs)
-        found: list[Answer] = []
-        with self._one:
-            (seconds,) = self.device.time_launches([lambda: found.append(self.service.answer(inputs))])
+        answers: list[Answer] = []
+        with self._accelerator_lock:
+            (seconds,) = self.device.time_launches([lambda: answers.append(self.service.answer(inputs))])
             self.busy_s += seconds
-        return found[0]
+        return answers[0]
 
     def usage(self) -> dict[str, Any]:
-        """Seconds of CPUs, of the accelerator at work, and of standing still, so far; requests without answer now."""
+        """Report CPU, accelerator and suspended seconds so far, and unanswered requests."""
         return {
             "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.paused_s(),
         }  # fmt: skip
 
 
-def make_application(desk: Dispatcher) -> Starlette:
-    """The routes of one desk."""
+def make_application(dispatcher: Dispatcher) -> Starlette:
+    """Make the application with its routes."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -109,7 +109,7 @@ def make_application(desk: Dispatcher) -> Starlette:
 
     async def answer(request: Request) -> Response:
         try:
-            return JSONResponse(await desk.answer(await request.body(), request.is_disconnected))
+            return JSONResponse(await dispatcher.answer(await request.body(), request.is_disconnected))
         except ValueError as mistake:
             return PlainTextResponse(str(mistake), 400)
         except OSError as refusal:
@@ -117,91 +117,93 @@ def make_application(desk: Dispatcher) -> Starlette:
             return PlainTextResponse(str(refusal), 500)
 
     async def usage(_: Request) -> Response:
-        return JSONResponse(desk.usage())
+        return JSONResponse(dispatcher.usage())
 
     return Starlette(routes=[Route("/answer", answer, methods=["POST"]), Route("/usage", usage)])
 
 
-def make_server(desk: Dispatcher) -> uvicorn.Server:
-    """What runs these routes, on one event loop."""
+def make_server(dispatcher: Dispatcher) -> uvicorn.Server:
+    """Make a server that runs the routes on one event loop."""
     import uvicorn
 
     return uvicorn.Server(
         uvicorn.Config(
-            make_application(desk), loop="asyncio", http="httptools", lifespan="off", access_log=False,
+            make_application(dispatcher), loop="asyncio", http="httptools", lifespan="off", access_log=False,
             log_level="warning", timeout_keep_alive=KEEP_ALIVE_S,
         )
     )  # fmt: skip
 
 
-async def serve(running: uvicorn.Server, held: socket.socket, tell: Callable[[Mapping[str, Any]], None]) -> None:
-    """Answer on a socket until the process is told to end, or the system refuses it something: no number is worth that.
+async def serve(running: uvicorn.Server, listener: socket.socket, reply: Callable[[Mapping[str, Any]], None]) -> None:
+    """Serve on a socket until the process is stopped. Exit if the system refuses a resource, which spoils measurements.
 
-    asyncio accepts connections outside of any request. Where it cannot, it would complain thousands of times a second.
+    asyncio accepts connections outside requests; on failure, it would log thousands of errors per second.
     """
 
     def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         refusal = context.get("exception")
         if not isinstance(refusal, OSError):
             loop.default_exception_handler(context)
-        elif not isinstance(refusal, ConnectionError):  # of a client that has left
+        elif not isinstance(refusal, ConnectionError):  # caused by disconnected clients
             print(f"the server: {connection_limits.describe_refusal(refusal)}", file=sys.stderr)
-            tell({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
+            reply({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
             os._exit(1)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
     with running_time.RunningTime(connection_limits.TICK_S):
-        await running.serve(sockets=[held])
+        await running.serve(sockets=[listener])
 
 
 def listening_socket(port: int) -> socket.socket:
-    """A socket on loopback; port 0 is one that the system chooses. Raises HarnessError."""
-    # asyncio sends at once (TCP_NODELAY) only on sockets that say that they are TCP. Otherwise an answer's body waits
-    # until its header has been acknowledged, which takes the other side up to 40 ms.
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    """Open a listening socket on loopback; port 0 lets the system choose. Raises HarnessError."""
+    # asyncio sets TCP_NODELAY only on sockets with an explicit TCP protocol. Without it, an answer's body waits until
+    # the client acknowledges the header, up to 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((LOOPBACK, port))
-        held.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, port))
+        listener.listen(BACKLOG)
     except OSError as refusal:
-        held.close()
+        listener.close()
         where = f"port {port} of {LOOPBACK}" if port else LOOPBACK
         raise HarnessError(f"no server can listen on {where}: {refusal.strerror}") from None
-    return held
+    return listener
 
 
 def main() -> None:
-    """Serve until the parent is gone."""
-    asked, tell = read_order()
+    """Serve until the parent process ends."""
+    order, reply = read_order()
     try:
-        held = listening_socket(asked["port"])
+        listener = listening_socket(order["port"])
         from experiments.devices import open_device
         from experiments.serving.services import SERVICES
 
-        device = open_device(asked["device"])
-        device.set_threads(asked["threads"])
-        service = SERVICES[asked["service"]](
-            device, Dtype(asked["dtype"]), asked["backend"], asked["threads"], asked["workers"]
+        device = open_device(order["device"])
+        device.set_threads(order["threads"])
+        service = SERVICES[order["service"]](
+            device, Dtype(order["dtype"]), order["backend"], order["threads"], order["workers"]
         )
-        # The first request would wait for libraries that set themselves up.
+        # Warm up: libraries initialise on first use.
         service.answer(service.inputs(service.requests()[0]))
-        desk = Dispatcher(service, device, asked["kind"], asked["threads"], asked["workers"])
-        running = make_server(desk)
+        dispatcher = Dispatcher(service, device, order["kind"], order["threads"], order["workers"])
+        running = make_server(dispatcher)
     except ModuleNotFoundError as absent:
-        tell({"unsupported": str(missing_library(absent))})
+        reply({"unsupported": str(missing_library(absent))})
         return
     except (Unsupported, StudyError, NotImplementedError, ImportError) as lack:
-        tell({"unsupported": str(lack).splitlines()[0]})
+        reply({"unsupported": str(lack).splitlines()[0]})
         return
     except HarnessError as trouble:
-        tell({"harness": f"the server: {trouble}"})
+        reply({"harness": f"the server: {trouble}"})
         return
     except OSError as refusal:
-        tell({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
+        reply({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
         return
-    # Whoever connects now waits until the loop runs.
-    tell({"port": held.getsockname()[1], "room": connection_limits.raise_file_limit(connection_limits.CONNECTIONS)})
-    asyncio.run(serve(running, held, tell))
+    # Clients may connect already; they wait until the loop runs.
+    reply(
+        {"port": listener.getsockname()[1], "room": connection_limits.raise_file_limit(connection_limits.CONNECTIONS)}
+    )
+    asyncio.run(serve(running, listener, reply))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The processes of a load and its server: how they are started, and the cores that they get."""
+"""Processes for load and server: start-up and core assignment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PACKAGE = "experiments.serving"
 
 
 def start_process(module: str, orders: Mapping[str, Any]) -> Child:
-    """Start a module of this package as a process with these orders. Raises ChildError."""
+    """Start a module in this package as a process with these orders. Raises ChildError."""
     child = Child(module.replace("_", " "), [sys.executable, "-u", "-m", f"{_PACKAGE}.{module}"])
     child.send(orders)
     return child
 
 
 def wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    """Whether it was done within so many seconds; asked twenty times a second."""
+    """True if `done` succeeds within `seconds`, polled every 50 ms."""
     end = time.monotonic() + seconds
     while not done():
         if time.monotonic() > end:
@@ -33,20 +33,20 @@ def wait_until(done: Callable[[], bool], seconds: float) -> bool:
 
 
 def split_cores(cores: int) -> tuple[list[int], list[int]]:
-    """Logical CPUs for a server on `cores` physical cores (0: all), one of each core, and those left for its clients.
+    """Split logical CPUs into (server, clients): one CPU per physical core for the server, the rest for clients.
 
-    The second list is empty where clients and server share their cores. Both are empty where a
-    process cannot be held to some cores and need not be. Raises Unsupported.
+    cores: physical cores for the server, 0 for all. The second list is empty if clients and server share
+    cores. Both are empty if pinning is unavailable and not needed. Raises Unsupported.
     """
     usable = hardware.usable_cores()
     if cores > usable:
         raise Unsupported(f"a server on {cores} cores needs {cores}, and this process may use {usable}")
     if not hasattr(os, "sched_setaffinity"):
         if 0 < cores < usable:
-            raise Unsupported(f"this system cannot hold a process to {cores} of {usable} cores")
+            raise Unsupported(f"this system cannot pin a process to {cores} of {usable} cores")
         return [], []
     physical = topology.physical_cores(topology.allowed_cpus()).groups
-    mine, others = (physical[: cores or len(physical)], physical[cores or len(physical) :])
-    # A quota is shared by whatever the processes are pinned to.
+    server, others = (physical[: cores or len(physical)], physical[cores or len(physical) :])
+    # A quota applies to all processes, however pinned.
     shared = (cores or usable) >= usable
-    return [core[0] for core in mine], [] if shared else [one for core in others for one in core]
+    return [core[0] for core in server], [] if shared else [cpu for core in others for cpu in core]

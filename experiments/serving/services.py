@@ -1,7 +1,7 @@
-"""Services: classifiers of texts and of images, rows of a table, the nearest of a million vectors.
+"""Services: text and image classifiers, embedding lookup, and nearest-neighbour search over a million vectors.
 
-Each takes the bytes of a request and gives the best answers with their scores. Weights and vectors are drawn from a
-seed: their values do not change their costs, and every process that draws them has the same. Images and texts are real.
+Each takes a request body and returns the best answers with scores. Weights and vectors are random, since values do not
+change the cost, and seeded, so that all processes draw the same. Images and texts are real.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from experiments.models.zoo import ZOO
 from experiments.workload import Dtype, Unsupported
 
 SEED = 5
-# Different requests, and answers of each at most.
+# Distinct requests, and maximum answers per request.
 REQUESTS, BEST = 8, 10
-# `torch._int_mm` on CUDA takes more than 16 rows.
+# `torch._int_mm` on CUDA requires more than 16 rows.
 LEAST_CUDA_ROWS = 32
 Answer = dict[str, Any]
 Call = Callable[[Tensor], Tensor]
 
 
 class Service(ABC):
-    """One service on a device, in one number format and one runtime.
+    """A service on a device, in one number format and runtime.
 
-    threads: of one computation. callers: how many threads may ask for an answer at the same time.
-    tolerance: by format it can be had in, the largest right error of a score (see `error`).
-    backends: runtimes that compute it.
+    threads: per computation. callers: threads that may call `answer` concurrently.
+    tolerance: largest accepted score error (see `answer_error`) per supported format.
+    backends: supported runtimes.
     """
 
     tolerance: ClassVar[dict[Dtype, float]]
@@ -49,29 +49,29 @@ class Service(ABC):
 
     @classmethod
     def tolerance_for(cls, dtype: Dtype, backend: str) -> float:
-        """The tolerance of a format. Raises Unsupported if the service does not come in it, or in this runtime."""
+        """Return the tolerance for a format. Raises Unsupported if the service lacks this format or runtime."""
         if backend not in cls.backends:
-            raise Unsupported(f"this service comes in {', '.join(cls.backends)}, not in {backend}")
+            raise Unsupported(f"this service supports {', '.join(cls.backends)}, not {backend}")
         if dtype not in cls.tolerance:
-            raise Unsupported(f"this service comes in {', '.join(cls.tolerance)}, not in {dtype}")
+            raise Unsupported(f"this service supports {', '.join(cls.tolerance)}, not {dtype}")
         return cls.tolerance[dtype]
 
     @classmethod
     @abstractmethod
     def memory(cls, dtype: Dtype, backend: str) -> float:
-        """Bytes that the service takes at least, and its check."""
+        """Return the minimum bytes for the service and its check."""
 
     @classmethod
     @abstractmethod
     def inputs(cls, body: bytes) -> Tensor:
-        """Data of a request, on the host. Raises ValueError for what is no request."""
+        """Parse a request body to a tensor on the host. Raises ValueError if malformed."""
 
     @abstractmethod
     def scores(self, inputs: Tensor) -> Tensor:
-        """The score of everything that can be the answer, on the device: shape (answers,)."""
+        """Compute scores for all possible answers, on the device: shape (answers,)."""
 
     def answer(self, inputs: Tensor) -> Answer:
-        """The best answers by falling score, BEST at most, computed on the device; copies there and back included."""
+        """Return up to BEST answers by descending score, computed on the device, including transfers."""
         with torch.inference_mode():
             scores = self.scores(inputs.to(self.device.name))
             best = scores.topk(min(BEST, len(scores)))
@@ -81,37 +81,37 @@ class Service(ABC):
     @classmethod
     @abstractmethod
     def requests(cls) -> list[bytes]:
-        """The bodies of REQUESTS different requests."""
+        """Return REQUESTS distinct request bodies."""
 
     @classmethod
     @abstractmethod
     def exact_scores(cls) -> Tensor:
-        """All scores of these requests in float64, computed on the CPU without a server: (requests, answers)."""
+        """Compute all scores for `requests` in float64 on the CPU, without a server: (requests, answers)."""
 
 
 def answer_error(answer: Answer, exact: Tensor) -> float:
-    """How far an answer is from the exact scores (answers,), relative to the largest of them; nan if it has one.
+    """Return an answer's error, relative to the largest exact score (answers,); nan if a score is nan.
 
-    Both count: what the scores are, and whether the answers are the best. Where two of them
-    are as good within rounding, either may stand before the other.
+    Compares both the scores and the ranking. Answers with equal scores up to rounding may be
+    in any order.
     """
-    told = torch.tensor(answer["scores"], dtype=torch.float64)
-    named, best = exact[torch.tensor(answer["best"])], exact.topk(min(BEST, len(exact))).values
+    scores = torch.tensor(answer["scores"], dtype=torch.float64)
+    chosen, best = exact[torch.tensor(answer["best"])], exact.topk(min(BEST, len(exact))).values
     if len(set(answer["best"])) != len(best) or answer["answer"] != answer["best"][0]:
         return math.inf
-    return float(torch.stack([told - named, best - named]).abs().max() / exact.abs().max())
+    return float(torch.stack([scores - chosen, best - chosen]).abs().max() / exact.abs().max())
 
 
 class Network(Service):
-    """A network of the catalogue, of whose classes one is the answer; by the sessions that `inference` times.
+    """A catalogue network as a classifier, with the same sessions as `inference`.
 
-    Each caller has a session of its own, so that a computation has the threads of its own session alone. In PyTorch,
-    threads belong to the caller, and all share the weights.
+    Each caller has its own session, so that computations do not share session threads. In PyTorch, threads belong to
+    the caller, and all callers share the weights.
     """
 
     MODEL: ClassVar[str]
     backends = ("torch", "onnx", "openvino")
-    # In float32 and int8 two to three times that of `inference`, for this is the worst score's, not that of all.
+    # In float32 and int8 two to three times the tolerance in `inference`, since this is the worst score, not a norm.
     tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 3e-5, Dtype.BFLOAT16: 6e-2, Dtype.INT8: 1e-1}
 
     def __init__(
@@ -120,12 +120,12 @@ class Network(Service):
         super().__init__(device, dtype, backend, threads, callers)
         set_tf32(device, dtype)
         if backend == "torch":
-            self._kept = device.torch_dtype(dtype)
-            self._free: list[Call] = [_seeded_network(self.MODEL).to(device.name, self._kept)] * callers
+            self._input_dtype = device.torch_dtype(dtype)
+            self._free: list[Call] = [_seeded_network(self.MODEL).to(device.name, self._input_dtype)] * callers
         else:
-            self._kept = torch.float32
+            self._input_dtype = torch.float32
             self._free = [self._session() for _ in range(callers)]
-            for session in self._free:  # the first call sets the runtime up
+            for session in self._free:  # warm up: the first call initialises the runtime
                 session(self._network_inputs(self.inputs(self.requests()[0]).to(device.name)))
 
     def _session(self) -> Call:
@@ -142,25 +142,25 @@ class Network(Service):
     @classmethod
     def tolerance_for(cls, dtype: Dtype, backend: str) -> float:
         if dtype is Dtype.INT8 and backend in ("torch", "openvino"):
-            raise Unsupported(f"{backend} does not answer in {dtype} here: int8 is ONNX Runtime's")
+            raise Unsupported(f"{backend} does not support {dtype} here: use onnx")
         return super().tolerance_for(dtype, backend)
 
     @classmethod
     def memory(cls, dtype: Dtype, backend: str) -> float:
-        """Weights in both processes, in float64 for the check; a runtime's own beside the file that it reads."""
+        """Sum weights in both processes, float64 copies for the check, and a runtime's copy with its file."""
         runtime = 0 if backend == "torch" else 8
         return ZOO[cls.MODEL].parameters() * float(dtype.itemsize + 4 + 12 + runtime)
 
     @staticmethod
     def _network_inputs(inputs: Tensor) -> Tensor:
-        """The network's inputs, from those of a request."""
+        """Convert request data to network inputs."""
         return inputs
 
     def scores(self, inputs: Tensor) -> Tensor:
         inputs = self._network_inputs(inputs)
-        session = self._free.pop()  # there are as many as callers
+        session = self._free.pop()  # one per caller
         try:
-            out = session(inputs.to(self._kept) if inputs.is_floating_point() else inputs)
+            out = session(inputs.to(self._input_dtype) if inputs.is_floating_point() else inputs)
             return out[0].float()
         finally:
             self._free.append(session)
@@ -173,20 +173,20 @@ class Network(Service):
 
     @classmethod
     def _samples(cls) -> Tensor:
-        """Samples as the network takes them, the same ones in every process."""
+        """Draw network inputs, identical in every process."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             return ZOO[cls.MODEL].batch(REQUESTS)[0]
 
 
 def _seeded_network(name: str) -> nn.Module:
-    """The network with the weights of seed 0, as in the files that runtimes read."""
+    """Make the network with weights drawn from seed 0, equal to those in runtime files."""
     with torch.random.fork_rng(devices=[]), seeded_weights(open_device("cpu"), Dtype.FLOAT32):
         return ZOO[name].model().eval()
 
 
 class TextClassifier(Network):
-    """The class, of two, of a text of 128 tokens, by MiniLM-L6; a request is the tokens' numbers (int32)."""
+    """Two-class text classifier (MiniLM-L6); a request is 128 token ids (int32)."""
 
     MODEL, LENGTH = "minilm-l6-classifier", 128
     WORDS = 30_522  # BERT's vocabulary
@@ -201,9 +201,9 @@ class TextClassifier(Network):
 
 
 class ImageClassifier(Network):
-    """The class, of a thousand, of an image, by ResNet-50; a request is its pixels, 3 x 224 x 224 bytes.
+    """Image classifier with 1000 classes (ResNet-50); a request is pixels, 3 x 224 x 224 bytes.
 
-    Not in 8 bits: its convolutions would stay in float32.
+    No int8: convolutions would stay in float32.
     """
 
     MODEL, SHAPE = "resnet-50", (3, 224, 224)
@@ -225,20 +225,20 @@ class ImageClassifier(Network):
 
 
 def _parse_words(body: bytes, count: int, most: int) -> Tensor:
-    """So many words by their numbers (int32), each below `most`. Raises ValueError for others."""
+    """Parse `count` word ids (int32) below `most`. Raises ValueError if malformed."""
     if len(body) != 4 * count:
-        raise ValueError(f"the numbers of {count} words are {4 * count} bytes, not {len(body)}")
+        raise ValueError(f"{count} word ids are {4 * count} bytes, not {len(body)}")
     words = torch.frombuffer(bytearray(body), dtype=torch.int32)
     if not 0 <= int(words.min()) <= int(words.max()) < most:
-        raise ValueError(f"words are numbered from 0 to {most - 1}")
+        raise ValueError(f"word ids must be between 0 and {most - 1}")
     return words
 
 
 class Embedding(Service):
-    """Which of a million stored vectors of 384 numbers are nearest to one: all of them, without an index.
+    """Exhaustive nearest-neighbour search over a million vectors with 384 numbers, without an index.
 
-    The vectors are random directions; a request is one of them with noise (float32, in bytes).
-    They are stored in `dtype`: reading them is what takes the time. In 8 bits, each has a scale.
+    Vectors are random directions; a request is a stored vector plus noise (float32).
+    Stored in `dtype`, since reading them dominates the time. In int8, each has a scale.
     """
 
     ROWS, WIDTH, CHUNK, NOISE = 1_000_000, 384, 10_000, 0.5
@@ -248,18 +248,18 @@ class Embedding(Service):
         self, device: Device, dtype: Dtype, backend: str = "torch", threads: int = 1, callers: int = 1
     ) -> None:
         super().__init__(device, dtype, backend, threads, callers)
-        kept = device.torch_dtype(dtype)
-        self.table = torch.empty(self.ROWS, self.WIDTH, dtype=kept, device=device.name)
+        stored = device.torch_dtype(dtype)
+        self.table = torch.empty(self.ROWS, self.WIDTH, dtype=stored, device=device.name)
         self.scale = torch.ones(self.ROWS, device=device.name)
         for start, rows in self.chunks():
             part = slice(start, start + len(rows))
             if dtype is Dtype.INT8:
                 rows, self.scale[part] = quantise_rows(rows)
-            self.table[part] = rows.to(device.name, kept)
+            self.table[part] = rows.to(device.name, stored)
 
     @classmethod
     def memory(cls, dtype: Dtype, _backend: str) -> float:
-        """The vectors, and in float64 the scores of all requests."""
+        """Sum the vectors and float64 scores for all requests."""
         return float(cls.ROWS * (cls.WIDTH * dtype.itemsize + REQUESTS * 8))
 
     @classmethod
@@ -301,9 +301,9 @@ class Embedding(Service):
 
 
 class Lookup(Embedding):
-    """The mean of the vectors of some words, read from a table of a million by their numbers, as a bag of words.
+    """Bag of words: mean over word vectors looked up in a table with a million rows.
 
-    A request is the numbers of the words (int32, in bytes); the answers are the largest of the mean's components.
+    A request is WORDS word ids (int32); answers are the mean's largest components.
     """
 
     WORDS = 64
@@ -336,21 +336,21 @@ class Lookup(Embedding):
 
 
 def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (rows, width) as whole numbers from -127 to 127, and the scale of each row (rows,)."""
+    """Quantise rows (rows, width) to integers from -127 to 127; return them and scales (rows,)."""
     scale = rows.abs().amax(dim=1).clamp_min(1e-12) / 127
     return (rows / scale[:, None]).round().to(torch.int8), scale
 
 
 def int8_product(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """x (rows, width) by 8-bit weights (width, outputs) with a scale for each output (outputs,).
+    """Multiply x (rows, width) by 8-bit weights (width, outputs) with scales per output (outputs,).
 
-    Symmetric, the scales of the rows of x taken from the data as they come ("dynamic"), sums in
-    int32: as torchao's Int8DynamicActivationInt8WeightConfig does it, by the same product.
+    Symmetric dynamic quantisation: row scales for x come from the data, sums are in int32.
+    Same method and product as torchao's Int8DynamicActivationInt8WeightConfig.
     """
-    rows, own = quantise_rows(x)
+    rows, row_scale = quantise_rows(x)
     if x.is_cuda and len(x) < LEAST_CUDA_ROWS:
         rows = functional.pad(rows, (0, 0, 0, LEAST_CUDA_ROWS - len(x)))
-    return torch._int_mm(rows, weight)[: len(x)] * own[:, None] * scale
+    return torch._int_mm(rows, weight)[: len(x)] * row_scale[:, None] * scale
 
 
 SERVICES: dict[str, type[Service]] = {

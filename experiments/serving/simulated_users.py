@@ -1,9 +1,8 @@
-"""Users of a language model: each asks over HTTP, reads the answer as it streams, and asks again at once.
+"""Closed-loop load on a language model: each user streams an answer over HTTP, then sends the next request at once.
 
-A closed loop of so many users, as `vllm bench serve --max-concurrency` makes it: the server never has more to do than
-they ask. Prompts are random and never the same, so that none is answered from a cache; the server is told to use none.
-It is also told to write the letter `a` whatever the model finds: a token of random weights may have no text, and would
-not be streamed. The model computes each token all the same.
+Same load as `vllm bench serve --max-concurrency`. Prompts are random and distinct, and prompt caching is disabled, so
+no answer comes from a cache. A logit bias makes the server write the letter `a`: with random weights, a token may have
+no text and would not be streamed. The model still computes each token.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ from experiments.children import read_order
 from experiments.serving import connection_limits
 from experiments.workload import HarnessError
 
-# The letter, and the advantage of its token. Vocabularies have it with a blank or without.
+# Forced letter, its logit bias, and a blank, which some vocabularies add to the letter.
 LETTER, BIAS, BLANK = "a", 1e3, " "
 PATH = "/v1/completions"
-# The last event of a stream.
+# Last event in a stream.
 END = b"data: [DONE]"
 BROKEN = "the server broke off an answer"
-# Seconds for which a user waits after an answer that failed.
+# Pause in seconds after a failed answer.
 PAUSE_S = 0.1
 
 
 class AnswerError(RuntimeError):
-    """An answer that is not what was asked for; the message says what the server did."""
+    """A wrong answer; the message says what the server did."""
 
 
 @dataclass
 class Answer:
-    """One answer: when it was asked for, the lines of its stream with their times, and when it ended (0: not yet).
+    """One answer: request time, stream lines with arrival times, and end time (0 while open).
 
-    count: tokens that it is to have. first: its user's first, which begins the load. counted: it tells of the server.
-    fault: why it is no right answer; '' if it may be one.
+    count: expected tokens. first: the user's first answer. counted: True if it counts in the results.
+    fault: reason for failure, else ''.
     """
 
-    asked: float
+    sent: float
     count: int
     first: bool = False
     counted: bool = True
@@ -58,13 +57,12 @@ class Answer:
 
 @dataclass
 class LoadResult:
-    """Times of right answers in seconds, and what became of all that count.
+    """Times in seconds for correct answers, and faults.
 
-    first: from a request to its first token. between: between two tokens of an answer. whole: from a request to the end
-    of its answer. user_rates: tokens a second of an answer, after its first. late: from an answer to its user's next
-    request, the client's own delay. faults: by fault, how many answers had it. tokens, span_s: all tokens that came
-    after all users had their first answers, and that time. load_s, cpu_s: the whole load, and CPU time of this process.
-    stood_s: seconds in which it stood still.
+    first: time to first token. between: inter-token times. whole: time to the end of the answer. user_rates: tokens per
+    second in an answer, after its first. late: the client's own delay between an answer and the next request.
+    faults: answer counts by fault. tokens, span_s: tokens received after all users had their first answers, and that
+    time span. load_s, cpu_s: duration and CPU time for the load. stood_s: seconds for which this process was suspended.
     """
 
     first: list[float] = field(default_factory=list)
@@ -81,42 +79,42 @@ class LoadResult:
 
 
 def request_body(prompt: list[int], count: int, letter: int, **more: Any) -> bytes:
-    """The body of a request for exactly `count` tokens after a prompt (numbers of tokens). letter: number of LETTER."""
-    asked = {
+    """Build the request body for exactly `count` tokens after a prompt (token ids). letter: token id for LETTER."""
+    fields = {
         "prompt": prompt, "max_tokens": count, "ignore_eos": True, "temperature": 0.0, "logit_bias": [[letter, BIAS]],
         "cache_prompt": False, "stream": True, **more,
     }  # fmt: skip
-    return json.dumps(asked).encode()
+    return json.dumps(fields).encode()
 
 
 def open_response(
     port: int, body: bytes, timeout_s: float, path: str = PATH
 ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    """A connection of its own for a request, and the response, of which only the header is read.
+    """Send a request on a new connection; return connection and response with only the header read.
 
-    Raises OSError, http.client.HTTPException, and AnswerError where the server refuses.
+    Raises OSError, http.client.HTTPException, and AnswerError if the server returns an error status.
     """
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
-    line.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close"})
-    response = line.getresponse()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    connection.request("POST", path, body, {"Content-Type": "application/json", "Connection": "close"})
+    response = connection.getresponse()
     if response.status != 200:
-        said = response.read(2000).decode(errors="replace")
-        line.close()
-        raise AnswerError(f"the server said {response.status}: {said[:200]}")
-    return line, response
+        message = response.read(2000).decode(errors="replace")
+        connection.close()
+        raise AnswerError(f"the server said {response.status}: {message[:200]}")
+    return connection, response
 
 
 def read_answer(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
-    """Ask for an answer, and read it. Its lines are parsed when the load is over, so that nothing delays reading.
+    """Send a request and read the answer's lines; parse them after the load, to avoid delaying reads.
 
-    body: see `request`. timeout_s: for how long the server may be silent. Raises HarnessError where nobody listens, or
-    the system refuses.
+    body: see `request_body`. timeout_s: maximum time between data. Raises HarnessError if no server listens, or the
+    system refuses a resource.
     """
     try:
-        line, response = open_response(port, body, timeout_s)
-        with closing(line):
-            for one in response:
-                answer.lines.append((time.perf_counter(), one))
+        connection, response = open_response(port, body, timeout_s)
+        with closing(connection):
+            for line in response:
+                answer.lines.append((time.perf_counter(), line))
     except TimeoutError:
         answer.fault = f"the server was silent for {timeout_s:g} s"
     except (ConnectionResetError, BrokenPipeError, http.client.HTTPException):
@@ -128,12 +126,12 @@ def read_answer(answer: Answer, port: int, body: bytes, timeout_s: float) -> Non
 
 
 def parse_events(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str, Mapping[str, Any]]]:
-    """The events of a stream, without its end: when each came, its text, and all of it.
+    """Parse a stream into (time, text, event), without the end event.
 
-    Raises AnswerError for an event that no completion has, and for another text than LETTER.
+    Raises AnswerError for malformed events and for any text other than LETTER.
     """
-    found = []
-    for at, line in lines:
+    events = []
+    for seconds, line in lines:
         if not line.startswith(b"data:") or line.strip() == END:
             continue
         try:
@@ -142,60 +140,62 @@ def parse_events(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str,
         except (ValueError, LookupError, TypeError):
             raise AnswerError(f"the server streamed {line[:200].decode(errors='replace').strip()}") from None
         if text.strip(LETTER + BLANK):
-            raise AnswerError(f"the server wrote {text[:40]!r} where it was told to write {LETTER!r} alone")
-        found.append((at, text, event))
-    return found
+            raise AnswerError(f"the server wrote {text[:40]!r} instead of only {LETTER!r}")
+        events.append((seconds, text, event))
+    return events
 
 
 def require_right_answer(answer: Answer, prompt: int) -> None:
-    """Raise AnswerError unless an answer is whole, and all `prompt` tokens of its prompt were computed."""
+    """Raise AnswerError unless the answer is complete and the server computed all `prompt` tokens."""
     if answer.fault:
         raise AnswerError(answer.fault)
     events = parse_events(answer.lines)
     if not any(line.strip() == END for _, line in answer.lines) or not events:
         raise AnswerError(BROKEN)
     if (written := sum(text.count(LETTER) for _, text, _ in events)) != answer.count:
-        raise AnswerError(f"the server wrote {written} tokens in place of {answer.count}")
+        raise AnswerError(f"the server wrote {written} tokens instead of {answer.count}")
     try:
         computed = events[-1][2]["timings"]["prompt_n"]
     except (LookupError, TypeError):
-        raise AnswerError("the server does not tell how many tokens of a prompt it computed: it is too old") from None
+        raise AnswerError(
+            "the server does not report how many prompt tokens it computed: its version is too old"
+        ) from None
     if computed != prompt:
-        raise AnswerError(f"the server computed {computed} of the {prompt} tokens of a prompt")
+        raise AnswerError(f"the server computed {computed} of {prompt} prompt tokens")
 
 
 class Crowd:
-    """The users, each a thread.
+    """Concurrent users, one thread each.
 
-    A user's first answer is shorter than the others, each user's by another length, so that they do not go in step
-    afterwards; it does not count. Answers that are asked for in `seconds` from the start do, one of each user at least.
-    Users who have theirs ask on until all have, so that none is answered under less load; their last ones are left.
+    First answers have different shorter lengths, to desynchronise users, and do not count. Answers requested within
+    `seconds` from the start count, at least one per user. Users who are done continue until all are, to keep the load
+    constant; unfinished answers are discarded.
 
-    asked: port, letter (number of its token), users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
+    order: port, letter (token id), users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
     """
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        self.asked = asked
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self.order = order
         self.answers: list[Answer] = []
         self.late: list[float] = []
         self.trouble: list[HarnessError] = []
-        self._left, self._lock, self._over = int(asked["users"]), threading.Lock(), threading.Event()
+        self._left, self._lock, self._over = int(order["users"]), threading.Lock(), threading.Event()
 
     def run(self) -> LoadResult:
-        """Offer the load. Raises HarnessError where this side's system refuses, or nobody listens."""
+        """Offer the load. Raises HarnessError if the client's system refuses a resource, or no server listens."""
         gc.collect()
         gc.freeze()
-        self.begun, used = time.perf_counter(), time.process_time()
+        self.begun, cpu_s = time.perf_counter(), time.process_time()
         with RunningTime(connection_limits.TICK_S) as running:
-            for number in range(self.asked["users"]):
+            for number in range(self.order["users"]):
                 threading.Thread(target=self._run_user, args=(number,), daemon=True).start()
             self._over.wait()
-            over, used, stood_s = time.perf_counter(), time.process_time() - used, running.stood_s()
+            over, cpu_s, stood_s = time.perf_counter(), time.process_time() - cpu_s, running.stood_s()
         if self.trouble:
             raise self.trouble[0]
-        seen = summarise_answers(list(self.answers), self.asked["prompt_tokens"], over)
-        seen.late, seen.load_s, seen.cpu_s, seen.stood_s = self.late, over - self.begun, used, stood_s
-        return seen
+        result = summarise_answers(list(self.answers), self.order["prompt_tokens"], over)
+        result.late, result.load_s, result.cpu_s, result.stood_s = self.late, over - self.begun, cpu_s, stood_s
+        return result
 
     def _run_user(self, number: int) -> None:
         try:
@@ -205,25 +205,25 @@ class Crowd:
             self._over.set()
 
     def _ask_repeatedly(self, number: int) -> None:
-        draw = random.Random(f"{self.asked['seed']} {number}")
-        count, ended, owed = max(1, self.asked["new_tokens"] * (number + 1) // self.asked["users"]), 0.0, True
+        draw = random.Random(f"{self.order['seed']} {number}")
+        count, ended, owed = max(1, self.order["new_tokens"] * (number + 1) // self.order["users"]), 0.0, True
         while not self._over.is_set():
-            body = request_body(draw.choices(range(256), k=self.asked["prompt_tokens"]), count, self.asked["letter"])
+            body = request_body(draw.choices(range(256), k=self.order["prompt_tokens"]), count, self.order["letter"])
             answer = Answer(time.perf_counter(), count, first=not ended, counted=bool(ended) and owed)
             self.answers.append(answer)
             if ended:
-                self.late.append(answer.asked - ended)
-            read_answer(answer, self.asked["port"], body, self.asked["timeout_s"])
-            count, ended = self.asked["new_tokens"], time.perf_counter()
+                self.late.append(answer.sent - ended)
+            read_answer(answer, self.order["port"], body, self.order["timeout_s"])
+            count, ended = self.order["new_tokens"], time.perf_counter()
             answer.ended = ended
-            if answer.counted and ended >= self.begun + self.asked["seconds"]:
+            if answer.counted and ended >= self.begun + self.order["seconds"]:
                 owed = False
                 self._finish_user()
             if answer.fault:
                 time.sleep(PAUSE_S)
 
     def _finish_user(self) -> None:
-        """One more user has all answers that count."""
+        """Note that a user is done, and stop the load after the last."""
         with self._lock:
             self._left -= 1
             if not self._left:
@@ -231,37 +231,39 @@ class Crowd:
 
 
 def summarise_answers(answers: Sequence[Answer], prompt: int, over: float) -> LoadResult:
-    """Times and faults of answers to prompts of so many tokens, by the end of the load."""
+    """Collect times and faults until the load's end at `over`; prompt: tokens per prompt."""
     begun = max(answer.ended for answer in answers if answer.first)
-    seen = LoadResult(span_s=over - begun)
+    result = LoadResult(span_s=over - begun)
     for answer in answers:
-        whole = answer.counted and 0 < answer.ended <= over
+        is_complete = answer.counted and 0 < answer.ended <= over
         try:
-            if whole:
+            if is_complete:
                 require_right_answer(answer, prompt)
-            times = [at for at, text, _ in parse_events(list(answer.lines)) for _ in range(text.count(LETTER))]
+            times = [
+                seconds for seconds, text, _ in parse_events(list(answer.lines)) for _ in range(text.count(LETTER))
+            ]
         except AnswerError as fault:
-            if whole:
-                seen.faults[str(fault)] = seen.faults.get(str(fault), 0) + 1
+            if is_complete:
+                result.faults[str(fault)] = result.faults.get(str(fault), 0) + 1
             continue
-        seen.tokens += sum(begun < at <= over for at in times)
-        if not whole:
+        result.tokens += sum(begun < seconds <= over for seconds in times)
+        if not is_complete:
             continue
-        seen.first.append(times[0] - answer.asked)
-        seen.between += (after - before for before, after in pairwise(times))
-        seen.whole.append(answer.ended - answer.asked)
+        result.first.append(times[0] - answer.sent)
+        result.between += (after - before for before, after in pairwise(times))
+        result.whole.append(answer.ended - answer.sent)
         if times[-1] > times[0]:
-            seen.user_rates.append((len(times) - 1) / (times[-1] - times[0]))
-    return seen
+            result.user_rates.append((len(times) - 1) / (times[-1] - times[0]))
+    return result
 
 
 def main() -> None:
-    """Offer the load that is asked for, and tell what became of it."""
-    asked, tell = read_order()
+    """Offer the ordered load and reply with its results."""
+    order, reply = read_order()
     try:
-        tell(asdict(Crowd(asked).run()))
+        reply(asdict(Crowd(order).run()))
     except HarnessError as trouble:
-        tell({"harness": f"the load: {trouble}"})
+        reply({"harness": f"the load: {trouble}"})
 
 
 if __name__ == "__main__":

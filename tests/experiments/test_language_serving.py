@@ -130,7 +130,7 @@ def test_a_server_that_is_absent_or_has_no_gpu_is_unsupported(tmp_path: Path, mo
     with pytest.raises(Unsupported, match="xllamacpp does not run on"):
         work(NAME, GPU)
     as_program(tmp_path / "bin", monkeypatch, "BLAS: OpenBLAS (0 MiB, 0 MiB free)", "(none)")
-    with pytest.raises(Unsupported, match="computes on CPUs alone: build llama"):
+    with pytest.raises(Unsupported, match="supports only CPUs: build llama"):
         work(NAME, GPU, backend="llama-server")
     assert not lacks([], params(NAME, backend="llama-server"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -195,10 +195,10 @@ def test_a_whole_answer_is_right() -> None:
         ([], "broke off"),
         (whole()[:-2], "broke off"),
         ([b"data: [DONE]\n"], "broke off"),
-        ([event("a"), *whole()], "4 tokens in place of 3"),
-        (whole()[1:], "2 tokens in place of 3"),
-        ([event("b"), *whole()[1:]], "wrote 'b' where it was told to write 'a' alone"),
-        (whole(prompt=2), "computed 2 of the 8 tokens"),
+        ([event("a"), *whole()], "4 tokens instead of 3"),
+        (whole()[1:], "2 tokens instead of 3"),
+        ([event("b"), *whole()[1:]], "wrote 'b' instead of only 'a'"),
+        (whole(prompt=2), "computed 2 of 8 prompt tokens"),
         ([*whole()[:-4], event(""), *whole()[-2:]], "it is too old"),
         ([b'data: {"error": {"message": "no slot"}}\n', *whole()], "streamed .*no slot"),
         ([b"data: [1]\n", *whole()], "streamed"),

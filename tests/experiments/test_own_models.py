@@ -216,7 +216,11 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
         (lambda to: to.add_block_count(1 << 31), "block_count", "more layers than tensors"),
         (lambda to: None, "token_embd", "wrong or missing fields for a llama model"),
         (lambda to: to.add_string("llama.rope.scaling.type", "yarn"), "", "unsupported rotary frequency scaling"),
-        (lambda to: to.add_tensor("rope_freqs.weight", FREQUENCIES), "rope_freqs", "unsupported rotary frequency scaling"),
+        (
+            lambda to: to.add_tensor("rope_freqs.weight", FREQUENCIES),
+            "rope_freqs",
+            "unsupported rotary frequency scaling",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_checked_is_refused(

@@ -310,7 +310,7 @@ def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delattr(os, "sched_setaffinity")
     monkeypatch.setattr(hardware, "usable_cores", lambda: 8)
     assert server_processes.split_cores(0) == ([], [])
-    with pytest.raises(Unsupported, match="cannot hold a process to 2 of 8 cores"):
+    with pytest.raises(Unsupported, match="cannot pin a process to 2 of 8 cores"):
         server_processes.split_cores(2)
 
 

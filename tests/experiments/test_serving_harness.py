@@ -125,7 +125,7 @@ def test_threads_that_the_system_refuses_fail_before_the_first_request(monkeypat
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(server.ThreadPoolExecutor, "submit", refuse)
-    with pytest.raises(HarnessError, match=r"2 threads are wanted: can't start new thread \(see ulimit -u\)"):
+    with pytest.raises(HarnessError, match=r"cannot start 2 threads: can't start new thread \(see ulimit -u\)"):
         desk(workers=2)
 
 
