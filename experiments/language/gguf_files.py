@@ -76,8 +76,8 @@ def require_matching_file(path: Path, shape: Shape, kind: Format) -> None:
         stored = gguf_shape.open_reader(path).tensors
     except StudyError as fault:
         raise HarnessError(f"{fault}: delete it to have it written again") from None
-    found = {tensor.name: (int(tensor.n_elements), tensor.tensor_type) for tensor in stored}
-    if found != {tensor.name: (tensor.size, weights.tensor_type(tensor, kind, shape)) for tensor in shape.tensors()}:
+    actual = {tensor.name: (int(tensor.n_elements), tensor.tensor_type) for tensor in stored}
+    if actual != {tensor.name: (tensor.size, weights.tensor_type(tensor, kind, shape)) for tensor in shape.tensors()}:
         raise HarnessError(f"{path} contains a different model than its name says: delete it to have it written again")
 
 

@@ -13,7 +13,6 @@ from experiments.devices import Device
 from experiments.workload import Unsupported
 
 ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
-# llama.cpp's GPU backends.
 GPU_BACKENDS = {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"}
 # Repeats per test, after its warm-up.
 REPEATS = 5

@@ -32,7 +32,7 @@ class Server:
         self.child, self.log, self.port, self.letter = child, log, 0, 0
 
     def wait(self) -> None:
-        """Wait until the server is ready. Raises HarnessError, with its last log line, if it ends or times out."""
+        """Wait until the server is ready. Raises Unsupported, or HarnessError with its last log line if it ends or times out."""
         try:
             self.port = int(self.child.answer(START_S)["port"])
         except ChildError as end:
@@ -100,7 +100,7 @@ class Server:
 def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
     """Run a server with these orders (see `experiments.serving.language_server`), and stop it on exit.
 
-    Raises HarnessError, with the last log line, if the server does not start, and Unsupported.
+    Raises Unsupported, or HarnessError with the last log line if the server does not start.
     """
     handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
     with os.fdopen(handle, "rb") as log:

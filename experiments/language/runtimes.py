@@ -88,7 +88,7 @@ class LlamaCppPython(Runtime):
         settings.op_offload = self.device.kind == "gpu"
         self.llama_context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.llama_context:
-            raise MemoryError("llama.cpp has no memory for a context")
+            raise MemoryError("llama.cpp cannot allocate a context")
         self.cached: Ids = np.empty(0, np.int64)
 
     def _log_error(self, level: int, text: bytes, _: object) -> None:

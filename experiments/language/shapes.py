@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from experiments import user_models
 
-# Parameter type for language model names.
 Name = Annotated[str, "a language model's name"]
 # File formats with 4, 8 and 16 bits, named as in llama.cpp. User files may have others.
 Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]

@@ -37,7 +37,7 @@ def float_format(path: Path) -> Dtype:
         return Dtype.FLOAT16
     if types == {Type.BF16}:
         return Dtype.BFLOAT16
-    raise Unsupported("PyTorch computes in floating-point numbers: take the file in F16 or BF16")
+    raise Unsupported("PyTorch needs floating-point weights: use a file in F16 or BF16")
 
 
 def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:

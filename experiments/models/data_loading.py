@@ -203,11 +203,11 @@ def make_samples(source: str, entry: Entry) -> Samples:
         return MemorySamples(inputs, targets.view(HELD, -1))
     if source == "photographs":
         if not entry.images:
-            raise Unsupported("photographs are for models of images")
+            raise Unsupported("photographs need a model for images")
         return Photographs(*entry.sample[:2])
     network = entry.described
     if network is None or network.kind != "tokens" or (entry.length > 1 and not network.is_causal):
-        raise Unsupported("encoded text is for classifiers and causal networks by name, not for pictures")
+        raise Unsupported("encoded text needs a text classifier or causal network from the catalogue")
     from experiments.models.from_transformers import model_config
 
     classes = entry.classes if entry.length == 1 else 0

@@ -21,7 +21,7 @@ CHAOTIC = ("mobilenet-v2",)
 def largest_gradient_error(model: str, dtype: Dtype) -> float:
     """Return the tolerance for a model in the zoo. Raises Unsupported for formats and models that cannot be checked."""
     if dtype not in SMOOTH:
-        raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this study")
+        raise Unsupported(f"training in {dtype} needs loss scaling, which this study does not use")
     if model in CHAOTIC:
         raise Unsupported(f"gradients of {model} with random weights depend on rounding: they cannot be checked")
     network = networks().get(model)

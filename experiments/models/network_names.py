@@ -8,7 +8,6 @@ from experiments import user_models
 from experiments.language import shapes
 from experiments.models.catalogue import SMALL, networks
 
-# Parameter type for network names.
 Model = Annotated[str, "a network's name"]
 KINDS = (Model, shapes.Name)
 

@@ -34,7 +34,7 @@ class Request(ABC):
 
     def __init__(self, device: Device, backend: str, dtype: Dtype) -> None:
         if dtype not in FORMATS:
-            raise Unsupported(f"requests in {dtype} are not part of this experiment")
+            raise Unsupported(f"requests do not support {dtype}")
         self.device, self.backend, self.dtype = device, backend, dtype
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Elementwise(Request):
     def __init__(self, device: Device, backend: str, dtype: Dtype, m: int, n: int, k: int) -> None:
         super().__init__(device, backend, dtype)
         if n != 1 or k != 1:
-            raise Unsupported("element by element, m counts the elements: n and k are 1")
+            raise Unsupported("elementwise requests use only m: set n and k to 1")
         if backend != "torch":
             raise device.unsupported(backend)
         if dtype is Dtype.TF32:

@@ -66,7 +66,9 @@ def _export(name: str, batch: int, path: Path) -> None:
 
     entry = ZOO[name]
     if (size := entry.parameters() * Dtype.FLOAT32.itemsize) > MOST_BYTES:
-        raise Unsupported(f"an ONNX file holds {MOST_BYTES / 1e9:g} GB, these weights take {size / 1e9:.1f} GB")
+        raise Unsupported(
+            f"ONNX files are limited to {MOST_BYTES / 1e9:g} GB, and these weights take {size / 1e9:.1f} GB"
+        )
     if size > (free := shutil.disk_usage(path.parent).free):
         raise Unsupported(f"the model takes {size / 1e9:.1f} GB, {path.parent.parent} has {free / 1e9:.1f} GB left")
     with warnings.catch_warnings(), seeded_weights(CpuDevice(), Dtype.FLOAT32):

@@ -54,7 +54,7 @@ def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[
     if device.maker != "NVIDIA":
         raise device.unsupported("onnx")
     if CUDA not in providers:
-        raise Unsupported("this onnxruntime is built without CUDA: pip install onnxruntime-gpu in place of onnxruntime")
+        raise Unsupported("this onnxruntime is built without CUDA: pip install onnxruntime-gpu instead of onnxruntime")
     return CUDA, {
         "device_id": device.name.partition(":")[2],
         "use_tf32": str(int(dtype is Dtype.TF32)),

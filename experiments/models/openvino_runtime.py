@@ -44,7 +44,7 @@ def session(
         compiled = core.compile_model(core.read_model(path), "CPU", options)
     except RuntimeError as refusal:
         raise Unsupported(
-            f"OpenVINO {openvino.__version__} does not take this network: {_refusal_reason(refusal)}"
+            f"OpenVINO {openvino.__version__} cannot compile this network: {_refusal_reason(refusal)}"
         ) from None
     hint = "INFERENCE_PRECISION_HINT"
     precision = _convolution_precision(compiled) if quantised else compiled.get_property(hint).get_type_name()

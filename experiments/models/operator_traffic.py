@@ -234,7 +234,7 @@ def _address(tensor: Tensor) -> int:
 def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
     """Sum bytes per storage; identical views count once, and no storage exceeds its size."""
     views: dict[int, dict[Any, float]] = {}
-    whole: dict[int, float] = {}
+    storages: dict[int, float] = {}
     for tensor in tensors:
         address = _address(tensor)
         # Stride 0 repeats the same elements.
@@ -242,8 +242,8 @@ def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
         views.setdefault(address, {})[(tensor.storage_offset(), tensor.shape, tensor.stride())] = (
             elements * tensor.element_size()
         )
-        whole[address] = float(tensor.untyped_storage().nbytes())
-    return {address: min(sum(sizes.values()), whole[address]) for address, sizes in views.items()}
+        storages[address] = float(tensor.untyped_storage().nbytes())
+    return {address: min(sum(sizes.values()), storages[address]) for address, sizes in views.items()}
 
 
 def _read_bytes(name: str, read: Sequence[Tensor], created: Sequence[Tensor]) -> dict[int, float]:

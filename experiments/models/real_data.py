@@ -151,11 +151,11 @@ def photograph_batch(size: int, side: int) -> torch.Tensor:
 
     crops = []
     for number in torch.randint(2, (size,)).tolist():
-        whole = photographs()[number]
-        if (least := min(whole.shape[1:])) < side:
-            whole = interpolate(whole[None], scale_factor=side / least, mode="bilinear")[0]
-        top, left = (int(torch.randint(room - side + 1, ())) for room in whole.shape[1:])
-        crops.append(whole[:, top : top + side, left : left + side])
+        image = photographs()[number]
+        if (least := min(image.shape[1:])) < side:
+            image = interpolate(image[None], scale_factor=side / least, mode="bilinear")[0]
+        top, left = (int(torch.randint(room - side + 1, ())) for room in image.shape[1:])
+        crops.append(image[:, top : top + side, left : left + side])
     return torch.stack(crops)
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from experiments.devices import Device
 from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
-# Formats for weights, cache and computation.
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
 # Texts checked per batch.
 CHECKED = 2
@@ -26,7 +25,7 @@ def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
     Raises Unsupported for formats without random weights in torch.
     """
     if dtype not in FORMATS:
-        raise Unsupported(f"weights in {dtype} are not part of this experiment")
+        raise Unsupported(f"PyTorch cannot draw weights in {dtype}")
     before = torch.get_default_dtype()
     torch.set_default_dtype(device.torch_dtype(dtype))
     try:

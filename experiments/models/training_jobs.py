@@ -137,7 +137,7 @@ class Learner:
         self.job, self.device = job, device
         training, held_out = split_samples(job.samples(), job.held)
         self.inputs, self.targets = (tensor.to(device.name) for tensor in training)
-        self.held = [tensor.to(device.name) for tensor in held_out]
+        self.held_out = [tensor.to(device.name) for tensor in held_out]
         model = job.entry.model().to(device.name)
         self.trainer = Trainer(model, job.enter(self.inputs[: job.batch]), self.targets[: job.batch], device, dtype)
         for group in self.trainer.optimiser.param_groups:
@@ -163,10 +163,10 @@ class Learner:
         right = torch.zeros((), device=self.device.name)
         with torch.no_grad(), self.trainer.autocast():
             for begin in range(0, self.job.held, self.job.batch):
-                inputs, targets = (part[begin : begin + self.job.batch] for part in self.held)
+                inputs, targets = (part[begin : begin + self.job.batch] for part in self.held_out)
                 right += (model(self.job.enter(inputs)).argmax(1) == targets.flatten()).sum()
         model.train()
-        return float(right) / self.held[1].numel()
+        return float(right) / self.held_out[1].numel()
 
 
 def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
@@ -190,9 +190,9 @@ def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
 def run_fit(task: Fit) -> dict[str, float]:
     """Run a fit from data on disk to its accuracy on held-out samples."""
     begun = running_time.now()
-    (inputs, targets), (held, right) = (
-        (rows.flatten(1).numpy(), labels.numpy()) for rows, labels in split_samples(task.samples(), task.held)
+    (inputs, targets), (held_out, labels) = (
+        (rows.flatten(1).numpy(), classes.numpy()) for rows, classes in split_samples(task.samples(), task.held)
     )
     model = task.model().fit(inputs, targets)
-    accuracy = float((model.predict(held) == right).mean())
+    accuracy = float((model.predict(held_out) == labels).mean())
     return {"job_time": running_time.now() - begun, "accuracy": accuracy}

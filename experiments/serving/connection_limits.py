@@ -1,4 +1,4 @@
-"""The system's limits on connections between the load and the server: raised where possible, checked before a load."""
+"""System limits on connections between load and server, raised if possible and checked before a load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _MORE_FILES = (
     "raise it in the shell that starts the study (ulimit -n 4096; above its hard limit an administrator has to)"
 )
 _MORE_PORTS = "widen the range (sudo sysctl net.ipv4.ip_local_port_range='32768 60999')"
-# Remedies by errno.
 _REMEDIES = {errno.EMFILE: _MORE_FILES, errno.EADDRNOTAVAIL: _MORE_PORTS}
 
 

@@ -34,7 +34,6 @@ WARM_UP, LEAD_S = 20, 0.05
 AWAKE_S = 1e-4
 # Bytes per read; no correct answer is longer.
 MOST_BYTES = 1 << 16
-# Connect timeout on loopback in seconds.
 CONNECT_S = 1.0
 # Errors on connections closed or reset by the server.
 CLOSED = (errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ESHUTDOWN)

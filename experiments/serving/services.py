@@ -264,7 +264,7 @@ class Embedding(Service):
 
     @classmethod
     def chunks(cls) -> Iterator[tuple[int, Tensor]]:
-        """The stored vectors in float32, some at a time: the number of the first, and the vectors."""
+        """Yield stored vectors in float32, CHUNK at a time: (first row, vectors)."""
         draw = torch.Generator()
         for start in range(0, cls.ROWS, cls.CHUNK):
             draw.manual_seed(SEED + start)
