@@ -32,7 +32,7 @@ class Server:
         self.child, self.log, self.port, self.letter = child, log, 0, 0
 
     def wait(self) -> None:
-        """Wait until the server is ready. Raises Unsupported, or HarnessError with its last log line if it ends or times out."""
+        """Wait until the server is ready. Raises Unsupported, or HarnessError with the last log line."""
         try:
             self.port = int(self.child.answer(START_S)["port"])
         except ChildError as end:

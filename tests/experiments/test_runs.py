@@ -241,7 +241,7 @@ def test_an_epoch_draws_every_sample_once_and_accuracy_counts_right_answers() ->
     torch.nn.init.zeros_(always_one.weight)
     always_one.bias.data = torch.eye(10)[1]
     learner.trainer.model = torch.nn.Sequential(torch.nn.Flatten(), always_one)
-    assert learner.accuracy() == pytest.approx(float((learner.held[1] == 1).float().mean()))
+    assert learner.accuracy() == pytest.approx(float((learner.held_out[1] == 1).float().mean()))
 
 
 def test_passages_bear_the_library_that_they_come_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
