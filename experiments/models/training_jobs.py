@@ -142,9 +142,9 @@ class Learner:
         self.trainer = Trainer(model, job.enter(self.inputs[: job.batch]), self.targets[: job.batch], device, dtype)
         for group in self.trainer.optimiser.param_groups:
             group["lr"] = job.rate
-        self.order = self._orders()
+        self.order = self._batch_indices()
 
-    def _orders(self) -> Iterator[Tensor]:
+    def _batch_indices(self) -> Iterator[Tensor]:
         """Yield sample indices per batch, reshuffling for every pass and dropping an incomplete last batch."""
         while True:
             order = torch.randperm(len(self.targets), device=self.device.name)

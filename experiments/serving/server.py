@@ -140,7 +140,7 @@ async def serve(running: uvicorn.Server, listener: socket.socket, reply: Callabl
     asyncio accepts connections outside requests; on failure, it would log thousands of errors per second.
     """
 
-    def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def handle_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         refusal = context.get("exception")
         if not isinstance(refusal, OSError):
             loop.default_exception_handler(context)
@@ -149,7 +149,7 @@ async def serve(running: uvicorn.Server, listener: socket.socket, reply: Callabl
             reply({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
             os._exit(1)
 
-    asyncio.get_running_loop().set_exception_handler(unhandled)
+    asyncio.get_running_loop().set_exception_handler(handle_error)
     with running_time.RunningTime(connection_limits.TICK_S):
         await running.serve(sockets=[listener])
 

@@ -58,7 +58,7 @@ class Service(ABC):
 
     @classmethod
     @abstractmethod
-    def memory(cls, dtype: Dtype, backend: str) -> float:
+    def memory_bytes(cls, dtype: Dtype, backend: str) -> float:
         """Return the minimum bytes for the service and its check."""
 
     @classmethod
@@ -146,7 +146,7 @@ class Network(Service):
         return super().tolerance_for(dtype, backend)
 
     @classmethod
-    def memory(cls, dtype: Dtype, backend: str) -> float:
+    def memory_bytes(cls, dtype: Dtype, backend: str) -> float:
         """Sum weights in both processes, float64 copies for the check, and a runtime's copy with its file."""
         runtime = 0 if backend == "torch" else 8
         return ZOO[cls.MODEL].parameters() * float(dtype.itemsize + 4 + 12 + runtime)
@@ -258,7 +258,7 @@ class Embedding(Service):
             self.table[part] = rows.to(device.name, stored)
 
     @classmethod
-    def memory(cls, dtype: Dtype, _backend: str) -> float:
+    def memory_bytes(cls, dtype: Dtype, _backend: str) -> float:
         """Sum the vectors and float64 scores for all requests."""
         return float(cls.ROWS * (cls.WIDTH * dtype.itemsize + REQUESTS * 8))
 

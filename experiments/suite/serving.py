@@ -52,7 +52,7 @@ def memory(service: str, dtype: str, backend: str, **_: Any) -> float:
     """Return the service's own estimate."""
     from experiments.serving.services import SERVICES
 
-    return SERVICES[service].memory(Dtype(dtype), backend)
+    return SERVICES[service].memory_bytes(Dtype(dtype), backend)
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ def test_a_damaged_file_gives_one_clear_error(damage: Any, scratch: Path, monkey
 def test_a_file_with_another_model_is_refused(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gguf_files.FOLDER, str(scratch))
     gguf_files.model_file("tiny", SMALLEST, "Q8_0").rename(scratch / "study-model-tiny-F16-v1.gguf")
-    with pytest.raises(HarnessError, match="another model than its name says: delete it"):
+    with pytest.raises(HarnessError, match="a different model than its name says: delete it"):
         gguf_files.model_file("tiny", SMALLEST, "F16")
 
 

@@ -199,7 +199,7 @@ def test_a_whole_answer_is_right() -> None:
         (whole()[1:], "2 tokens instead of 3"),
         ([event("b"), *whole()[1:]], "wrote 'b' instead of only 'a'"),
         (whole(prompt=2), "computed 2 of 8 prompt tokens"),
-        ([*whole()[:-4], event(""), *whole()[-2:]], "it is too old"),
+        ([*whole()[:-4], event(""), *whole()[-2:]], "its version is too old"),
         ([b'data: {"error": {"message": "no slot"}}\n', *whole()], "streamed .*no slot"),
         ([b"data: [1]\n", *whole()], "streamed"),
         ([b"data: \xff\n", *whole()], "streamed"),

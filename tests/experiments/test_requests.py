@@ -307,11 +307,11 @@ def test_either_phase_gives_the_logits_of_the_whole_forward_pass(phase: str, mon
 
 def test_every_token_is_the_same_work_in_the_same_memory() -> None:
     made = generator()
-    before = [layer.keys.data_ptr() for layer in made.held.cache.layers]
+    before = [layer.keys.data_ptr() for layer in made.cached.cache.layers]
     first = made.decode().clone()
     made.decode()
     torch.testing.assert_close(made.decode(), first)
-    assert [layer.keys.data_ptr() for layer in made.held.cache.layers] == before
+    assert [layer.keys.data_ptr() for layer in made.cached.cache.layers] == before
 
 
 def test_a_token_moves_the_weights_and_the_cache_once() -> None:

@@ -97,7 +97,7 @@ def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, backend
 )
 def test_words_that_no_table_has_are_no_request(kind: Any, tokens: int, beyond: int, few_vectors: None) -> None:
     for words in ([0] * (tokens - 1), [-1] * tokens, [beyond] * tokens):
-        with pytest.raises(ValueError, match="words"):
+        with pytest.raises(ValueError, match="word ids"):
             kind.inputs(torch.tensor(words, dtype=torch.int32).numpy().tobytes())
 
 
@@ -146,7 +146,7 @@ class Slow(services.Service):
         time.sleep(0.05)
         return {"answer": len(inputs)}
 
-    requests = exact_scores = memory = classmethod(lambda *_: [])  # type: ignore[assignment]
+    requests = exact_scores = memory_bytes = classmethod(lambda *_: [])  # type: ignore[assignment]
 
 
 def desk(kind: str = "cpu", workers: int = 2) -> server.Dispatcher:

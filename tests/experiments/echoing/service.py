@@ -18,7 +18,7 @@ class Echo(Service):
     tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-6}
 
     @classmethod
-    def memory(cls, *_: object) -> float:
+    def memory_bytes(cls, *_: object) -> float:
         return 0.0
 
     @classmethod
