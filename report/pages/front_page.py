@@ -13,10 +13,10 @@ from report.pages.chart_rows import alt_text, estimate_row
 from report.pages.charts import Chart, estimate_chart
 from report.pages.estimate_list import format_range
 from report.pages.exhibit_types import records
-from report.pages.families.checks import read as second_measurements
+from report.pages.families.checks import read_table as second_measurements
 from report.pages.families.published import replaced_chart
 from report.pages.families.runtimes import known_gains, ladder_chart, single_requests, sure_gains
-from report.pages.families.training import ladders, tuned
+from report.pages.families.training import ladders, largest_tuning_gain
 from report.pages.figure_data import Evidence
 from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
@@ -38,7 +38,7 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
         best = [row["most"]["estimate"] for row in document.get("replaced") or [] if row["training"] is training]
         if best:
             found[name] = Fact(format_range(best, two_digits), "published", "measurements/published")
-    gain = tuned(evidence)
+    gain = largest_tuning_gain(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
         found["tuned gain"] = Fact(
@@ -109,7 +109,7 @@ def front_charts(evidence: Evidence) -> list[Chart]:
     found = []
     if evidence.document.get("replaced"):
         found.append(replaced_chart(evidence.document, "front-replaced"))
-    gain = tuned(evidence)
+    gain = largest_tuning_gain(evidence)
     if gain:
         rungs = ladders(gain["view"])[gain["model"], gain["batch"]]
         rows = [

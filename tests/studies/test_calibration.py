@@ -120,6 +120,8 @@ def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
 
 
 def test_a_table_of_other_intervals_than_verdicts_rest_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "read", lambda name: {**published(), "level": 0.5} if name == "calibration" else None)
+    monkeypatch.setattr(
+        checks, "read_table", lambda name: {**published(), "level": 0.5} if name == "calibration" else None
+    )
     with pytest.raises(StudyError, match=r"calibration\.json.*make it again"):
         list(checks.show(Evidence({"nodes": [], "verdicts": []}, None)))

@@ -1,8 +1,8 @@
-"""Families of measurements, a page each: each module of this package has a `FAMILY`."""
+"""Measurement families, a page each: every module here defines a `FAMILY`."""
 
 import pkgutil
 
-# The order of their pages; what is not listed comes after.
+# Page order; unlisted modules come last.
 _ORDER = (
     "training", "time_to_train", "convergence", "inference", "runtimes", "language", "serving", "tables",
     "matrix_products", "parallelism", "one_thread", "memory", "roofline", "model_steps", "transfers", "orchestration",

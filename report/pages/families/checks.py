@@ -1,4 +1,4 @@
-"""How far the study's own measurements can be trusted: repeated, measured by other means, predicted, simulated."""
+"""Checks on the study's own measurements: repeated, measured by other programs, predicted, simulated."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
 
-# What each of the two ways of a wrong verdict is meant to stay below.
+# Intended upper bound for wrong verdicts to each side.
 RARE = 0.01
 Record = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """What was repeated, measured again, predicted, simulated and disturbed."""
-    yield from _repeated(evidence, read("repeat"))
-    yield from _again(evidence, read("second"))
-    yield from _derived(evidence)
-    yield from _simulated(read("calibration"))
-    yield from _disturbed(evidence)
-    yield from _lacking(evidence)
+    """Show repeated, second, predicted, simulated and disturbed measurements."""
+    yield from _repeated_exhibit(evidence, read_table("repeat"))
+    yield from _second_program_exhibit(evidence, read_table("second"))
+    yield from _derived_exhibit(evidence)
+    yield from _simulated_exhibit(read_table("calibration"))
+    yield from _disturbed_exhibit(evidence)
+    yield from _lacking_exhibit(evidence)
 
 
-def read(name: str) -> Any:
-    """A table of the study; None if it was never made. Raises StudyError."""
+def read_table(name: str) -> Any:
+    """Read a table from data/; None if it does not exist. Raises StudyError."""
     return read_checked_json(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
 
 
-def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """How far a second run of everything lies from the first, by experiment."""
+def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
+    """Compare a second run with the first, by experiment."""
     if table is None or table["node"] not in evidence.names:
         return
     found = sorted(table["experiments"], key=lambda one: -float(one["median_apart"]))
@@ -76,8 +76,8 @@ def _repeated(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Surprising results beside those of other programs."""
+def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
+    """Compare surprising results with other programs."""
     if table is None or table["node"] not in evidence.names:
         return
     rows, told = [], []
@@ -109,8 +109,8 @@ def _again(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _derived(evidence: Evidence) -> Iterable[Exhibit]:
-    """Whole jobs against what is derived for them from the others, and against their parts."""
+def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Compare whole jobs with times derived from other jobs, and with their summed parts."""
     cases = sorted(records(evidence.quantity(CHECK)), key=lambda case: case["estimate"])
     if evidence.data is None or not cases:
         return
@@ -146,8 +146,8 @@ def _derived(evidence: Evidence) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _simulated(table: Any) -> Iterable[Exhibit]:
-    """How often verdicts are wrong on made-up measurements whose truth is known. Raises StudyError."""
+def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
+    """Show error rates for verdicts on simulated measurements with known truth. Raises StudyError."""
     if table is None:
         return
     if table["level"] != statistics.DECIDING:
@@ -185,8 +185,8 @@ def _simulated(table: Any) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
-    """The share of each machine's results in which something was disturbed, by what it was."""
+def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Show the share of disturbed results per machine and kind of disturbance."""
     rows: list[Record] = []
     told, worst = [], (0.0, "", "")
     for view in evidence.views:
@@ -225,8 +225,8 @@ def _disturbed(evidence: Evidence) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _lacking(evidence: Evidence) -> Iterable[Exhibit]:
-    """Points that were measured, and lack one of their numbers: a profile that saw no kernel, a graph that failed."""
+def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Show measured points that lack a metric, such as a profile without kernels or a failed graph."""
     if evidence.data is None:
         return
     table = evidence.data.table

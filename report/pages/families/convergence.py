@@ -1,4 +1,4 @@
-"""Whole training runs: accuracy, its steadiness and the time to a target by the batch; and whether losses agree."""
+"""Whole training runs: accuracy, its spread and the time to a target by batch size, and whether losses agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from report.pages.verdict_words import BARS
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 
 _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
-# Where an interval begins at nothing, on an axis that has no zero.
+# Lower bound for intervals on a logarithmic axis, which has no zero.
 _NEXT_TO_NOTHING = 1e-3
 _RATES = (
     "The learning rate is fixed, or linear in the batch, or tuned: the best of several for each batch, by images that "
@@ -27,21 +27,21 @@ _RATES = (
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device the test error, its spread and the time to the target by the batch; and the losses' agreement."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show test error, its spread, time to target and agreement between losses, per device."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
         name = figure_suffix(place, device)
-        yield from _accuracy(view, device, name)
-        yield from _spread(view, device, name)
-        yield from _time(view, device, name)
-        yield from _agreement(view, device, name)
+        yield from _accuracy_exhibit(view, device, name)
+        yield from _spread_exhibit(view, device, name)
+        yield from _time_exhibit(view, device, name)
+        yield from _agreement_exhibit(view, device, name)
 
 
-def _by_batch(view: View, device: str, what: str) -> pd.DataFrame:
-    """One value of each network, rule and batch, in per cent where it is a share; networks with batches enough."""
+def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
+    """Return a value per network, rule and batch size, for networks with at least FEWEST_BATCHES batch sizes."""
     table = pd.DataFrame(records(view.quantity(f"convergence.{what}", device=device)))
     if not len(table):
         return table
@@ -51,14 +51,14 @@ def _by_batch(view: View, device: str, what: str) -> pd.DataFrame:
 
 
 def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What a batch twice as large changes with a tuned rate: at equal passes over the images, and at equal updates."""
+    """Return changes from doubling the batch size with a tuned rate: at equal passes, and at equal updates."""
     found = []
     for name in (f"convergence.{what}_per_doubling", f"convergence.{what}_per_doubling_of_equal_updates"):
         found.append(records(view.quantity(name, device=device, learning_rate="tuned")))
     return found[0], found[1]
 
 
-def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
+def _slope_table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
     rows = [[f"{case['data']}, {case['model']}", held, str(case["detail"]),
              format_estimate(percent_case(case), "points")]
             for held, cases in (("passes over the images", passes), ("updates", updates))
@@ -67,8 +67,8 @@ def _table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str)
                  f"{of} with the learning rate tuned")  # fmt: skip
 
 
-def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    table = _by_batch(view, device, "accuracy")
+def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    table = _values_by_batch(view, device, "accuracy")
     passes, updates = _slopes(view, device, "accuracy")
     if not len(table) or not passes:
         return
@@ -76,7 +76,7 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
                           high=100 * (1 - table["low"]))  # fmt: skip
     errors["low"] = errors["low"].clip(lower=_NEXT_TO_NOTHING)
     tuned = errors[errors["learning_rate"] == "tuned"]
-    # Every panel in the order of the rules, for the legend.
+    # Sort every panel by RULES, so that the legend is consistent.
     shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     shown = shown.rename(columns={"learning_rate": "learning rate"})
     ends = {str(net): (row_dicts(mine)[0], row_dicts(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
@@ -85,15 +85,15 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
     first, last = ends[told]
     held = sum(case["high"] < 0 for case in updates)
     worse_in = (
-        f"{capitalize(_of(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when trained in "
-        "larger batches, even with the learning rate tuned"
+        f"{capitalize(_count_networks(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when "
+        "trained in larger batches, even with the learning rate tuned"
         if worse
         else "With the learning rate tuned, larger batches do not surely bring more errors"
     )
     title = sentence(
         f"{worse_in}: {{first}} with {first['batch']:,} images, {{last}} with {last['batch']:,} ({told})",
         worse_in,
-        **{name: shares([_as_share(end)]) for name, end in (("first", first), ("last", last))},
+        **{name: shares([_percent_to_share(end)]) for name, end in (("first", first), ("last", last))},
     )
     yield Exhibit(
         Chart(
@@ -103,38 +103,38 @@ def _accuracy(view: View, device: str, name: str) -> Iterable[Exhibit]:
                        ("images in a batch", "test images told wrongly (%)")),
             f"● measured on {view.device_name(device)}, after equal passes over the images. {BARS} over "
             "seeds.",
-            _alt(tuned, "%"),
+            _alt_text(tuned, "%"),
         ),
         [_RATES,
          *([f"After equally many updates, so that larger batches see more images, accuracy surely falls in "
-            f"{_of(held, len(updates))}."] if updates else [])],
-        _table(passes, updates, "Accuracy"),
+            f"{_count_networks(held, len(updates))}."] if updates else [])],
+        _slope_table(passes, updates, "Accuracy"),
         ["G13"],
         title,
     )  # fmt: skip
 
 
-def _as_share(case: Mapping[str, Any]) -> dict[str, float]:
-    """A case in per cent as a share of 1."""
+def _percent_to_share(case: Mapping[str, Any]) -> dict[str, float]:
+    """Convert a case from percent to a share."""
     return {end: float(case[end]) / 100 for end in ("estimate", "low", "high")}
 
 
-def _of(many: int, total: int) -> str:
-    """'all 3 networks', '2 of 3 networks', 'the one network that was tried'; of none 'none of 3 networks'."""
+def _count_networks(many: int, total: int) -> str:
+    """Format a count: 'all 3 networks', '2 of 3 networks', 'none of 3 networks', 'the one network that was tried'."""
     if total == 1:
         return "the one network that was tried" if many else "no network that was tried"
     return f"{f'all {total}' if many == total else f'{many} of {total}' if many else f'none of {total}'} networks"
 
 
-def _alt(table: pd.DataFrame, unit: str) -> str:
+def _alt_text(table: pd.DataFrame, unit: str) -> str:
     return "; ".join(
         f"{net}: " + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in row_dicts(mine)])
         for net, mine in table.groupby("net", sort=False)
     )
 
 
-def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    table = _by_batch(view, device, "spread")
+def _spread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    table = _values_by_batch(view, device, "spread")
     passes, updates = _slopes(view, device, "spread")
     if not len(table) or not passes:
         return
@@ -146,23 +146,23 @@ def _spread(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             f"convergence-spread-{name}",
-            f"Larger batches make accuracy steadier in {_of(less, len(passes))} and less steady in "
-            f"{_of(more, len(passes))}" if less or more else
+            f"Larger batches make accuracy steadier in {_count_networks(less, len(passes))} and less steady in "
+            f"{_count_networks(more, len(passes))}" if less or more else
             "Whether larger batches make accuracy more or less steady cannot be told",
             line_chart(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
             f"{format_count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate "
             f"tuned. {BARS}.",
-            _alt(points, " points"),
+            _alt_text(points, " points"),
         ),
         ["Counted is where the interval of what a doubling of the batch changes lies on one side of nothing."],
-        _table(passes, updates, "Spread of accuracy"),
+        _slope_table(passes, updates, "Spread of accuracy"),
         ["G13"],
     )  # fmt: skip
 
 
-def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    table = _by_batch(view, device, "time_to_target_s")
+def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    table = _values_by_batch(view, device, "time_to_target_s")
     table = table[table["learning_rate"] == "tuned"] if len(table) else table
     table = table[table.groupby(_NET)["batch"].transform("nunique") >= FEWEST_BATCHES] if len(table) else table
     if not len(table):
@@ -179,7 +179,7 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
                        axis=("images in a batch", "seconds to the target")),
             f"● measured on {view.device_name(device)}, with the learning rate tuned for each batch. Bars: 99% "
             "intervals over seeds.",
-            _alt(table, " s"),
+            _alt_text(table, " s"),
         ),
         ["Batches are left out with which some seed never got there."],
         Table(["Data, model", "Batch", "Time to the target"],
@@ -189,8 +189,8 @@ def _time(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _agreement(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """How far losses lie from the CPU's in float32, over how far they may."""
+def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show how far losses lie from the CPU's in float32, relative to the tolerance."""
     keys = ["model", "dtype", "backend"]
     apart = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
     allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))

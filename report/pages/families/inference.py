@@ -1,4 +1,4 @@
-"""Trained models that answer: how long a request waits, what libraries gain, and text that is read and written."""
+"""Inference: request latency, gains from libraries, and text generation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from report.formatting import capitalize, format_count, format_number, join_word
 from report.pages.charts import Chart, bar_chart
 from report.pages.estimate_list import ListEntry, cases_with_most_threads, estimate_list, gpu_suffix, has_gpu
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
-from report.pages.families.runtimes import order, weights
+from report.pages.families.runtimes import network_order, weight_count
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import (
     amounts,
@@ -28,7 +28,7 @@ from report.pages.heading_numbers import (
 from report.pages.verdict_words import NOTHING
 from report.quantities.inference import LEAST_SAMPLES
 
-# Budgets of claim G15 in milliseconds.
+# Latency budgets in claim G15, in milliseconds.
 BUDGETS = {10: "a control loop", 33: "a video frame", 100: "a conversation"}
 PHASES = {"prefill": "the prompt is read", "decode": "text is written"}
 VERBS = {"prefill": "reading a prompt", "decode": "writing text"}
@@ -37,22 +37,22 @@ LAYERS = {"convolution": "convolutions", "lstm": "LSTMs", "product": "products"}
 _CALL = ("device", "model", "phase", "context", "batch", "dtype", "backend", "threads")
 
 
-def _size(case: Mapping[str, Any]) -> tuple[float, str]:
-    """Orders models from the fewest weights to the most."""
-    return weights(case) or 0.0, str(case["model"])
+def _size_key(case: Mapping[str, Any]) -> tuple[float, str]:
+    """Return a sort key by weight count, then name."""
+    return weight_count(case) or 0.0, str(case["model"])
 
 
-def _model(case: Mapping[str, Any]) -> str:
+def _model_label(case: Mapping[str, Any]) -> str:
     return f"{title(str(case['model']))}{gpu_suffix(str(case['device']))}"
 
 
-def _weights(case: Mapping[str, Any]) -> str:
-    counted = weights(case)
+def _weight_text(case: Mapping[str, Any]) -> str:
+    counted = weight_count(case)
     return NOTHING if counted is None else format_number(counted)
 
 
-def _surely_within(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The networks whose whole interval lies within each budget, each network under the smallest that it keeps."""
+def _budget_sentences(cases: Iterable[Mapping[str, Any]]) -> list[str]:
+    """List the networks whose whole interval lies within each budget, each under its smallest budget."""
     names: dict[int, list[str]] = {}
     for case in cases:
         high = as_number(case).high
@@ -67,9 +67,9 @@ def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
     return [group(str(case["model"])) for case in cases]
 
 
-def _waits(view: View, name: str) -> Iterable[Exhibit]:
-    """The 99th percentile of single requests, of each model at its quickest."""
-    cases = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=order)
+def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the 99th percentile latency for single requests, with the fastest setup per model."""
+    cases = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=network_order)
     if not cases:
         return
     most = max(BUDGETS)
@@ -94,7 +94,7 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     if highs:
         models = format_count(len(highs), "model")
         says.append(f"Of {models} whose interval is known, so many surely answer in time: {join_words(surely)}.")
-        says += _surely_within(best)
+        says += _budget_sentences(best)
     if untold:
         says.append(
             f"No round made the {LEAST_SAMPLES} requests that a 99th percentile needs with "
@@ -111,7 +111,7 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         headline,
-        [(_model(case), case, [_weights(case), str(case["detail"])]) for case in cases],
+        [(_model_label(case), case, [_weight_text(case), str(case["detail"])]) for case in cases],
         "s", "time within which 99% of requests are answered, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
         "fewest weights to the most.",
@@ -121,10 +121,11 @@ def _waits(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _onnx(view: View, name: str) -> Iterable[Exhibit]:
-    """What ONNX Runtime gains over PyTorch as it comes, and 8-bit numbers over that."""
+def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the speedup from ONNX Runtime over default PyTorch, and from 8-bit numbers."""
     cases = sorted(
-        cases_with_most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))), key=order
+        cases_with_most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))),
+        key=network_order,
     )
     if not cases:
         return
@@ -143,7 +144,7 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     entries = []
     for one in cases:
         key = (one["model"], one["device"])
-        entries.append((_model(one), one, [format_estimate(eight[key], "1") if key in eight else NOTHING]))
+        entries.append((_model_label(one), one, [format_estimate(eight[key], "1") if key in eight else NOTHING]))
     yield estimate_list(
         name,
         sentence(
@@ -158,10 +159,10 @@ def _onnx(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _text(view: View, name: str) -> Iterable[Exhibit]:
-    """What reading a prompt and writing text use of the machine."""
+def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare reading a prompt and writing text to the peak and the bandwidth."""
     rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
-    rates.sort(key=lambda one: (*_size(one), str(one["dtype"]), one["phase"] == "decode"))
+    rates.sort(key=lambda one: (*_size_key(one), str(one["dtype"]), one["phase"] == "decode"))
     used_by = {
         called: {
             tuple(record[label] for label in _CALL): record for record in records(view.quantity(f"generation.{which}"))
@@ -201,7 +202,8 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
             f"● measured on {view.name}, one text at a time. Bandwidth: only of models that are too large for caches.",
             "; ".join(f"{one['case']}: {two_digits(one['share'])}% {one['of']}" for one in drawn),
         ),
-        [*impossible_results((one for _, one in peaks if one.whole not in PEAK), view.name), *_dearer(rates),
+        [*impossible_results((one for _, one in peaks if one.whole not in PEAK), view.name),
+         *_token_cost_sentences(rates),
          "Each written token reads all weights from memory; the tokens of a prompt share them."],
         Table(["Model", "When", "Rate", "Share of the peak", "Share of the bandwidth"], lines, "llrrr",
               f"Text on {view.name}"),
@@ -210,15 +212,15 @@ def _text(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def share_in_table(case: Mapping[str, Any] | None) -> str:
-    """A share in a table; one that cannot be is not told as a number."""
+    """Format a share for a table, an impossible one in words."""
     if case is None:
         return NOTHING
     return "more than all: disturbed" if as_share(case).impossible else format_estimate(case, "1")
 
 
-def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
-    """How much longer a token takes that is written, of the largest model with both."""
-    for slow in sorted((rate for rate in rates if rate["phase"] == "decode"), key=_size, reverse=True):
+def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
+    """Compare the time per written and read token, for the largest model with both."""
+    for slow in sorted((rate for rate in rates if rate["phase"] == "decode"), key=_size_key, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
                 return filled_texts([sentence(
@@ -229,8 +231,8 @@ def _dearer(rates: Sequence[dict[str, Any]]) -> list[str]:
     return []
 
 
-def _libraries(view: View, name: str) -> Iterable[Exhibit]:
-    """What the maker's library gains over PyTorch's own kernels, layer by layer."""
+def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the speedup per layer from the maker's library over PyTorch's own kernels."""
     cases = records(view.quantity("libraries.gain"))
     if not cases:
         return
@@ -261,15 +263,15 @@ def _libraries(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node waits, ONNX Runtime, text and libraries."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show latency, ONNX Runtime, text generation and libraries, per node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _waits(view, f"inference-wait-{place}")
-    yield from _onnx(view, f"inference-onnx-{place}")
-    yield from _text(view, f"inference-text-{place}")
-    yield from _libraries(view, f"inference-library-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _wait_exhibit(view, f"inference-wait-{place}")
+    yield from _onnx_exhibit(view, f"inference-onnx-{place}")
+    yield from _text_exhibit(view, f"inference-text-{place}")
+    yield from _library_exhibit(view, f"inference-library-{place}")
 
 
 FAMILY = Family(

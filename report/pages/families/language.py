@@ -1,4 +1,4 @@
-"""Language models as people run them: tokens that are written beside what memory allows, prompts, and a GPU."""
+"""Language models: written tokens compared with the memory limit, prompts, and GPU speedup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from report.pages.charts import Chart, bar_chart
 from report.pages.estimate_list import cases_with_most_threads, estimate_list
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.families.inference import share_in_table
-from report.pages.families.runtimes import unmeasured
+from report.pages.families.runtimes import unmeasured_sentences
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import amounts, as_share, divide_cases, filled_texts, ratios, sentence, shares
 from report.pages.verdict_words import NOTHING
@@ -29,48 +29,48 @@ _POINT = ("model", "format", "tokens", "backend", "threads")
 _FILE = ("model", "tokens", "format")
 
 
-def _fastest(view: View, device: str, phase: str) -> list[Case]:
-    """The fastest runtime and number of threads for each model, format and length, from the smallest rate on."""
+def _fastest_cases(view: View, device: str, phase: str) -> list[Case]:
+    """Return the fastest runtime and thread count per model, format and length, by ascending rate."""
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
     return sorted((case for case in cases if case["format"] != "best"), key=lambda one: float(one["estimate"]))
 
 
-def _every(view: View, device: str, phase: str) -> list[Case]:
-    """All points of one phase, by model and format, the fastest first."""
+def _all_cases(view: View, device: str, phase: str) -> list[Case]:
+    """Return all points in a phase, sorted by model and format, fastest first."""
     cases = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
     return sorted(cases, key=lambda one: (*map(str, (one[name] for name in _FILE)), -float(one["estimate"])))
 
 
-def _case(case: Mapping[str, Any]) -> str:
+def _case_label(case: Mapping[str, Any]) -> str:
     return f"{title(str(case['model']))}, {case['format']}"
 
 
 def _point_label(case: Mapping[str, Any]) -> str:
-    """A file with its runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
+    """Format a file, runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
     threads = f", {format_count(int(case['threads']), 'thread')}" if case["threads"] else ""
-    return f"{_case(case)}, {library_name(str(case['backend']))}{threads}"
+    return f"{_case_label(case)}, {library_name(str(case['backend']))}{threads}"
 
 
-def _shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
-    """Shares of the memory's bandwidth that written tokens take, by point."""
+def _bandwidth_shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
+    """Map points to their memory bandwidth share in writing tokens."""
     cases = records(view.quantity("language.bandwidth_share", device=device))
     return {tuple(case[name] for name in _POINT): case for case in cases}
 
 
-def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Tokens that are written a second in the fastest runtime, beside those for which memory could be read."""
-    cases = _fastest(view, device, DECODE)
+def _decode_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show tokens written per second in the fastest runtime, compared with the memory bandwidth limit."""
+    cases = _fastest_cases(view, device, DECODE)
     if not cases:
         return
-    used = _shares(view, device)
+    used = _bandwidth_shares(view, device)
     of = {id(case): used.get(tuple({**case, "backend": case["runtime"]}[name] for name in _POINT)) for case in cases}
     drawn: list[dict[str, Any]] = []
     for case in cases:
         alone = ", one round" if is_single_round(case) else ""
-        drawn.append({"case": _case(case) + alone, "rate": float(case["estimate"]), "of": WRITTEN})
+        drawn.append({"case": _case_label(case) + alone, "rate": float(case["estimate"]), "of": WRITTEN})
         if (share := of[id(case)]) and not as_share(share).impossible:
             drawn.append({**drawn[-1], "rate": float(case["estimate"]) / float(share["estimate"]), "of": ALLOWED})
-    measured = [as_share(share, f"writing with {_case(case)}", "the memory's bandwidth")
+    measured = [as_share(share, f"writing with {_case_label(case)}", "the memory's bandwidth")
                 for case in cases if (share := of[id(case)])]  # fmt: skip
     where = "on the CPU" if device == "cpu" else "on the GPU"
     heading = sentence(
@@ -79,10 +79,10 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
         f"How fast language models write {where} cannot be told from this run",
         rate=amounts(cases), **({"share": shares(measured)} if measured else {}),
     )  # fmt: skip
-    points = _every(view, device, DECODE)
-    lines = [[title(str(point["model"])), str(point["format"]), library_name(str(point["backend"])), _threads(point),
-              format_estimate(point, "tokens/s"), share_in_table(used.get(tuple(point[name] for name in _POINT))),
-              _error(view, device, point)]
+    points = _all_cases(view, device, DECODE)
+    lines = [[title(str(point["model"])), str(point["format"]), library_name(str(point["backend"])),
+              _format_threads(point), format_estimate(point, "tokens/s"),
+              share_in_table(used.get(tuple(point[name] for name in _POINT))), _format_error(view, device, point)]
              for point in points]  # fmt: skip
     yield Exhibit(
         Chart(
@@ -91,8 +91,8 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "allows: the measured bandwidth over the bytes of weights and cache that a token reads.",
             "; ".join(f"{one['case']}: {two_digits(one['rate'])} {one['of']}" for one in drawn),
         ),
-        [*filled_texts(_formats(cases)), *_runtimes(cases), *filled_texts(_cores(points)),
-         *unmeasured(view, device, EXPERIMENT, "point"),
+        [*filled_texts(_format_gains(cases)), *_runtime_sentences(cases), *filled_texts(_core_gains(points)),
+         *unmeasured_sentences(view, device, EXPERIMENT, "point"),
          "The files have the public models' exact shapes, with random weights: those do not change the speed."],
         Table(["Model", "Format", "Runtime", "Threads", "Written", "Of the bandwidth", "Error"], lines, "lllrrrr",
               f"Tokens written on {view.device_name(device)}; error of the logits"),
@@ -100,12 +100,12 @@ def _decode(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _threads(case: Mapping[str, Any]) -> str:
+def _format_threads(case: Mapping[str, Any]) -> str:
     return str(int(case["threads"])) if case["threads"] else NOTHING
 
 
-def _error(view: View, device: str, case: Mapping[str, Any]) -> str:
-    """The largest relative error of a point's logits, where they were checked."""
+def _format_error(view: View, device: str, case: Mapping[str, Any]) -> str:
+    """Format the largest relative error in a point's logits."""
     points = view.points(EXPERIMENT, device=device)
     for column in (*_POINT, "phase"):
         points = points[points[column] == case[column]]
@@ -113,8 +113,8 @@ def _error(view: View, device: str, case: Mapping[str, Any]) -> str:
     return NOTHING if pd.isna(worst) else format_number(float(worst), 2)
 
 
-def _formats(cases: Sequence[Case]) -> list[Any]:
-    """The gain of the fastest format over the slowest of each model that has several."""
+def _format_gains(cases: Sequence[Case]) -> list[Any]:
+    """Compare the fastest and slowest format, for models with several."""
     gains = []
     for _, group in groupby(sorted(cases, key=lambda one: str(one["model"])), key=lambda one: str(one["model"])):
         rates = sorted(group, key=lambda one: float(one["estimate"]))
@@ -126,15 +126,15 @@ def _formats(cases: Sequence[Case]) -> list[Any]:
     return gains
 
 
-def _runtimes(cases: Sequence[Case]) -> list[str]:
-    """How often each runtime is the fastest."""
+def _runtime_sentences(cases: Sequence[Case]) -> list[str]:
+    """Count the files per fastest runtime."""
     most = Counter(library_name(str(case["runtime"])) for case in cases).most_common()
     told = [f"{name} for {format_count(files, 'file')}" for name, files in most]
     return [f"Fastest: {join_words(told)}."]
 
 
-def _cores(points: Sequence[Case]) -> list[Any]:
-    """The gain of the most threads over one, same file and runtime."""
+def _core_gains(points: Sequence[Case]) -> list[Any]:
+    """Compare the most threads with one, for the same file and runtime."""
     alone = {tuple(point[name] for name in _POINT[:-1]): point for point in points if int(point["threads"]) == 1}
     many = [most_thread for most_thread in cases_with_most_threads(list(points)) if int(most_thread["threads"]) > 1]
     pairs = [(one, alone[key]) for one in many if (key := tuple(one[name] for name in _POINT[:-1])) in alone]
@@ -142,20 +142,20 @@ def _cores(points: Sequence[Case]) -> list[Any]:
     return [sentence("All threads write {gain} as one.", gain=gains)] if pairs else []
 
 
-def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Tokens of a prompt that are read a second in the fastest runtime."""
-    cases = _fastest(view, device, PROMPT)
+def _prompt_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show prompt tokens read per second in the fastest runtime."""
+    cases = _fastest_cases(view, device, PROMPT)
     if not cases:
         return
-    written = {tuple(one[name] for name in _FILE): one for one in _fastest(view, device, DECODE)}
+    written = {tuple(one[name] for name in _FILE): one for one in _fastest_cases(view, device, DECODE)}
     pairs = [(case, written[key]) for case in cases if (key := tuple(case[name] for name in _FILE)) in written]
     dearer = sentence("A written token takes {ratio} as one that is read.",
                       ratio=ratios([divide_cases(*pair) for pair in pairs], "as long"))  # fmt: skip
-    rest = [one for one in _every(view, device, PROMPT)
-            if not any(_same(one, best) for best in cases)]  # fmt: skip
+    rest = [one for one in _all_cases(view, device, PROMPT)
+            if not any(_is_same_point(one, best) for best in cases)]  # fmt: skip
     lines = [
-        *((_case(case), case, [library_name(str(case["runtime"])), _threads(case)]) for case in cases),
-        *((_point_label(one), one, [library_name(str(one["backend"])), _threads(one)]) for one in rest),
+        *((_case_label(case), case, [library_name(str(case["runtime"])), _format_threads(case)]) for case in cases),
+        *((_point_label(one), one, [library_name(str(one["backend"])), _format_threads(one)]) for one in rest),
     ]
     lengths = sorted({int(case["tokens"]) for case in cases})
     yield estimate_list(
@@ -175,12 +175,12 @@ def _prompts(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _same(point: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+def _is_same_point(point: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     return point["backend"] == best["runtime"] and all(point[name] == best[name] for name in (*_FILE, "threads"))
 
 
-def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
-    """A GPU over its host's CPU, each in its fastest format and runtime, and in the same format."""
+def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare a GPU with its host CPU, each in its fastest format and runtime, and in the same format."""
     cases = sorted(
         records(view.quantity("language.gpu_over_cpu")),
         key=lambda one: (str(one["phase"]) != DECODE, str(one["model"]), str(one["precision"])),
@@ -198,27 +198,27 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             "What a GPU gains with language models cannot be told from this run",
             **gains,
         ),
-        [(f"{title(str(case['model']))} {VERBS[str(case['phase'])]}, {_formats_of(case)}", case,
+        [(f"{title(str(case['model']))} {VERBS[str(case['phase'])]}, {_formats_label(case)}", case,
           [f"{library_name(str(case['runtime']))} over {library_name(str(case['cpu_runtime']))}"]) for case in cases],
         "1", "tokens a second of the GPU over those of the CPU", f"● measured on {view.name}, one text at a time.",
         ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
     )  # fmt: skip
 
 
-def _formats_of(case: Mapping[str, Any]) -> str:
+def _formats_label(case: Mapping[str, Any]) -> str:
     return f"both in {case['dtype']}" if case["precision"] == "equal" else str(case["detail"])
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device of each node tokens that are written and read; for each GPU its gain over its host."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show written and read tokens per device, and the speedup per GPU over its host."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        yield from _decode(view, device, f"language-decode-{figure_suffix(place, device)}")
-        yield from _prompts(view, device, f"language-prompt-{figure_suffix(place, device)}")
-    yield from _on_gpu(view, f"language-gpu-{place}")
+        yield from _decode_exhibit(view, device, f"language-decode-{figure_suffix(place, device)}")
+        yield from _prompt_exhibit(view, device, f"language-prompt-{figure_suffix(place, device)}")
+    yield from _gpu_exhibit(view, f"language-gpu-{place}")
 
 
 FAMILY = Family(

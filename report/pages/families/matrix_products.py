@@ -1,4 +1,4 @@
-"""Matrix products, from a plain loop to the best library: rates, multiply-adds a cycle, sizes and formats."""
+"""Matrix products, from a plain loop to the best library: rates, multiply-adds per cycle, sizes and formats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 _LOOP = RUNGS[0][0]
 _FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
 _TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
-# One core from the slowest to the fastest way: its name, the quantity and which of it.
+# Ways to multiply on one core, slowest first: label, quantity, filter.
 _CORE, _IN_REGISTERS = "gemm.mac_per_cycle_per_core", "peak.mac_per_cycle"
 _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("interpreted loop", _CORE, {"backend": "python", "shape": "best"}),
@@ -56,20 +56,20 @@ _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node the ladder, one core's cycle, sizes by device and what a library adds to layers."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show the ladder, multiply-adds per cycle, sizes per device, and library gains per layer, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _ladder(view, f"matrix-products-ladder-{place}")
-    yield from _cycle(view, f"matrix-products-cycle-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _ladder_exhibit(view, f"matrix-products-ladder-{place}")
+    yield from _cycle_exhibit(view, f"matrix-products-cycle-{place}")
     for device in view.devices():
-        yield from _sizes(view, device, f"matrix-products-sizes-{place}-{device.replace(':', '-')}")
-    yield from _layers(view, f"matrix-products-layers-{place}")
+        yield from _size_exhibit(view, device, f"matrix-products-sizes-{place}-{device.replace(':', '-')}")
+    yield from _layer_exhibit(view, f"matrix-products-layers-{place}")
 
 
-def _ladder(view: View, name: str) -> Iterable[Exhibit]:
-    """One product of 1,000 by 1,000 in every way, from an interpreted loop on."""
+def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show a 1,000 by 1,000 product computed in every way, from an interpreted loop up."""
     cases = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda case: float(case["estimate"]))
     rungs = {str(case["rung"]): case for case in cases}
     if DEFAULT not in rungs:
@@ -118,8 +118,8 @@ def _ladder(view: View, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _cycle(view: View, name: str) -> Iterable[Exhibit]:
-    """Multiply-adds that one core finishes in a clock cycle."""
+def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show multiply-adds per core and clock cycle."""
     found = [
         (label, max(cases, key=lambda case: float(case["estimate"])))
         for label, quantity, wanted in _CYCLE
@@ -130,7 +130,7 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
         return
     rows = [estimate_row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in found]
     title = sentence(
-        "One core finishes {count} multiply-adds in a clock cycle" + _beside_one(best),
+        "One core finishes {count} multiply-adds in a clock cycle" + _compare_with_one(best),
         "How many multiply-adds one core finishes in a clock cycle cannot be told from this run",
         count=amounts([best]),
     )
@@ -156,23 +156,23 @@ def _cycle(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _beside_one(case: Mapping[str, Any]) -> str:
-    """Words that compare the multiply-adds of a cycle with one; '' where no interval is known."""
+def _compare_with_one(case: Mapping[str, Any]) -> str:
+    """Compare the multiply-adds per cycle with one, in words; '' if the interval is unknown."""
     low, high = as_number(case).low, as_number(case).high
     if low is None or high is None:
         return ""
     return ", not one" if low > 1 else ", no more than one" if high <= 1 else ", about one"
 
 
-def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Square products by size: a panel for each format, a line for each library, and the peak."""
+def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show square products by size: a panel per format, a line per library, and the peak."""
     cases = view.quantity("gemm.rate", device=device)
     if not len(cases):
         return
     most = int(cases["threads"].max())
     shapes = cases.take((cases["shape"] != "best") & (cases["threads"] == most) & ~cases["backend"].isin(LOOPS))
     table = shapes.take((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
-    # A single size shows no course.
+    # A curve needs several sizes.
     table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
     if not len(table):
         return
@@ -194,7 +194,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for case in records(cases.filter(backend="best", threads=most))
         if case["dtype"] in formats
     }
-    title = _title(view, device, most, bests)
+    title = _size_title(view, device, most, bests)
     yield Exhibit(
         Chart(
             name,
@@ -205,7 +205,7 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "; ".join(f"{dtype}: {with_unit(case['estimate'], 'FLOP/s')} with {case['detail']}"
                       for dtype, case in bests.items()),
         ),
-        [*_formats(view, device, bests), *_single_shapes(shapes)],
+        [*_format_sentences(view, device, bests), *_single_shape_sentences(shapes)],
         Table(
             ["Format", "Library", "Shape, m × n × k", "Rate"],
             [
@@ -222,13 +222,13 @@ def _sizes(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _peaks(view: View, device: str, threads: int) -> Estimates:
-    """The measured peak of fused multiply-adds in each format, in FLOP/s."""
+    """Return the measured peak for fused multiply-adds per format, in FLOP/s."""
     cases = view.cases("peak", value="flop_per_s", device=device)
     return cases.filter(kernel="fma", threads=threads) if len(cases) else cases
 
 
-def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:
-    """How near the best library and PyTorch come to the peak, or how fast the fastest is."""
+def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:
+    """Compare the best library and PyTorch with the peak, or else report the fastest rate."""
     found = records(view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best"))
     reached = {case["backend"]: case for case in found}
     top = max(bests.values(), key=lambda one: float(one["estimate"]))
@@ -252,8 +252,8 @@ def _title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> S
     )
 
 
-def _single_shapes(shapes: Estimates) -> Iterable[str]:
-    """A sentence for each shape that is the only one measured of some formats."""
+def _single_shape_sentences(shapes: Estimates) -> Iterable[str]:
+    """Yield a sentence per shape that is the only one measured in some formats."""
     single: dict[str, list[str]] = {}
     for dtype, sizes in shapes.frame.groupby(shapes.frame["dtype"].astype(str))["shape"]:
         if sizes.nunique() == 1:
@@ -262,8 +262,8 @@ def _single_shapes(shapes: Estimates) -> Iterable[str]:
         yield f"In {join_words(dtypes)} one shape was measured, {shape}: another may be faster."
 
 
-def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
-    """What formats of 16 bits gain over float32."""
+def _format_sentences(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
+    """Compare 16-bit formats with float32."""
     if {"float32", "bfloat16"} <= set(bests):
         gain = divide_cases(bests["bfloat16"], bests["float32"])
         text = "bfloat16, a format of 16 bits, is {gain} as float32, each with its best library."
@@ -276,13 +276,13 @@ def _formats(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]
         yield from filled_texts([sentence(text, share=shares([replace(share, most=1.0)]))])
 
 
-def _layers(view: View, name: str) -> Iterable[Exhibit]:
-    """What a library for neural networks gains over PyTorch's own code, layer by layer."""
+def _layer_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the speedup per layer from a neural network library over PyTorch's own code."""
     cases = sorted(records(view.quantity("libraries.gain")), key=lambda case: float(case["estimate"]))
     if not cases:
         return
     rows = [
-        estimate_row(f"{_layer(case)}{device_suffix(view, case['device'])}", case, "1",
+        estimate_row(f"{_layer_name(case)}{device_suffix(view, case['device'])}", case, "1",
                      text=f"×{two_digits(case['estimate'])}")
         for case in cases
     ]  # fmt: skip
@@ -306,8 +306,8 @@ def _layers(view: View, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _layer(case: Mapping[str, Any]) -> str:
-    """A layer, its shape and whether it is trained: 'LSTM, 256 cases, forward'."""
+def _layer_name(case: Mapping[str, Any]) -> str:
+    """Format a layer, its shape and passes: 'LSTM, 256 cases, forward'."""
     kind, shape = str(case["layer"]).replace("lstm", "LSTM"), str(case["shape"]).replace("-", " ")
     return f"{kind}, {shape}, {'training' if case['passes'] == 'both' else 'forward'}"
 

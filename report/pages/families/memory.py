@@ -1,4 +1,4 @@
-"""Memory: how many bytes a second each level of it gives, and how long a load waits for it."""
+"""Memory: bandwidth and load latency per level."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from report.pages.heading_numbers import Number, amounts, as_number, divide_case
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.memory import last_level_cache
 
-# The study's own kernel, and the same with stores that go past the caches.
+# The study's own kernel, with regular and with non-temporal stores.
 _PLAIN, _PAST = "llvm", "llvm-nt"
 _OWN = {_PLAIN: "", _PAST: "stores past the caches", "cupy": ""}
 _CLAIMS = ["G06", "N07", "W07"]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node its bandwidth by footprint, what main memory gives, and the latency of loads."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show bandwidth by footprint, main memory bandwidth, and load latency, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        yield from _bandwidth(view, device, f"memory-bandwidth-{place}-{device.replace(':', '-')}")
-    yield from _main_memory(view, f"memory-main-{place}")
-    yield from _latency(view, f"memory-latency-{place}")
+        yield from _bandwidth_exhibit(view, device, f"memory-bandwidth-{place}-{device.replace(':', '-')}")
+    yield from _main_memory_exhibit(view, f"memory-main-{place}")
+    yield from _latency_exhibit(view, f"memory-latency-{place}")
 
 
-def _size(value: float) -> str:
-    """A footprint as processors count theirs, in powers of two: '48 KiB', '32 MiB'."""
+def _format_size(value: float) -> str:
+    """Format a size in binary units: '48 KiB', '32 MiB'."""
     power = min(3, max(0, int(np.log2(max(value, 1)) // 10)))
     return f"{two_digits(value / 2 ** (10 * power))} {('B', 'KiB', 'MiB', 'GiB')[power]}"
 
 
-def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Triad over the footprint, by number of threads, where a footprint was measured that fits into the caches."""
+def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show triad bandwidth by footprint and thread count, if a footprint fits into the caches."""
     cases = view.quantity("bandwidth.by_footprint", device=device, op="triad", backend=[_PLAIN, "cupy"])
     if not len(cases) or cases["footprint"].nunique() < 2:
         return
@@ -81,14 +81,14 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
             line_chart(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
                        axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
-            "; ".join(f"{format_count(int(record['threads']), 'thread')}, {_size(record['footprint'])}: "
+            "; ".join(f"{format_count(int(record['threads']), 'thread')}, {_format_size(record['footprint'])}: "
                       f"{with_unit(record['estimate'], 'B/s')}" for record in records(cases)),
         ),
-        [*_caches(view, device)],
+        [*_cache_sentences(view, device)],
         Table(
             ["Size of all arrays", *(format_count(one, "thread") for one in shown)],
             [
-                [_size(size), *(next((format_estimate(case, "B/s")
+                [_format_size(size), *(next((format_estimate(case, "B/s")
                                       for case in records(cases.filter(footprint=size, threads=one))),
                                      NOTHING) for one in shown)]
                 for size in sorted(set(table["footprint"]))
@@ -100,12 +100,12 @@ def _bandwidth(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _caches(view: View, device: str) -> Iterable[str]:
-    """The sizes of a processor's caches, as the system tells them."""
+def _cache_sentences(view: View, device: str) -> Iterable[str]:
+    """List a processor's cache sizes as reported by the system."""
     cpu = (view.record.get("hardware") or {}).get("cpu")
     known = cpu.get("caches") if isinstance(cpu, Mapping) and device == "cpu" else None
     named = [
-        f"{level.removesuffix('d')} of {_size(one['bytes'] / one['instances'])}"
+        f"{level.removesuffix('d')} of {_format_size(one['bytes'] / one['instances'])}"
         for level, one in (known or {}).items()
         if level != "L1i"
     ]
@@ -113,17 +113,17 @@ def _caches(view: View, device: str) -> Iterable[str]:
         yield f"The caches, by what the system tells: {join_words(named)}."
 
 
-def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
-    """Triad from main memory, one thread and all, by way of storing and library."""
+def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show triad bandwidth from main memory, for one and all threads, by store type and library."""
     rates = view.quantity("bandwidth.rate", op="triad")
     best = rates.take(rates["backend"] == "best") if len(rates) else rates
     if not len(best):
         return
     largest = rates.take(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
     cases = sorted(records(largest), key=lambda case: (str(case["device"]), -float(case["estimate"])))
-    rows = [estimate_row(_way(view, case), case, "B/s", 1e9) for case in cases]
-    tops = _tops(best.frame)
-    moved = [f"{{d{at}}}" + (f" {_on(view, str(top['device']))}" if len(tops) > 1 else "")
+    rows = [estimate_row(_way_label(view, case), case, "B/s", 1e9) for case in cases]
+    tops = _fastest_per_device(best.frame)
+    moved = [f"{{d{at}}}" + (f" {_on_device(view, str(top['device']))}" if len(tops) > 1 else "")
              for at, top in enumerate(tops)]  # fmt: skip
     memory = "Main memory" if len(tops) == 1 else "Memory"
     title = sentence(
@@ -137,7 +137,7 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
             estimate_chart(rows, "GB/s, counted as triad's loads and stores"),
             f"● measured on {view.name} with arrays too large for every cache. {BARS}.", alt_text(rows),
         ),
-        [*_shared(view), *_past(largest.frame)],
+        [*_core_gain_sentences(view), *_streaming_store_sentences(largest.frame)],
         Table(
             ["Way", "Rate"],
             [[one["label"], format_estimate(case, "B/s")] for one, case in zip(rows, cases, strict=True)],
@@ -148,12 +148,12 @@ def _main_memory(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _on(view: View, device: str) -> str:
+def _on_device(view: View, device: str) -> str:
     return "on the processor" if device_kind(device) == "cpu" else f"on {view.device_name(device)}"
 
 
-def _shared(view: View) -> list[str]:
-    """Gain of all cores over one in bytes from main memory; nothing where only one was measured."""
+def _core_gain_sentences(view: View) -> list[str]:
+    """Compare main memory bandwidth for all cores with one; empty if only one was measured."""
     shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
     if not shared:
         return []
@@ -166,21 +166,21 @@ def _shared(view: View) -> list[str]:
     return [f"Whether {cores} cores together get more than one cannot be told."]
 
 
-def _tops(best: pd.DataFrame) -> list[dict[str, Any]]:
-    """The fastest of each device, the processor's first."""
+def _fastest_per_device(best: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the fastest case per device, CPU first."""
     tops = best.sort_values("estimate").groupby("device").tail(1)
     return sorted(row_dicts(tops), key=lambda case: (case["device"] != "cpu", case["device"]))
 
 
-def _way(view: View, case: Mapping[str, Any]) -> str:
-    """'2 threads, float64, stores past the caches'."""
+def _way_label(view: View, case: Mapping[str, Any]) -> str:
+    """Format a way to run triad: '2 threads, float64, stores past the caches'."""
     threads = format_count(int(case["threads"]), "thread") if case["threads"] else ""
     own = _OWN.get(str(case["backend"]), library_name(str(case["backend"])))
     return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + device_suffix(view, str(case["device"]))
 
 
-def _past(largest: pd.DataFrame) -> Iterable[str]:
-    """What stores past the caches gain, all threads, same format."""
+def _streaming_store_sentences(largest: pd.DataFrame) -> Iterable[str]:
+    """Compare non-temporal with regular stores, for all threads and the same format."""
     same = largest[(largest["device"] == "cpu") & (largest["threads"] == largest["threads"].max())]
     rates = same.pivot_table(index="dtype", columns="backend", values="estimate")
     if {_PLAIN, _PAST} <= set(rates):
@@ -192,8 +192,8 @@ def _past(largest: pd.DataFrame) -> Iterable[str]:
         )])  # fmt: skip
 
 
-def _latency(view: View, name: str) -> Iterable[Exhibit]:
-    """Time of a load that waits for the one before, over the footprint."""
+def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the time per dependent load, by footprint."""
     found = view.points("sequential", "step_time")
     found = found[(found["kernel"] == "chase") & (found["chains"] == "one")] if len(found) else found
     if not len(found):
@@ -203,7 +203,7 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
         for device in view.devices()
         for point in line_points(row_dicts(found[found["device"] == device]), "footprint", 1e-9, 2**20)
     ]
-    # An interval over decades would press everything else flat: the table has it.
+    # Omit very wide intervals, which would flatten the chart; the table has them.
     drawn = [{**one, **({"low": None, "high": None} if (one["high"] or 0) > 5 * one["y"] else {})} for one in rows]
     walk = [one for one in rows if one["device"] == rows[0]["device"]]
     near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))
@@ -223,7 +223,7 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
                        axis=("size of the array that is walked through, MiB", "ns for a load")),
             f"● measured on {view.name}, in random order, each load at the address that the last one read. {BARS}."
             + wide,
-            "; ".join(f"{_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
+            "; ".join(f"{_format_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
         ),
         filled_texts(
             sentence("A load takes {gain} from main memory as from the caches that a core has for itself.",
@@ -232,7 +232,7 @@ def _latency(view: View, name: str) -> Iterable[Exhibit]:
         ),
         Table(
             ["Size", "Time of a load"],
-            [[_size(one["footprint"]) + device_suffix(view, str(one["device"])), format_estimate(one, "s")]
+            [[_format_size(one["footprint"]) + device_suffix(view, str(one["device"])), format_estimate(one, "s")]
              for one in row_dicts(found.sort_values(["device", "footprint"]))],
             "lr", f"Loads that wait for each other on {view.name}",
         ),

@@ -1,4 +1,4 @@
-"""What steps of models are made of: the share of matrix products, what waits for what, and what is in the matrices."""
+"""Model steps: time in matrix products, dependent operators, and rates by matrix content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from report.pages.heading_numbers import as_number, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
-# Calculations that count as many.
+# Threshold for "many" parallel calculations.
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
@@ -24,53 +24,53 @@ Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device its shares of products and what matrices hold; once, as they are counted, the models' widths."""
-    yield from exhibits_per_machine(evidence, _machine)
-    # Of all machines, the one with the most models: what is counted is the same on every one.
+    """Show product shares and content effects per device, and the models' widths once."""
+    yield from exhibits_per_machine(evidence, _machine_exhibits)
+    # Use the machine with the most models: counts are the same on all machines.
     most, widest = 0, None
     for view in evidence.views:
         widths = records(view.quantity("sequential.parallel_width", level="median"))
         if len(widths) > most:
             most = len(widths)
-            widest = _widths(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
+            widest = _width_exhibit(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
     if widest:
         yield widest
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
         name = figure_suffix(place, device)
-        yield from _training(view, device, name)
-        yield from _inference(view, device, name)
-        yield from _content(view, device, name)
+        yield from _training_exhibit(view, device, name)
+        yield from _inference_exhibit(view, device, name)
+        yield from _content_exhibit(view, device, name)
 
 
-def _usual(cases: list[Case]) -> list[Case]:
-    """Those with the most threads, in the format in which most were measured."""
+def _usual_cases(cases: list[Case]) -> list[Case]:
+    """Select the cases with the most threads, in the most common format."""
     most = max((int(case["threads"]) for case in cases), default=0)
     cases = [case for case in cases if int(case["threads"]) == most]
     usual = pd.Series([case["dtype"] for case in cases], dtype=object).mode()
     return [case for case in cases if case["dtype"] == usual[0]]
 
 
-def _percent(share: float) -> str:
+def _percent_text(share: float) -> str:
     return f"{format_number(100 * share, 2 if share < 0.995 else 3).removesuffix('.0')}%"
 
 
-def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Both shares of each model at its largest batch; those of all batches in the table."""
+def _training_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show both shares per model at its largest batch; the table has all batches."""
     counts = {
         model_and_batch(case): case
-        for case in _usual(records(view.quantity("training.matmul_flop_share", device=device)))
+        for case in _usual_cases(records(view.quantity("training.matmul_flop_share", device=device)))
     }
     took = {
         model_and_batch(case): case
-        for case in _usual(records(view.quantity("training.matmul_time_share", device=device)))
+        for case in _usual_cases(records(view.quantity("training.matmul_time_share", device=device)))
     }
     both = sorted((case for at, case in took.items() if at in counts), key=lambda case: -float(case["estimate"]))
     largest = {str(case["model"]): model_and_batch(case) for case in sorted(both, key=lambda case: int(case["batch"]))}
     shown = [model_and_batch(case) for case in both if largest[str(case["model"])] == model_and_batch(case)]
-    # One run of a few models is not the picture.
+    # Skip devices with only a few models.
     if len(shown) < 3:
         return
     rows = [{"step": at, "share": 100 * cases[at]["estimate"], "of": of}
@@ -86,12 +86,12 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
             str(title),
             bar_chart(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
             f"● measured on {view.device_name(device)}, in {both[0]['dtype']}. The intervals are in the table.",
-            "; ".join(f"{at}: {_percent(counts[at]['estimate'])} {OPERATIONS}, {_percent(took[at]['estimate'])} {TIME}"
-                      for at in shown),
+            "; ".join(f"{at}: {_percent_text(counts[at]['estimate'])} {OPERATIONS}, "
+                      f"{_percent_text(took[at]['estimate'])} {TIME}" for at in shown),
         ),
         [f"{_PRODUCTS} The rest are operations on single elements, which need little arithmetic and much memory."],
         Table(["Training step", "Of the operations", "Of the time"],
-              [[model_and_batch(case), _percent(counts[model_and_batch(case)]["estimate"]),
+              [[model_and_batch(case), _percent_text(counts[model_and_batch(case)]["estimate"]),
                 format_estimate(percent_case(case), "%")] for case in both],
               "lrr",
               f"Matrix products in training steps on {view.device_name(device)}"),
@@ -100,26 +100,28 @@ def _training(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
+def _inference_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cases = records(view.quantity("inference.matmul_time_share", device=device))
     cases.sort(key=lambda case: -float(case["estimate"]))
     if not cases:
         return
     rows = [
-        estimate_row(f"{_PHASES[case['phase']]}: {model_and_batch(case)}", case, "1", 0.01, _percent(case["estimate"]))
-        for case in _usual(cases)
+        estimate_row(
+            f"{_PHASES[case['phase']]}: {model_and_batch(case)}", case, "1", 0.01, _percent_text(case["estimate"])
+        )
+        for case in _usual_cases(cases)
     ]
     title = sentence(
         "Without training, matrix products take {share} of the time",
         "What matrix products take of the time without training cannot be told from this run",
-        share=shares(_usual(cases)),
+        share=shares(_usual_cases(cases)),
     )
     yield Exhibit(
         Chart(
             f"model-steps-inference-{name}",
             str(title),
             estimate_chart(rows, "share of the time (%)", log=False),
-            f"● measured on {view.device_name(device)}, in {_usual(cases)[0]['dtype']}. {BARS}.",
+            f"● measured on {view.device_name(device)}, in {_usual_cases(cases)[0]['dtype']}. {BARS}.",
             alt_text(rows),
         ),
         [],
@@ -133,8 +135,8 @@ def _inference(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _widths(widths: list[Case], levels: list[Case]) -> Exhibit:
-    """How many calculations of each model can run at once, and how many operators have to wait for one another."""
+def _width_exhibit(widths: list[Case], levels: list[Case]) -> Exhibit:
+    """Show per model how many calculations can run in parallel and how many operators depend on each other."""
     widths.sort(key=lambda case: -float(case["estimate"]))
     deep = {str(case["model"]): float(case["estimate"]) for case in levels}
     rows = [{"label": case["model"], "estimate": float(case["estimate"]), "low": None, "high": None,
@@ -161,8 +163,8 @@ def _widths(widths: list[Case], levels: list[Case]) -> Exhibit:
     )  # fmt: skip
 
 
-def _content(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """The rate on other data over that on random normal data."""
+def _content_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Compare the rate on other data with random normal data."""
     cases = sorted(records(view.quantity("content.speed_ratio", device=device)),
                    key=lambda case: (case["dtype"], case["backend"], case["content"]))  # fmt: skip
     if not cases:

@@ -1,4 +1,4 @@
-"""Rounding: what the order of the work does to the bits of a matrix product, and what each number format errs."""
+"""Rounding: how the summation order changes matrix products, and the error per number format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
-# What is changed between two results, from what must not matter to what must.
+# Changes between two results, from those that must not matter to those that must.
 _METHODS = {
     "cell_order": "entries worked out in another order",
     "permuted": "rows and columns in other places, by a library",
@@ -28,21 +28,21 @@ _ORDER = list(_METHODS)
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node how far results lie apart, and the error of each format."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show the spread between results and the error per format, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _spread(view, f"numerics-order-{place}")
-    yield from _formats(view, f"numerics-formats-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _spread_exhibit(view, f"numerics-order-{place}")
+    yield from _format_exhibit(view, f"numerics-formats-{place}")
 
 
-def _ulp(value: float) -> str:
+def _format_ulp(value: float) -> str:
     return format_rough(value) if value else "0"
 
 
-def _spread(view: View, name: str) -> Iterable[Exhibit]:
-    """The largest difference in an entry by what was changed: the least and the most of all cases."""
+def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the largest difference in an entry per change, as the range over all cases."""
     parts = [
         view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
     ]
@@ -53,10 +53,10 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
     ends = table.groupby("method")["estimate"].agg(["min", "max", "size"]).reindex(_ORDER).dropna()
     rows = [
         {"label": _METHODS[str(method)], "estimate": high, "other": low, "low": low, "high": high,
-         "text": _ulp(high) if low == high else f"{_ulp(low)} to {_ulp(high)}"}
+         "text": _format_ulp(high) if low == high else f"{_format_ulp(low)} to {_format_ulp(high)}"}
         for method, low, high in zip(ends.index, ends["min"], ends["max"], strict=True)
     ]  # fmt: skip
-    title = _title(ends["max"])
+    title = _spread_title(ends["max"])
     yield Exhibit(
         Chart(
             name,
@@ -68,14 +68,14 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
         [
             "A unit in the last place is the step between two neighbouring numbers of a format, here at the root mean "
             "square of the result.",
-            *_repeated(view),
+            *_repeat_sentences(view),
         ],
         Table(
             ["What is changed", "Library, format", "Shape, m × n × k", "Largest difference"],
             [
                 [_METHODS[str(one["method"])],
                  f"{library_name(str(one['backend']))}, {one['dtype']}{device_suffix(view, str(one['device']))}",
-                 str(one["shape"]).replace("x", " × "), _ulp(one["estimate"])]
+                 str(one["shape"]).replace("x", " × "), _format_ulp(one["estimate"])]
                 for one in sorted(row_dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"]))
             ],
             "lllr",
@@ -86,8 +86,8 @@ def _spread(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _title(most: Any) -> Sentence:
-    """Whether the order of the entries shows, and the order within one."""
+def _spread_title(most: Any) -> Sentence:
+    """Report how far the entry order and the summation order change results."""
     said: list[str] = []
     units: dict[str, float] = {}
     if "cell_order" in most:
@@ -99,16 +99,18 @@ def _title(most: Any) -> Sentence:
         units["sum"] = most["summation"]
     if not said:
         said, units = ["What is changed moves an entry by up to {any} units in the last place"], {"any": most.max()}
-    return sentence(capitalize("; ".join(said)), **{name: _counted(value, _ulp) for name, value in units.items()})
+    return sentence(
+        capitalize("; ".join(said)), **{name: _exact_place(value, _format_ulp) for name, value in units.items()}
+    )
 
 
-def _counted(value: float, words: Callable[[float], str]) -> Place:
-    """A place for the largest of exact numbers."""
+def _exact_place(value: float, words: Callable[[float], str]) -> Place:
+    """Return a place for an exact number."""
     return Place(((Number(float(value), float(value), float(value), most=math.inf),),), words)
 
 
-def _repeated(view: View) -> Iterable[str]:
-    """Whether the same product has the same bits every time."""
+def _repeat_sentences(view: View) -> Iterable[str]:
+    """Report if repeated products are bitwise equal."""
     cells = records(view.quantity("numerics.determinism"))
     products = len({(cell["device"], cell["dtype"], cell["backend"], cell["shape"]) for cell in cells})
     if cells and all(cell["estimate"] == 1 for cell in cells):
@@ -119,10 +121,10 @@ def _repeated(view: View) -> Iterable[str]:
         yield f"Repeated, a product of the same numbers came out in up to {most} different ways."
 
 
-def _formats(view: View, name: str) -> Iterable[Exhibit]:
-    """The error of a library's product in each number format: the library and shape that err most.
+def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the largest error in library products per number format.
 
-    Not of float64, in which the products are checked.
+    Omits float64, the reference format.
     """
     found = view.points("gemm")
     found = (
@@ -147,7 +149,7 @@ def _formats(view: View, name: str) -> Iterable[Exhibit]:
     title = sentence(
         ", ".join(text[: len(ends)]),
         **{
-            name: _counted(1 / float(cell["error"]), format_rough)
+            name: _exact_place(1 / float(cell["error"]), format_rough)
             for name, cell in zip(("first", "last"), ends, strict=False)
         },
     )

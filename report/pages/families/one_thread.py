@@ -1,4 +1,4 @@
-"""One step after another: what a step costs that has to wait for the last one, and branches that nothing can guess."""
+"""Sequential work: time per dependent step, and branches too random to predict."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "b
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node the steps of one thread, and a GPU's over its host's."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show steps on one thread, and a GPU compared with its host, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _steps(view, f"one-thread-steps-{place}")
-    yield from _devices(view, f"one-thread-gpu-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _step_exhibit(view, f"one-thread-steps-{place}")
+    yield from _device_exhibit(view, f"one-thread-gpu-{place}")
 
 
-def _steps(view: View, name: str) -> Iterable[Exhibit]:
-    """The time of one step by what it does, each device's one thread."""
+def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the time per step by kind, on one thread per device."""
     found = view.points("sequential", "step_time")
     if not len(found):
         return
@@ -41,7 +41,7 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     cases = [
         {**case, "label": label + device_suffix(view, str(case["device"]))}
         for case in row_dicts(found.sort_values("footprint"))
-        if (label := _label(case, found))
+        if (label := _step_label(case, found))
     ]
     if not cases:
         return
@@ -86,8 +86,8 @@ def _steps(view: View, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _label(case: Mapping[str, Any], found: Any) -> str:
-    """What a step does; of loads those of the smallest and the largest array; '' for what is not shown."""
+def _step_label(case: Mapping[str, Any], found: Any) -> str:
+    """Label a step; '' to omit it. Loads are shown only for the smallest and largest array."""
     if case["kernel"] != "chase":
         return _KERNELS.get((str(case["kernel"]), str(case["data"])), "")
     sizes = found[(found["kernel"] == "chase") & (found["device"] == case["device"])]["footprint"]
@@ -95,8 +95,8 @@ def _label(case: Mapping[str, Any], found: Any) -> str:
     return ends.get(case["footprint"], "")
 
 
-def _devices(view: View, name: str) -> Iterable[Exhibit]:
-    """One thread of a GPU over one core, and a whole GPU over all cores."""
+def _device_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare one GPU thread with one core, and a whole GPU with all cores."""
     kinds = {"one_thread": "one thread over one core", "full_chip": "whole GPU over all cores"}
     cases = [
         {**case, "label": f"{_NAMES[str(case['kernel'])]}, {case['data']}: {kind}"}

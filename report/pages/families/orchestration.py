@@ -1,4 +1,4 @@
-"""Keeping devices busy: what preparing the data costs a training loop, idle GPUs, and several devices at one job."""
+"""Orchestration: time that training loops lose to data preparation, idle GPUs, and jobs on several devices."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LOOP = ("device", "model", "batch", "source", "dtype", "threads")
 WAIT, STEP = "waiting for the next batch", "training step"
 
 
-def _place(case: Mapping[str, Any]) -> tuple[str, str, int]:
-    """By device and model, from the source that takes least work to the one that takes most."""
+def _sort_key(case: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Return a sort key: device, model, then source by preparation effort."""
     return str(case["device"]), str(case["model"]), [*SOURCES].index(str(case["source"]))
 
 
-def _lost(view: View, name: str) -> Iterable[Exhibit]:
-    """What a loop loses to its data with the number of worker processes that does best."""
-    cases = sorted(records(view.quantity("orchestration.time_lost")), key=_place)
+def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the share of time lost to data preparation, with the best worker count."""
+    cases = sorted(records(view.quantity("orchestration.time_lost")), key=_sort_key)
     if not cases:
         return
     most = max(cases, key=lambda one: (bool(as_share(one).shown_bounds()), float(one["estimate"])))
@@ -64,26 +64,26 @@ def _lost(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _turns(view: View, name: str) -> Iterable[Exhibit]:
-    """A turn of the loop that waits most, taken apart by source and number of worker processes."""
+def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Break down an iteration in the loop with the longest wait, by source and worker count."""
     found = records(view.quantity("orchestration.wait_share"))
-    turns = {_turn(record): record for record in records(view.cases("orchestration"))}
-    found = [one for one in found if _turn(one) in turns]
+    turns = {_turn_key(record): record for record in records(view.cases("orchestration"))}
+    found = [one for one in found if _turn_key(one) in turns]
     if not found:
         return
     loops = {tuple(one[key] for key in LOOP if key != "source") for one in found}
-    longest = max(found, key=lambda one: float(one["estimate"]) * float(turns[_turn(one)]["estimate"]))
+    longest = max(found, key=lambda one: float(one["estimate"]) * float(turns[_turn_key(one)]["estimate"]))
     loop = tuple(longest[key] for key in LOOP if key != "source")
     mine = sorted((one for one in found if tuple(one[key] for key in LOOP if key != "source") == loop),
-                  key=lambda one: (_place(one), int(one["workers"])))  # fmt: skip
+                  key=lambda one: (_sort_key(one), int(one["workers"])))  # fmt: skip
     drawn: list[dict[str, Any]] = []
     table = []
     for one in mine:
-        turn, wait = 1e3 * float(turns[_turn(one)]["estimate"]), float(one["estimate"])
+        turn, wait = 1e3 * float(turns[_turn_key(one)]["estimate"]), float(one["estimate"])
         workers = "" if one["source"] == PRELOADED else f", {format_count(int(one['workers']), 'worker')}"
         case = f"{SOURCES[str(one['source'])]}{workers}"
         drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
-        table.append([case, format_estimate(turns[_turn(one)], "s"), format_estimate(one, "1")])
+        table.append([case, format_estimate(turns[_turn_key(one)], "s"), format_estimate(one, "1")])
     untold = f"How long {model_and_batch(longest)}, waits for its data cannot be told from this run"
     waits = shares([longest])
     title = sentence(
@@ -92,8 +92,8 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
     worked = [one for one in mine if one["source"] == longest["source"] and one["workers"] > longest["workers"]]
     ready = [one for one in mine if one["source"] == PRELOADED]
     if worked and ready:
-        best = min(worked, key=lambda one: float(turns[_turn(one)]["estimate"]))
-        ratio = divide_cases(turns[_turn(best)], turns[_turn(ready[0])])
+        best = min(worked, key=lambda one: float(turns[_turn_key(one)]["estimate"]))
+        ratio = divide_cases(turns[_turn_key(best)], turns[_turn_key(ready[0])])
         if (as_share(best).high or 1.0) < (as_share(longest).low or 0.0):
             title = sentence(
                 f"With workers, waiting for {SOURCES[str(longest['source'])]} takes {{after}} of a turn, without "
@@ -117,12 +117,12 @@ def _turns(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _turn(case: Mapping[str, Any]) -> tuple[Any, ...]:
+def _turn_key(case: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(case[key] for key in (*LOOP, "workers"))
 
 
-def _idle(view: View, name: str) -> Iterable[Exhibit]:
-    """How long GPUs have nothing to do with their batch in place, of each model at its largest batch."""
+def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show GPU idle time with preloaded batches, per model at its largest batch."""
     cases = records(view.quantity("orchestration.gpu_idle_share", backend="torch"))
     if not cases:
         return
@@ -144,8 +144,8 @@ def _idle(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _ranks(view: View, name: str) -> Iterable[Exhibit]:
-    """What each of several ranks keeps of the rate of one alone."""
+def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare the rate per rank with a single rank."""
     cases = records(view.quantity("several_devices.efficiency"))
     if not cases:
         return
@@ -180,8 +180,8 @@ def _ranks(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _needed(evidence: Evidence) -> Iterable[Exhibit]:
-    """How many GPUs hold a model in training: of the GPU with the most memory, and of that with the least."""
+def _gpu_count_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Show how many GPUs it takes to hold a model in training, for the largest and smallest GPU memory."""
     found: dict[str, list[dict[str, Any]]] = {}
     for one in records(evidence.quantity("several_devices.gpus_needed")):
         found.setdefault(str(one["model"]), []).append(one)
@@ -215,16 +215,16 @@ def _needed(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node lost time, turns, idle GPUs and ranks; then the GPUs that models need."""
-    yield from exhibits_per_machine(evidence, _machine)
-    yield from _needed(evidence)
+    """Show lost time, iterations, idle GPUs and ranks per node, then the GPU count per model."""
+    yield from exhibits_per_machine(evidence, _machine_exhibits)
+    yield from _gpu_count_exhibit(evidence)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _lost(view, f"orchestration-lost-{place}")
-    yield from _turns(view, f"orchestration-turn-{place}")
-    yield from _idle(view, f"orchestration-idle-{place}")
-    yield from _ranks(view, f"orchestration-ranks-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _lost_time_exhibit(view, f"orchestration-lost-{place}")
+    yield from _turn_exhibit(view, f"orchestration-turn-{place}")
+    yield from _idle_exhibit(view, f"orchestration-idle-{place}")
+    yield from _rank_exhibit(view, f"orchestration-ranks-{place}")
 
 
 FAMILY = Family(

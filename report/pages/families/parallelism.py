@@ -1,4 +1,4 @@
-"""Side by side: what more cores gain, what it costs if threads part ways, and minutes of full load."""
+"""Parallelism: gain from more cores, thread divergence, and sustained load."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LINEAR = "as many times as long as paths"
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node its cores, its threads in flight, paths that part, and load without a pause."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show cores, threads in flight, divergence and sustained load, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _cores(view, f"parallelism-cores-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _core_exhibit(view, f"parallelism-cores-{place}")
     for device in view.devices():
-        yield from _threads(view, device, f"parallelism-threads-{place}-{device.replace(':', '-')}")
-    yield from _paths(view, f"parallelism-paths-{place}")
-    yield from _sustained(view, f"parallelism-sustained-{place}")
+        yield from _thread_exhibit(view, device, f"parallelism-threads-{place}-{device.replace(':', '-')}")
+    yield from _path_exhibit(view, f"parallelism-paths-{place}")
+    yield from _sustained_exhibit(view, f"parallelism-sustained-{place}")
 
 
-def _gains(view: View) -> list[dict[str, Any]]:
-    """All cores over one, by kind of work: the efficiency of each thread times their number."""
+def _core_gains(view: View) -> list[dict[str, Any]]:
+    """Return the speedup from one to all cores per kind of work: efficiency times thread count."""
     works = [
         ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products in {dtype}"),
         ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory in {dtype}"),
@@ -55,14 +55,14 @@ def _gains(view: View) -> list[dict[str, Any]]:
     return sorted(found, key=lambda case: float(case["estimate"]))
 
 
-def _cores(view: View, name: str) -> Iterable[Exhibit]:
-    """What all cores do over what one does, for products, memory and training."""
-    cases = _gains(view)
+def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare all cores with one, for products, memory and training."""
+    cases = _core_gains(view)
     if not cases:
         return
     most = int(cases[0]["threads"])
     rows = [estimate_row(str(case["label"]), case, "1", text=f"×{format_rough(case['estimate'])}") for case in cases]
-    title = _gained(cases, most)
+    title = _gain_title(cases, most)
     unsure = sum(not (as_number(case).low or 0) > 1 for case in cases)
     yield Exhibit(
         Chart(
@@ -85,8 +85,8 @@ def _cores(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _gained(cases: list[dict[str, Any]], most: int) -> Sentence:
-    """Largest and smallest gain of the works whose gain is certain."""
+def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
+    """Report the largest and smallest certain gain."""
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
     ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
     gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
@@ -99,8 +99,8 @@ def _gained(cases: list[dict[str, Any]], most: int) -> Sentence:
     )
 
 
-def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Throughput of a GPU over the threads in flight."""
+def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show GPU throughput by threads in flight."""
     line = line_points(records(view.quantity("parallelism.throughput", device=device)), "in_flight", 1e9)
     if len(line) < 2:
         return
@@ -130,8 +130,8 @@ def _threads(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _paths(view: View, name: str) -> Iterable[Exhibit]:
-    """Time over that of one path if a group of 32 takes different paths, device by device."""
+def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the slowdown if a group of 32 takes different paths, per device."""
     cases = records(view.quantity("parallelism.divergence_cost"))
     if not cases:
         return
@@ -170,8 +170,8 @@ def _paths(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _sustained(view: View, name: str) -> Iterable[Exhibit]:
-    """What minutes of load without a pause cost of the rate, of each load and device the last run."""
+def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the rate lost under minutes of sustained load, from the last run per load and device."""
     cases = records(view.quantity("sustained.throughput_drift"))
     if not cases:
         return

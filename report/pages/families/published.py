@@ -1,4 +1,4 @@
-"""What others measured and published: what one GPU replaces, its lead in training and in memory, and our CPU beside."""
+"""Published measurements: CPUs replaced by one GPU, its lead in training and memory, and our CPU in comparison."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from report.pages.machine_selection import filter_cases
 from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
 
-# The claims whose published evidence is drawn; the first one's factor is the band.
+# Claims with published evidence to draw; the band is the threshold in TRAINING.
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
-# What a reader should know of a source's figures of CPUs, by its own words.
+# Caveats on CPU figures, by source.
 _REMARKS = {
     "anybench-stream": "The triad on the Ryzen moves a third more than it counts, which flatters the GPU.",
     "opencl-benchmark": "OpenCL leaves much of the EPYC's bandwidth unused, which flatters the GPU.",
@@ -26,62 +26,62 @@ _REMARKS = {
 }
 
 
-def _part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
-    """The first part of a claim's verdict; without one, nothing."""
+def _first_part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
+    """Return the first part in a claim's verdict; empty if there is none."""
     return next(
         (verdict["parts"][0] for verdict in document["verdicts"] if verdict["id"] == claim and verdict["parts"]), {}
     )
 
 
-def _published(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
-    """What others measured for a claim, each with its strength: direct, or indirect, which decides nothing."""
+def _published_cases(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
+    """Return published cases for a claim, with their strength: direct, or indirect (decides nothing)."""
     return [
         {**case, "strength": str(other["strength"])}
-        for other in _part(evidence.document, claim).get("others") or ()
+        for other in _first_part(evidence.document, claim).get("others") or ()
         for case in records(evidence.quantity(other["quantity"], **other["scope"]))
     ]
 
 
-def _band(document: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
-    """From how many to how many times as fast an article has a GPU train, and how the band is called."""
-    limits = tuple(map(float, _part(document, TRAINING).get("threshold") or ()))
+def _threshold_band(document: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
+    """Return the article's range for the training speedup, and its label."""
+    limits = tuple(map(float, _first_part(document, TRAINING).get("threshold") or ()))
     return limits, f"an article's {threshold_text(limits, '1')} times, for training" if limits else ""
 
 
-def _ends(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Two marks on a row with a line between them, and both numbers in words."""
+def _range_row(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a chart row with two marks, a line between them, and text for both."""
     least, most = float(low["estimate"]), float(high["estimate"])
     return {"estimate": most, "other": least, "low": least, "high": most,
             "text": format_range((least, most), two_digits),
             "tier": "published"}  # fmt: skip
 
 
-def _ranged(case: Mapping[str, Any]) -> str:
-    """A number and its range over entries: '31 (24 to 38)'."""
+def _range_text(case: Mapping[str, Any]) -> str:
+    """Format a number and its range over entries: '31 (24 to 38)'."""
     around = format_interval(case["low"], case["high"], "1", 2)
     return two_digits(case["estimate"]) + (f" ({around})" if around else "")
 
 
 def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
-    """Server processors that the slowest and the fastest GPU of a round replace, a row for each job."""
+    """Chart the server processors that the slowest and fastest GPU in a round replace, per job."""
     jobs = sorted(document["replaced"], key=lambda one: (not one["training"], -one["most"]["estimate"]))
     best = {one: [job["most"]["estimate"] for job in jobs if job["training"] is one] for one in (True, False)}
     kinds = [f"{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
     kinds += [f"{format_range(best[False], two_digits)} in answering"] if best[False] else []
     slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
     rounds = join_words(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
-    rows = [{"label": capitalize(str(job["job"])), **_ends(job["least"], job["most"])} for job in jobs]
+    rows = [{"label": capitalize(str(job["job"])), **_range_row(job["least"], job["most"])} for job in jobs]
     return Chart(
         name, f"The fastest GPU of a round replaces {join_words(kinds)}",
-        estimate_chart(rows, "server processors that one GPU replaces", *_band(document), log=True),
+        estimate_chart(rows, "server processors that one GPU replaces", *_threshold_band(document), log=True),
         f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
         f"the fastest ({fast}).",
         alt_text(rows),
     )  # fmt: skip
 
 
-def _replaced(evidence: Evidence) -> Iterable[Exhibit]:
-    jobs, (limits, _) = evidence.document.get("replaced") or [], _band(evidence.document)
+def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    jobs, (limits, _) = evidence.document.get("replaced") or [], _threshold_band(evidence.document)
     if not jobs:
         return
     says = ["Both sides ran the same benchmark, each in the number format that its entrant chose. A server without a "
@@ -91,17 +91,18 @@ def _replaced(evidence: Evidence) -> Iterable[Exhibit]:
         says.append(f"The fastest GPU replaces {two_digits(limits[0])} processors or more in {most} of {len(jobs)} "
                     f"jobs, the slowest in {least or 'none'}.")  # fmt: skip
     table = [[capitalize(str(job["job"])), str(job["setting"]), str(job["server"]), str(job["least"]["gpu"]),
-              _ranged(job["least"]), str(job["most"]["gpu"]), _ranged(job["most"])] for job in jobs]  # fmt: skip
+              _range_text(job["least"]), str(job["most"]["gpu"]), _range_text(job["most"])]
+             for job in jobs]  # fmt: skip
     yield Exhibit(
         replaced_chart(evidence.document, "published-replaced"), says,
         Table(["Job", "Round", "Server", "Slowest GPU", "Replaces", "Fastest GPU", "Replaces"], table, "llllrlr",
               "Server processors that one GPU replaces, with range"), [TRAINING, "W02", "N11", "N12"])  # fmt: skip
 
 
-def _training(evidence: Evidence) -> Iterable[Exhibit]:
-    """Of each GPU the least and the most of its benchmarks, in the newest round that has it."""
+def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Show the smallest and largest lead per GPU, in its newest round."""
     known: dict[tuple[bool, str], list[dict[str, Any]]] = {}
-    for case in _published(evidence, TRAINING):
+    for case in _published_cases(evidence, TRAINING):
         if case["baseline"] == "server":
             known.setdefault((case["strength"] != "direct", str(case["gpu"])), []).append(case)
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
@@ -109,8 +110,8 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
     for (old, gpu), cases in known.items():
         newest = max(str(case["source"]) for case in cases)
         cases = sorted((case for case in cases if case["source"] == newest), key=lambda one: float(one["estimate"]))
-        rows[old].append({"label": gpu, "side": "undecided" if old else "", **_ends(cases[0], cases[-1])})
-        table += [[gpu, str(case["model"]), str(case["cpu"]), _ranged(case), newest] for case in cases]
+        rows[old].append({"label": gpu, "side": "undecided" if old else "", **_range_row(cases[0], cases[-1])})
+        table += [[gpu, str(case["model"]), str(case["cpu"]), _range_text(case), newest] for case in cases]
     tuned, weak = (sorted(rows[old], key=lambda one: -one["estimate"]) for old in (False, True))
     if not tuned:
         return
@@ -118,7 +119,7 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
     if weak:
         reached = format_range([one[end] for one in weak for end in ("other", "estimate")], two_digits)
         title += f"; against weak CPU software, older GPUs reach {reached} times"
-    limits, called = _band(evidence.document)
+    limits, called = _threshold_band(evidence.document)
     below = sum(one["estimate"] < limits[0] for one in tuned)
     yield Exhibit(
         Chart(
@@ -136,10 +137,10 @@ def _training(evidence: Evidence) -> Iterable[Exhibit]:
         [TRAINING, "G08", "N11", "N12", "W02"])  # fmt: skip
 
 
-def _memory(evidence: Evidence) -> Iterable[Exhibit]:
-    """GPUs' memory over a desktop's by different programs, and over a server's by the same one."""
+def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Compare GPU memory bandwidth with a desktop's (different programs) and a server's (same program)."""
     published = evidence.data.published.by_key if evidence.data else {}
-    found = {claim: _published(evidence, claim) for claim in (DESKTOP, SERVER)}
+    found = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(found.values()):
         return
     spans = [format_range([case["estimate"] for case in cases], two_digits) for cases in found.values()]
@@ -173,8 +174,8 @@ def _memory(evidence: Evidence) -> Iterable[Exhibit]:
         [DESKTOP, SERVER, "N07"])  # fmt: skip
 
 
-def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
-    """Our own CPU figures over what others published, a row for each machine here."""
+def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Compare our CPU figures with published ones, a row per machine."""
     rows: list[dict[str, Any]] = []
     table = []
     for pair in evidence.document.get("counterparts") or []:
@@ -219,8 +220,8 @@ def _counterparts(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """What a GPU replaces, its lead in training and in memory, and whether our own CPU is a fair base."""
-    for exhibits in (_replaced, _training, _memory, _counterparts):
+    """Show CPUs replaced by a GPU, its lead in training and memory, and our CPU as a baseline."""
+    for exhibits in (_replaced_exhibit, _training_exhibit, _memory_exhibit, _counterpart_exhibit):
         yield from exhibits(evidence)
 
 

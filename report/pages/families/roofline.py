@@ -1,4 +1,4 @@
-"""The roofline: what steps reach under a machine's two ceilings, which of them limits, and what few numbers predict."""
+"""Roofline: rates under a machine's two ceilings, the limiting one, and predictions from few numbers."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Ceilings = dict[str, dict[str, float]]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device the roofline with its steps, what memory limits, and what few numbers predict."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show the roofline, memory-bound time, and predictions from few numbers, per device."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
         name = figure_suffix(place, device)
         steps = view.points("roofline", "time", device)
@@ -47,13 +47,13 @@ def _machine(view: View, place: int) -> Iterable[Exhibit]:
             ceilings = _ceilings(view, device, int(steps["threads"].max()))
             steps = steps[steps["dtype"].isin(list(ceilings))]
         if len(steps):
-            yield _roofline(view, device, name, steps, ceilings)
-            yield from _limited(view, device, name, int(steps["threads"].max()))
-        yield from _predicted(view, device, name)
+            yield _roofline_exhibit(view, device, name, steps, ceilings)
+            yield from _memory_bound_exhibit(view, device, name, int(steps["threads"].max()))
+        yield from _prediction_exhibit(view, device, name)
 
 
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
-    """Peak and bandwidth of each number format with so many threads, and the balance of both."""
+    """Return peak, bandwidth and balance per number format, for a thread count."""
     at = {"node": view.node, "device": device, "threads": threads}
     moved = [float(case["estimate"]) for case in records(peak_bandwidth(view.data).filter(**at))]
     peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(peak_arithmetic(view.data).filter(**at))}
@@ -64,7 +64,7 @@ def _ceilings(view: View, device: str, threads: int) -> Ceilings:
     }
 
 
-def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings: Ceilings) -> Exhibit:
+def _roofline_exhibit(view: View, device: str, name: str, steps: pd.DataFrame, ceilings: Ceilings) -> Exhibit:
     steps = steps.sort_values(["dtype", "phase", "flop"], ascending=[False, True, True])
     table = steps.assign(x=steps["flop"] / steps["bytes"], rate=steps["flop"] / steps["estimate"] / 1e9)
     table = table.assign(low=steps["flop"] / steps["high"] / 1e9, high=steps["flop"] / steps["low"] / 1e9)
@@ -74,7 +74,7 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
         for dtype, x in zip(table["dtype"], table["x"], strict=True)
     ]
     table["share"] = table["rate"] / table["ceiling"]
-    reached = [_of_limit(row, ceilings[row["dtype"]]) for row in row_dicts(table)]
+    reached = [_limit_share(row, ceilings[row["dtype"]]) for row in row_dicts(table)]
     title = sentence(
         "Whole steps reach {share} of the rate that memory and arithmetic allow",
         "What whole steps reach of the rate that memory and arithmetic allow cannot be told from this run",
@@ -83,14 +83,14 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
     cached = sum(one.value > 1 and not one.impossible for one in reached)
     balances = [f"{two_digits(ceilings[dtype]['balance'])} FLOP/B in {dtype}" for dtype in table["dtype"].unique()]
     rows = [
-        [_named(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _share(one)]
+        [_step_label(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _format_share(one)]
         for row, one in zip(row_dicts(table), reached, strict=True)
     ]
     return Exhibit(
         Chart(
             f"roofline-{name}",
             str(title),
-            _under_roof(table, ceilings),
+            _draw_roofline(table, ceilings),
             f"● measured on {view.device_name(device)}. {BARS}. The black line is the highest rate that "
             "the measured bandwidth of memory (slope) and the measured peak of arithmetic (level) allow; what caches "
             "hold may lie above the slope.",
@@ -107,25 +107,25 @@ def _roofline(view: View, device: str, name: str, steps: pd.DataFrame, ceilings:
     )  # fmt: skip
 
 
-def _of_limit(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
-    """The share of a step's limit that it reaches. More than the peak is impossible; more than memory's, cached."""
+def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
+    """Relate a step to its limit; above the peak is impossible, above memory means cached."""
     limit = min(roof["peak"], row["x"] * roof["bandwidth"]) / 1e9
     ends = {"estimate": row["rate"] / limit, **{end: row[end] / limit for end in ("low", "high")}}
     over_peak = {end: value * limit * 1e9 / roof["peak"] for end, value in ends.items()}
-    whole = as_share(over_peak, _named(dict(row)), "the measured peak of arithmetic")
+    whole = as_share(over_peak, _step_label(dict(row)), "the measured peak of arithmetic")
     share = as_share(ends)
     return whole if whole.impossible else replace(share, most=math.inf) if share.impossible else share
 
 
-def _share(one: Number) -> str:
-    """A share of the limit in a table."""
+def _format_share(one: Number) -> str:
+    """Format a share from `_limit_share` for a table."""
     if one.impossible:
         return "more than the peak: disturbed"
     return "beyond memory: cached" if one.value > 1 else as_percent(one.value)
 
 
-def _under_roof(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Figure]:
-    """The steps as points, a panel for each number format, with its two ceilings as a line."""
+def _draw_roofline(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Figure]:
+    """Return a function that draws steps as points and the ceilings as a line, a panel per number format."""
     drawn = line_chart(table, "x", "rate", "kind", "dtype", ("operations for each byte moved (FLOP/B)", "GFLOP/s"),
                        joined=False)  # fmt: skip
 
@@ -145,13 +145,13 @@ def _under_roof(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Fi
     return draw
 
 
-def _named(row: dict[Any, Any], dtype: bool = True) -> str:
+def _step_label(row: dict[Any, Any], dtype: bool = True) -> str:
     batch = f", batch {int(row['batch']):,}" if row["batch"] > 1 else ""
     return f"{PHASES[row['phase']]}: {row['model']}{batch}{', ' + row['dtype'] if dtype else ''}"
 
 
-def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
-    """The share of each step's time in operators that memory limits; in the chart those of the usual format."""
+def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
+    """Show each step's time share in memory-bound operators; the chart has only the most common format."""
     cases = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
     cases = sorted(cases, key=lambda case: (list(PHASES).index(case["phase"]), -case["estimate"], case["model"]))
     if not cases:
@@ -169,7 +169,9 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         "How much of the time memory limits cannot be told from this run",
         **(places or {"time": shares(shown[:1])}),
     )
-    rows = [estimate_row(_named(case, dtype=False), case, "1", 0.01, as_percent(case["estimate"])) for case in shown]
+    rows = [
+        estimate_row(_step_label(case, dtype=False), case, "1", 0.01, as_percent(case["estimate"])) for case in shown
+    ]
     yield Exhibit(
         Chart(
             f"roofline-memory-{name}",
@@ -181,15 +183,15 @@ def _limited(view: View, device: str, name: str, threads: int) -> Iterable[Exhib
         ),
         [],
         Table(["Step", "Time that memory limits"],
-              [[_named(case), format_estimate(percent_case(case), "%")] for case in cases], "lr",
+              [[_step_label(case), format_estimate(percent_case(case), "%")] for case in cases], "lr",
               f"What memory limits on {view.device_name(device)}"),
         ["G11", "W06"],
         title,
     )  # fmt: skip
 
 
-def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """The median error of predictions by kind of work and by how many numbers they start from."""
+def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show the median prediction error by work type and input count."""
     found = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip
     if not found:
@@ -210,7 +212,7 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = pd.DataFrame(rows)
     order = list(dict.fromkeys(table["work"]))
     named = table.assign(work=pd.Categorical(table["work"], order))
-    each_error = {f"by{n}": amounts([errors[n]], _error, limit=math.inf, most=True) for n in (2, 4)}
+    each_error = {f"by{n}": amounts([errors[n]], _format_error, limit=math.inf, most=True) for n in (2, 4)}
     title = sentence(
         f"Two numbers of a machine predict half of {total} kernels and steps to within {{by2}}, four to within {{by4}}",
         "How well few numbers of a machine predict kernels and steps cannot be told from this run",
@@ -241,8 +243,8 @@ def _predicted(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _error(value: float) -> str:
-    """A relative error in words: '29%', 'a factor of 2.5'."""
+def _format_error(value: float) -> str:
+    """Format a relative error: '29%', 'a factor of 2.5'."""
     return as_percent(value) if value < 0.995 else f"a factor of {two_digits(1 + value)}"
 
 

@@ -1,4 +1,4 @@
-"""The ladder of each network: PyTorch as it comes, tuned, the fastest runtime, the fastest number format."""
+"""Inference ladder per network: default PyTorch, tuned, fastest runtime, fastest number format."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
 Case = dict[str, Any]
-# Rungs that the figure shows; the table has all of them.
+# Rungs in the figure; the table has all.
 DRAWN = (TUNED, RUNTIME, BEST)
 _REQUEST = ("model", "batch", "threads")
 _MOST_REASONS = 3
 CLAIMS = ["G30"]
 
 
-def weights(case: Mapping[str, Any]) -> float | None:
-    """The number of a network's weights; None where the study did not count them."""
+def weight_count(case: Mapping[str, Any]) -> float | None:
+    """Return a network's weight count; None if unknown."""
     counted = case.get("parameters")
     return None if counted is None or pd.isna(counted) else float(counted)
 
 
-def order(case: Mapping[str, Any]) -> tuple[int, float, str]:
-    """Orders networks by what they take, then from the fewest weights to the most."""
-    return GROUPS.index(group(str(case["model"]))), weights(case) or 0.0, str(case["model"])
+def network_order(case: Mapping[str, Any]) -> tuple[int, float, str]:
+    """Return a sort key for networks: input kind, weight count, name."""
+    return GROUPS.index(group(str(case["model"]))), weight_count(case) or 0.0, str(case["model"])
 
 
-def by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
-    """The rungs of each request by their names, networks in the order of the page."""
+def group_by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
+    """Group rungs by request, then by rung name, in page order."""
     found: dict[tuple[Any, ...], dict[str, Case]] = {}
-    for case in sorted(cases, key=lambda one: (order(one), one["batch"], -one["threads"], one["place"])):
+    for case in sorted(cases, key=lambda one: (network_order(one), one["batch"], -one["threads"], one["place"])):
         found.setdefault(tuple(case[name] for name in _REQUEST), {})[str(case["rung"])] = case
     return found
 
 
 def single_requests(cases: Sequence[Case]) -> list[Case]:
-    """Those of one sample in a request, with the most threads that each device was measured with."""
+    """Select single-sample requests with the most threads per device."""
     return cases_with_most_threads([case for case in cases if int(case["batch"]) == 1])
 
 
-def by(case: Mapping[str, Any]) -> str:
-    """Runtime and number format of a rung: 'OpenVINO in bfloat16'."""
+def runtime_label(case: Mapping[str, Any]) -> str:
+    """Format a rung's runtime and number format: 'OpenVINO in bfloat16'."""
     return f"{library_name(str(case['runtime']))} in {case['dtype']}"
 
 
 def ladder_chart(view: View, device: str, name: str, heading: str, short: bool = False) -> Chart | None:
-    """The figure of one device: a row for each network, single requests; None where nothing was tried.
+    """Chart single requests on a device, a row per network; None if nothing was measured.
 
-    short: of the networks that people know by a name, those of each kind that gain least and most.
+    short: only published networks with the smallest and largest gain per input kind.
     """
-    wanted = {name: by_request(single_requests(records(view.quantity(f"inference.{name}", device=device))))
+    wanted = {name: group_by_request(single_requests(records(view.quantity(f"inference.{name}", device=device))))
               for name in ("ladder", "ladder_gain")}  # fmt: skip
     every = wanted["ladder_gain"]
-    shown = _ends(every) if short else every
-    rows = [_row(wanted["ladder"][request], gains) for request, gains in every.items() if request in shown]
+    shown = _extreme_requests(every) if short else every
+    rows = [_network_row(wanted["ladder"][request], gains) for request, gains in every.items() if request in shown]
     if not rows:
         return None
     chosen = f" {len(rows)} of {format_count(len(every), 'network')}: of each kind those that gain least and most."
@@ -86,53 +86,53 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     )  # fmt: skip
 
 
-def _ends(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> set[tuple[Any, ...]]:
-    """The requests of known networks that gain least and most, of each kind of input."""
+def _extreme_requests(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> set[tuple[Any, ...]]:
+    """Return the requests with the smallest and largest gain per input kind, for published networks."""
     known = [request for request in gains if is_known(str(request[0]))]
     kinds = {group(str(request[0])) for request in known}
     alike = [[one for one in known if group(str(one[0])) == kind] for kind in kinds]
     return {end(some, key=lambda one: float(gains[one][BEST]["estimate"])) for some in alike for end in (min, max)}
 
 
-def _row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]:
-    """One network's row of the figure; a rung that is the same measurement as the one below has no mark."""
+def _network_row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]:
+    """Return a network's chart row; rungs with the same measurement as the rung below get no mark."""
     by_step: dict[str, Case] = {}
-    told = {by(times[DEFAULT]): times[DEFAULT]}
+    told = {runtime_label(times[DEFAULT]): times[DEFAULT]}
     for step in DRAWN:
-        if step in gains and by(gains[step]) not in told:
+        if step in gains and runtime_label(gains[step]) not in told:
             by_step[step] = gains[step]
-            told[by(gains[step])] = times[step]
-    # Nothing is faster than the default.
+            told[runtime_label(gains[step])] = times[step]
+    # If nothing is faster than the default, draw BEST.
     drawn = by_step or {BEST: gains[BEST]}
     marks = [
         {"step": step, "one_round": is_single_round(case), **scale_case(case, 1.0)} for step, case in drawn.items()
     ]
     first, last = times[DEFAULT], times[BEST]
-    short = range_words(_time(first), _time(last)).replace(" to ", " → ")
+    short = range_words(_format_time(first), _format_time(last)).replace(" to ", " → ")
     return {
         "label": title(str(first["model"])),
         "group": group(str(first["model"])),
         "marks": marks,
         "short": short,
-        "text": f"{short}, {by(last)}",
-        "told": ", ".join(f"{name} {_time(case)}" for name, case in told.items()),
+        "text": f"{short}, {runtime_label(last)}",
+        "told": ", ".join(f"{name} {_format_time(case)}" for name, case in told.items()),
     }
 
 
-def _time(case: Mapping[str, Any]) -> str:
+def _format_time(case: Mapping[str, Any]) -> str:
     return with_unit(float(case["estimate"]), "s", 2)
 
 
 def single_gains(view: View, device: str) -> list[Case]:
-    """Gains of the fastest of all over PyTorch as it comes: single requests, networks in the order of the page."""
+    """Return gains from the fastest setup over default PyTorch for single requests, in page order."""
     cases = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
-    return sorted(cases, key=order)
+    return sorted(cases, key=network_order)
 
 
 def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
-    """Single requests to networks that people know, and the machine whose CPU has most that surely gain.
+    """Return the machine whose CPU has the most sure gains for published networks, and its gains.
 
-    The user's own machines come first. None where no gain is sure and narrow enough to be told.
+    Prefers the user's own machines. None if no gain is sure and narrow.
     """
     found = [
         (view, [single_gain for single_gain in single_gains(view, "cpu") if is_known(str(single_gain["model"]))])
@@ -143,11 +143,11 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
 
 
 def sure_gains(cases: Iterable[Case]) -> list[Case]:
-    """Those whose whole interval lies above 1 and is narrow."""
+    """Select cases with a narrow interval entirely above 1."""
     return [case for case in cases if (told := as_number(case)).is_narrow and told.low is not None and told.low > 1]
 
 
-def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
+def _ladder_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     gains = single_gains(view, device)
     where = "" if device_kind(device) == "cpu" else " on the GPU"
     heading = sentence(
@@ -158,50 +158,50 @@ def _ladder(view: View, device: str, name: str) -> Iterable[Exhibit]:
     chart = ladder_chart(view, device, name, str(heading))
     if chart is None:
         return
-    all_rungs = by_request(records(view.quantity("inference.ladder", device=device)))
-    all_gains = by_request(records(view.quantity("inference.ladder_gain", device=device)))
-    errors = _errors(view, device)
+    all_rungs = group_by_request(records(view.quantity("inference.ladder", device=device)))
+    all_gains = group_by_request(records(view.quantity("inference.ladder_gain", device=device)))
+    errors = _errors_by_point(view, device)
     table = [
-        _line(case, all_gains[request].get(rung), errors)
+        _table_line(case, all_gains[request].get(rung), errors)
         for request, steps in all_rungs.items()
         for rung, case in steps.items()
     ]
     yield Exhibit(
         chart,
-        [*filled_texts(_gains(view, device)), *_fastest(view, device), *_accuracy(view, device),
-         *unmeasured(view, device, "inference", "request")],
+        [*filled_texts(_gain_sentences(view, device)), *_fastest_sentences(view, device),
+         *_accuracy_sentences(view, device), *unmeasured_sentences(view, device, "inference", "request")],
         Table(["Network", "Batch", "Threads", "Rung", "By", "Time", "Gain", "Error"], table, "lrrllrrr",
               f"Requests on {view.device_name(device)}; gain over PyTorch as it comes; error against float64"),
         CLAIMS, heading,
     )  # fmt: skip
 
 
-def _line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], float]) -> list[str]:
-    """One rung of one request as a line of the table."""
+def _table_line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], float]) -> list[str]:
+    """Format a rung as a table line."""
     error = errors.get((case["model"], case["batch"], case["threads"], case["runtime"], case["dtype"]))
     threads = int(case["threads"])
     return [
         title(str(case["model"])), f"{int(case['batch']):,}", str(threads) if threads else NOTHING, str(case["rung"]),
-        by(case), format_estimate(case, "s"), format_estimate(gain, "1") if gain else NOTHING,
+        runtime_label(case), format_estimate(case, "s"), format_estimate(gain, "1") if gain else NOTHING,
         NOTHING if error is None else format_number(error, 2),
     ]  # fmt: skip
 
 
 def _points(view: View, device: str) -> pd.DataFrame:
-    """All requests that this device answered: points of the summary."""
+    """Return the device's inference points from the summary."""
     return view.points("inference", device=device)
 
 
-def _errors(view: View, device: str) -> dict[tuple[Any, ...], float]:
-    """The largest relative error of each point's answers, where they were checked."""
+def _errors_by_point(view: View, device: str) -> dict[tuple[Any, ...], float]:
+    """Map points to the largest relative error in their answers, if checked."""
     points = _points(view, device)
     points = points[points["error"].notna()]
     keys = zip(*(points[name] for name in (*_REQUEST, "backend", "dtype")), strict=True)
     return dict(zip(keys, points["error"], strict=True))
 
 
-def _gains(view: View, device: str) -> list[Sentence]:
-    """Gains at equal precision, and of the number format alone."""
+def _gain_sentences(view: View, device: str) -> list[Sentence]:
+    """Report gains at equal precision, and from the number format alone."""
     equal = single_requests(records(view.quantity("inference.runtime_gain", device=device)))
     formats = single_requests(records(view.quantity("inference.format_gain", device=device)))
     lows = [low for one in equal if (low := as_number(one).low) is not None]
@@ -216,15 +216,15 @@ def _gains(view: View, device: str) -> list[Sentence]:
     return [one for one, cases in zip(told, (equal, formats), strict=True) if cases]
 
 
-def _fastest(view: View, device: str) -> list[str]:
-    """How often each runtime is the fastest, in float32 and in all."""
+def _fastest_sentences(view: View, device: str) -> list[str]:
+    """Count the networks per fastest runtime, in float32 and overall."""
     told = []
     for which, cases in (
         ("in float32", records(view.quantity("inference.runtime_gain", device=device))),
         ("of all", records(view.quantity("inference.ladder_gain", device=device, rung=BEST))),
     ):
         most = Counter(
-            by(single_request) if which == "of all" else library_name(str(single_request["runtime"]))
+            runtime_label(single_request) if which == "of all" else library_name(str(single_request["runtime"]))
             for single_request in single_requests(cases)
         )
         if most:
@@ -233,8 +233,8 @@ def _fastest(view: View, device: str) -> list[str]:
     return told
 
 
-def _accuracy(view: View, device: str) -> list[str]:
-    """Runtimes and formats that were tried, and the largest error of each format."""
+def _accuracy_sentences(view: View, device: str) -> list[str]:
+    """List the measured runtimes and formats, and the largest error per format."""
     points = _points(view, device)
     if not len(points):
         return []
@@ -250,8 +250,8 @@ def _accuracy(view: View, device: str) -> list[str]:
     ]
 
 
-def unmeasured(view: View, device: str, experiment: str, noun: str) -> list[str]:
-    """Points of an experiment that were not measured, counted by reason. noun: one point, as in 'request'."""
+def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) -> list[str]:
+    """Count unmeasured points in an experiment by reason. noun: name for a point, like 'request'."""
     table = view.data.table
     rows = table[
         (table["node"] == view.node) & (table["experiment"] == experiment) & (table["device"] == device)
@@ -268,13 +268,13 @@ def unmeasured(view: View, device: str, experiment: str, noun: str) -> list[str]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device of each node the ladder of its networks."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show the ladder for each device."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
-        yield from _ladder(view, device, f"runtimes-{figure_suffix(place, device)}")
+        yield from _ladder_exhibit(view, device, f"runtimes-{figure_suffix(place, device)}")
 
 
 FAMILY = Family(

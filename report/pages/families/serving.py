@@ -1,4 +1,4 @@
-"""Services behind a server: how long requests wait at which load, what each costs, and serving against training."""
+"""Serving: latency by load, cost per request, and serving compared with training."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WHAT = {"text-classifier": "The text classifier is MiniLM-L6 on 128 tokens.",
         "embedding": "The vector search looks through a million vectors."}  # fmt: skip
 
 
-def _server(case: Mapping[str, Any]) -> Server:
+def _server_key(case: Mapping[str, Any]) -> Server:
     return tuple(case[name] for name in SERVER)
 
 
-def _name(case: Mapping[str, Any]) -> str:
-    """'text classifier (ONNX Runtime, int8)': the runtime and the format where several are measured, and the GPU."""
+def _service_name(case: Mapping[str, Any]) -> str:
+    """Format a service, with runtime and format if several are measured: 'text classifier (ONNX Runtime, int8)'."""
     service, dtype = str(case["service"]), str(case["dtype"])
     name = NAMES.get(service, service)
     if service in ("text-classifier", "image-classifier"):
@@ -42,35 +42,36 @@ def _name(case: Mapping[str, Any]) -> str:
     return name + gpu_suffix(str(case["device"]))
 
 
-def _held(cases: Iterable[Mapping[str, Any]]) -> str:
-    """On how many cores the servers run."""
+def _format_cores(cases: Iterable[Mapping[str, Any]]) -> str:
+    """Format the servers' core counts."""
     return join_words(
         [format_count(int(cores), "core") if cores else "all cores" for cores in sorted({c["cores"] for c in cases})]
     )
 
 
-def _loads(view: View, name: str) -> Iterable[Exhibit]:
-    """The 99th percentile of each service over the load."""
+def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the 99th percentile latency per service, by load."""
     cases = records(view.quantity("serving.p99_latency_s"))
     if not cases:
         return
     table = pd.DataFrame(
-        {**point, "service": _name(case)}
+        {**point, "service": _service_name(case)}
         for case in cases
         for point in line_points([case], "requests_per_s", 1e-3)
     )  # fmt: skip
     borne = sorted(records(view.quantity("serving.capacity")), key=lambda one: -float(one["estimate"]))
     most, least = borne[0], borne[-1]
-    title = f"{_rate(most['estimate'])} of the {_name(most)} are answered within 0.1 s"
+    title = f"{_format_rate(most['estimate'])} of the {_service_name(most)} are answered within 0.1 s"
     if not least["estimate"]:
-        title += f", but not even {format_exact(_lowest(cases, least))} of the {_name(least)}"
+        title += f", but not even {format_exact(_lowest_load(cases, least))} of the {_service_name(least)}"
     failed = [record for record in records(view.quantity("serving.failed_share")) if record["estimate"] > 0]
     served = {str(case["service"]) for case in cases}
     what = [told for service, told in WHAT.items() if service in served]
     says = [" ".join(["Requests come at random times and do not wait for answers. 99% of them are answered within the "
                       "time that is shown.", *what])]  # fmt: skip
     for one in failed:
-        at, late = _rate(one["requests_per_s"]), f"of those to the {_name(one)} had no right answer in time."
+        at = _format_rate(one["requests_per_s"])
+        late = f"of those to the {_service_name(one)} had no right answer in time."
         says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([one]))))
     late = view.points("serving", "client_delay")["estimate"].max()
     if late > 0:
@@ -90,43 +91,44 @@ def _loads(view: View, name: str) -> Iterable[Exhibit]:
             name, title,
             line_chart(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
                        levels={"0.1 s": 1e3 * LIMIT_S}),
-            f"● measured on {view.name}, a server on {_held(cases)}. {BARS}.",
+            f"● measured on {view.name}, a server on {_format_cores(cases)}. {BARS}.",
             "; ".join(f"{one['service']}, {format_exact(one['x'])} requests/s: {two_digits(one['y'])} ms"
                       for one in row_dicts(table)),
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],
-              [[_name(case), format_exact(case["requests_per_s"]), format_estimate(case, "s")] for case in cases],
+              [[_service_name(case), format_exact(case["requests_per_s"]), format_estimate(case, "s")]
+               for case in cases],
               "lrr",
               f"Loads on {view.name}"),
         ["W29"],
     )  # fmt: skip
 
 
-def _rate(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     return f"{format_exact(float(rate))} requests a second"
 
 
-def _lowest(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
-    """The smallest load that was offered to a server."""
-    return min(float(case["requests_per_s"]) for case in cases if _server(case) == _server(of))
+def _lowest_load(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
+    """Return the smallest load offered to a server."""
+    return min(float(case["requests_per_s"]) for case in cases if _server_key(case) == _server_key(of))
 
 
-def _costs(view: View, name: str) -> Iterable[Exhibit]:
-    """CPU time of a request at the largest load that a service bears, and how busy a GPU is."""
-    borne = {_server(record): float(record["estimate"]) for record in records(view.quantity("serving.capacity"))}
+def _cost_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show CPU time per request and GPU utilisation, at the largest load within the latency limit."""
+    borne = {_server_key(record): float(record["estimate"]) for record in records(view.quantity("serving.capacity"))}
     busy = {
-        (_server(record), record["requests_per_s"]): record
+        (_server_key(record), record["requests_per_s"]): record
         for record in records(view.quantity("serving.gpu_busy_share"))
     }
     chosen: dict[Server, dict[str, Any]] = {}
     for case in records(view.quantity("serving.cpu_seconds_per_request")):
-        if _server(case) not in chosen or case["requests_per_s"] <= borne.get(_server(case), 0.0):
-            chosen[_server(case)] = case
+        if _server_key(case) not in chosen or case["requests_per_s"] <= borne.get(_server_key(case), 0.0):
+            chosen[_server_key(case)] = case
     if not chosen:
         return
     cases = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
-    known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server, cases)]
+    known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server_key, cases)]
     used = [one for one in known if one]
     says = filled_texts(
         [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(used))] if used else []
@@ -139,7 +141,7 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
             time=amounts(cases, "s"),
         ),
         [
-            (_name(case), case, [_bears(borne, case), format_exact(case["requests_per_s"]),
+            (_service_name(case), case, [_format_capacity(borne, case), format_exact(case["requests_per_s"]),
                                  format_estimate(share, "1") if share else NOTHING])
             for case, share in zip(cases, known, strict=True)
         ],
@@ -151,13 +153,13 @@ def _costs(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _bears(borne: Mapping[Server, float], case: Mapping[str, Any]) -> str:
-    """'300 requests/s'; unknown where no percentile is known."""
-    return with_unit(borne[_server(case)], "requests/s") if _server(case) in borne else NOTHING
+def _format_capacity(borne: Mapping[Server, float], case: Mapping[str, Any]) -> str:
+    """Format a service's capacity: '300 requests/s'; NOTHING if unknown."""
+    return with_unit(borne[_server_key(case)], "requests/s") if _server_key(case) in borne else NOTHING
 
 
-def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
-    """After how many days serving has taken as much as training, by traffic."""
+def _break_even_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Show the days until serving uses as many GPU hours as training, by traffic."""
     cases = records(evidence.quantity("serving.break_even_days"))
     if not cases:
         return
@@ -180,14 +182,14 @@ def _outgrows(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node loads, costs, and users of language models; then what serving takes against training."""
-    yield from exhibits_per_machine(evidence, _machine)
-    yield from _outgrows(evidence)
+    """Show loads, costs and language model users per node, then serving compared with training."""
+    yield from exhibits_per_machine(evidence, _machine_exhibits)
+    yield from _break_even_exhibit(evidence)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _loads(view, f"serving-load-{place}")
-    yield from _costs(view, f"serving-cost-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _load_exhibit(view, f"serving-load-{place}")
+    yield from _cost_exhibit(view, f"serving-cost-{place}")
     yield from language_users(view, place)
 
 

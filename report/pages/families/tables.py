@@ -1,6 +1,4 @@
-"""Work on tables: rows a second by operation, the fastest library against pandas, boosted trees, and a GPU against its
-host.
-"""
+"""Work on tables: rates per operation, fastest library vs pandas, boosted trees, and GPU vs its host."""
 
 from __future__ import annotations
 
@@ -25,35 +23,39 @@ WAYS = {"included": "copies included", "excluded": "data on the GPU"}
 MILLION = 1e6
 
 
-def _op(case: Mapping[str, Any]) -> str:
+def _op_label(case: Mapping[str, Any]) -> str:
     return OPS.get(str(case["op"]), str(case["op"]).replace("_", " "))
 
 
-def _place(case: Mapping[str, Any]) -> tuple[int, int]:
+def _sort_key(case: Mapping[str, Any]) -> tuple[int, int]:
     op = str(case["op"])
     return [*OPS].index(op) if op in OPS else len(OPS), int(case["rows"])
 
 
-def _rates(view: View, name: str) -> Iterable[Exhibit]:
-    """Rows a second over the number of rows, by the fastest library of each operation and size."""
+def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show rows per second by table size, with the fastest library per operation and size."""
     every = records(view.quantity("tabular.rate", backend="best"))
-    cases = sorted((one for one in every if one["transfers"] != "included"), key=_place)
+    cases = sorted((one for one in every if one["transfers"] != "included"), key=_sort_key)
     if not cases:
         return
     table = pd.DataFrame(
-        {**point, "op": _op(case), "on": "CPU" if case["device"] == "cpu" else view.device_name(str(case["device"]))}
+        {
+            **point,
+            "op": _op_label(case),
+            "on": "CPU" if case["device"] == "cpu" else view.device_name(str(case["device"])),
+        }
         for case in cases
         for point in line_points([case], "rows", MILLION)
     )
-    largest = {(_op(case), case["device"]): case for case in cases}.values()
+    largest = {(_op_label(case), case["device"]): case for case in cases}.values()
     mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
     fast, slow = (end(mine, key=lambda one: float(one["estimate"])) for end in (max, min))
     several_devices = len({case["device"] for case in cases}) > 1
     ends = {"fast": fast, "slow": slow}
     title = sentence(
-        capitalize(f"{_op(fast)} goes through {{fast}} rows a second, {_op(slow)} through {{slow}}")
+        capitalize(f"{_op_label(fast)} goes through {{fast}} rows a second, {_op_label(slow)} through {{slow}}")
         if fast is not slow
-        else capitalize(f"{_op(fast)} goes through {{fast}} rows a second"),
+        else capitalize(f"{_op_label(fast)} goes through {{fast}} rows a second"),
         "How many rows a second are worked through cannot be told from this run",
         **{name: amounts([case], lambda rate: format_number(rate, 2)) for name, case in ends.items()},
     )
@@ -69,22 +71,24 @@ def _rates(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
-              [[f"{_op(case)}{gpu_suffix(str(case['device']))}", f"{int(case['rows']):,}", str(case["detail"]),
+              [[f"{_op_label(case)}{gpu_suffix(str(case['device']))}", f"{int(case['rows']):,}", str(case["detail"]),
                 format_estimate(case, "rows/s")] for case in cases], "lrlr", f"Work on tables on {view.name}"),
         heading=title,
     )  # fmt: skip
 
 
-def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
-    """The fastest library of the CPU over pandas, at every size that pandas was measured with."""
+def _pandas_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare the fastest CPU library with pandas, at every size measured with pandas."""
     rates = view.quantity("tabular.rate", device="cpu")
-    usual = sorted(records(rates.filter(backend=DEFAULT)) if len(rates) else [], key=_place)
+    usual = sorted(records(rates.filter(backend=DEFAULT)) if len(rates) else [], key=_sort_key)
     entries: list[ListEntry] = []
     for case in usual:
         at = {"op": case["op"], "rows": case["rows"]}
         best = rates.filter(backend="best", **at)
         for gain in records(best.keep_labels("node") / rates.filter(backend=DEFAULT, **at).keep_labels("node")):
-            entries.append((f"{_op(case)}, {int(case['rows']):,} rows", {**gain, **at}, list(map(str, best["detail"]))))
+            entries.append(
+                (f"{_op_label(case)}, {int(case['rows']):,} rows", {**gain, **at}, list(map(str, best["detail"])))
+            )
     if not entries:
         return
     sizes = {one["op"]: [other["rows"] for _, other, _ in entries if other["op"] == one["op"]] for _, one, _ in entries}
@@ -106,9 +110,9 @@ def _over_pandas(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
-    """A GPU over its host's CPU on the largest tables."""
-    cases = sorted(records(view.quantity("tabular.gpu_gain")), key=_place)
+def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare a GPU with its host CPU on the largest tables."""
+    cases = sorted(records(view.quantity("tabular.gpu_gain")), key=_sort_key)
     largest = list({(case["op"], case["transfers"], case["device"]): case for case in cases}.values())
     if not largest:
         return
@@ -121,15 +125,15 @@ def _on_gpu(view: View, name: str) -> Iterable[Exhibit]:
             "What a GPU gains on the largest tables cannot be told from this run",
             gain=ratios(copied or largest, "as fast"),
         ),
-        [(f"{_op(one)}, {int(one['rows']):,} rows, {WAYS.get(str(one['transfers']), str(one['transfers']))}", one,
+        [(f"{_op_label(one)}, {int(one['rows']):,} rows, {WAYS.get(str(one['transfers']), str(one['transfers']))}", one,
           [str(one["detail"])]) for one in largest],
         "1", "rate of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
         ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"],
     )  # fmt: skip
 
 
-def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
-    """Seconds of a fit on the most rows, or of a prediction of the fewest, by library and threads; all in the table."""
+def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
+    """Show times for a fit on the most rows or a prediction for the fewest, by library and threads."""
     cases = records(view.quantity(f"boosting.{phase}_s"))
     cases = [case for case in cases if case["backend"] != "best"]
     if not cases:
@@ -156,7 +160,8 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
             f"How long {what} take to {does} cannot be told from this run",
             **ends,
         ),
-        [(f"{library_name(str(case['backend']))}, {_resources(view, case)}, {format_count(int(case['rows']), 'row')}"
+        [(f"{library_name(str(case['backend']))}, {_resource_label(view, case)}, "
+          f"{format_count(int(case['rows']), 'row')}"
           + (f", {format_count(int(case['trees']), 'tree')}" if int(case["trees"]) != trees else ""), case, [])
          for case in cases],
         "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
@@ -166,14 +171,14 @@ def _boosted(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _resources(view: View, case: Mapping[str, Any]) -> str:
-    """'2 threads', or 'GPU'."""
+def _resource_label(view: View, case: Mapping[str, Any]) -> str:
+    """Format the threads or device: '2 threads', 'GPU'."""
     threads = int(case["threads"])
     return format_count(threads, "thread") if threads else device_suffix(view, str(case["device"])).removeprefix(", ")
 
 
-def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
-    """A GPU over its host's CPU in fitting and predicting."""
+def _boosting_gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare a GPU with its host CPU for fitting and predicting."""
     cases = sorted(
         records(view.quantity("boosting.gpu_gain")), key=lambda one: (one["phase"], one["rows"], one["trees"])
     )
@@ -196,17 +201,17 @@ def _boosted_on_gpu(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node rates, gains over pandas, boosted trees, and gains of a GPU."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show rates, gains over pandas, boosted trees and GPU gains, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _rates(view, f"tables-rate-{place}")
-    yield from _over_pandas(view, f"tables-library-{place}")
-    yield from _on_gpu(view, f"tables-gpu-{place}")
-    yield from _boosted(view, f"tables-boosted-fit-{place}", "fit")
-    yield from _boosted(view, f"tables-boosted-predict-{place}", "predict")
-    yield from _boosted_on_gpu(view, f"tables-boosted-gpu-{place}")
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _rate_exhibit(view, f"tables-rate-{place}")
+    yield from _pandas_exhibit(view, f"tables-library-{place}")
+    yield from _gpu_exhibit(view, f"tables-gpu-{place}")
+    yield from _boosting_exhibit(view, f"tables-boosted-fit-{place}", "fit")
+    yield from _boosting_exhibit(view, f"tables-boosted-predict-{place}", "predict")
+    yield from _boosting_gpu_exhibit(view, f"tables-boosted-gpu-{place}")
 
 
 FAMILY = Family(

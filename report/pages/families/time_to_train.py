@@ -1,4 +1,4 @@
-"""How long training takes: published trainings, derived for each machine, and jobs that were run whole."""
+"""Time to train: published trainings derived for each machine, and jobs run to completion."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from report.quantities.time_to_train import fastest_jobs
 from report.quantities.train_hours import DAYS
 from report.quantities.whole_runs import coverage
 
-# In hours.
+# Hours.
 _DAY, _YEAR = 24.0, 8766.0
 Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each device the published trainings, and the jobs that were run whole."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show published trainings and whole jobs, per device."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in view.devices():
         name = figure_suffix(place, device)
-        yield from _published(view, device, name)
-        yield from _whole(view, device, name)
+        yield from _published_exhibit(view, device, name)
+        yield from _whole_job_exhibit(view, device, name)
 
 
-def spoken(hours: float) -> str:
-    """A time in the unit that one would say it in: '0.42 s', '3.1 hours', '52 days', '1.2 million years'."""
+def format_hours(hours: float) -> str:
+    """Format hours in a suitable unit: '0.42 s', '3.1 hours', '52 days', '1.2 million years'."""
     for most, size, unit in (
         (1 / 60, 1 / 3600, "s"), (1.0, 1 / 60, "min"), (2 * _DAY, 1.0, "hours"), (2 * _YEAR, _DAY, "days"),
     ):  # fmt: skip
@@ -46,27 +46,29 @@ def spoken(hours: float) -> str:
     return f"{format_rough(hours / _YEAR)} years"
 
 
-def _range(case: Case, scale: float = 1.0) -> str:
-    """From where to where a time is known."""
+def _range_text(case: Case, scale: float = 1.0) -> str:
+    """Format a time's interval."""
     if case["low"] is None or case["low"] != case["low"]:
         return NOTHING
-    return f"{spoken(case['low'] * scale)} to {spoken(case['high'] * scale)}"
+    return f"{format_hours(case['low'] * scale)} to {format_hours(case['high'] * scale)}"
 
 
-def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """The published trainings, each once: at the best of what is known."""
+def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show the derived time for each published training."""
     cases = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda case: case["estimate"])
     if not cases:
         return
-    rows = [estimate_row(case["run"], case, "h", _DAY, spoken(case["estimate"]), tier="derived") for case in cases]
+    rows = [
+        estimate_row(case["run"], case, "h", _DAY, format_hours(case["estimate"]), tier="derived") for case in cases
+    ]
     long = sum(case["estimate"] > _DAY for case in cases)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
     title = sentence(
-        f"{long} of {len(cases)} published trainings would take more than a day{_on(view, device)}; "
+        f"{long} of {len(cases)} published trainings would take more than a day{_device_suffix(view, device)}; "
         f"{cases[-1]['run']} would take {{time}}",
-        f"How long published trainings would take{_on(view, device)} cannot be told from this run",
-        time=amounts([cases[-1]], spoken, limit=math.inf),
+        f"How long published trainings would take{_device_suffix(view, device)} cannot be told from this run",
+        time=amounts([cases[-1]], format_hours, limit=math.inf),
     )
     each = join_words(
         [f"{text} ({node['run']})" for node in nodes if (text := amounts([node], format_rough, limit=math.inf).text)]
@@ -92,33 +94,36 @@ def _published(view: View, device: str, name: str) -> Iterable[Exhibit]:
                                   gain=ratios([laptop], "as long")) for laptop in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between"],
-              [[case["run"], f"{case['flop']:.2g}", spoken(case["estimate"]), _range(case)] for case in cases], "lrrr",
+              [[case["run"], f"{case['flop']:.2g}", format_hours(case["estimate"]), _range_text(case)]
+               for case in cases], "lrrr",
               f"Published trainings on {view.device_name(device)}"),
         ["N04", "G25", *(["W01"] if laptops else [])],
         title,
     )  # fmt: skip
 
 
-def _on(view: View, device: str) -> str:
-    """' on an NVIDIA H100' for a GPU; '' for the machine's own processor, which the page names."""
+def _device_suffix(view: View, device: str) -> str:
+    """Return ' on an NVIDIA H100' for a GPU; '' for the CPU, which the page names."""
     return f" on {view.device_name(device)}" if device_kind(device) == "gpu" else ""
 
 
-def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Jobs that were run whole, each at its fastest, with what each should have taken by its parts."""
+def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show whole jobs, each at its fastest, with the time predicted from its parts."""
     cases = view.quantity("time_to_train.job_time", device=device)
     if not len(cases):
         return
     parts = {(case["job"], case["dtype"], case["backend"]): case
              for case in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
     jobs = sorted(records(fastest_jobs(cases)), key=lambda case: case["estimate"])
-    rows = [estimate_row(case["job"], case, "s", text=spoken(case["estimate"] / 3600)) for case in jobs]
+    rows = [estimate_row(case["job"], case, "s", text=format_hours(case["estimate"] / 3600)) for case in jobs]
     lines = []
     for case in sorted(records(cases), key=lambda case: case["estimate"]):
         part = parts.get((case["job"], case["dtype"], case["backend"]))
-        should = spoken(part["estimate"] / 3600) if part else NOTHING
-        lines.append([case["job"], case["dtype"], spoken(case["estimate"] / 3600), _range(case, 1 / 3600), should])
-    title = _each_job(jobs, _on(view, device))
+        should = format_hours(part["estimate"] / 3600) if part else NOTHING
+        lines.append(
+            [case["job"], case["dtype"], format_hours(case["estimate"] / 3600), _range_text(case, 1 / 3600), should]
+        )
+    title = _job_title(jobs, _device_suffix(view, device))
     yield Exhibit(
         Chart(
             f"time-to-train-whole-{name}",
@@ -134,15 +139,15 @@ def _whole(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _each_job(jobs: list[Case], on: str) -> Sentence:
-    """Times of the quickest and the longest job, by name: other jobs say nothing of another speed."""
+def _job_title(jobs: list[Case], on: str) -> Sentence:
+    """Report the fastest and slowest job by name, as different jobs are not comparable."""
     first, last = jobs[0], jobs[-1]
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
     parts = [f"{one['job']} takes {{{name}}}" for name, one in ends.items()]
     return sentence(
         f"Run whole{on}, {join_words(parts)}",
         f"How long whole jobs take{on} cannot be told from this run",
-        **{name: amounts([one], lambda seconds: spoken(seconds / 3600)) for name, one in ends.items()},
+        **{name: amounts([one], lambda seconds: format_hours(seconds / 3600)) for name, one in ends.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""Training steps, from one core with PyTorch as it comes to everything that a machine has."""
+"""Training steps, from one core with default PyTorch to the whole machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STEP = ["device", "model", "batch", "dtype"]
 
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
-    """The rungs of each model at the batch size with the most that differ, from the slowest."""
+    """Return each model's rungs, slowest first, at the batch size with the most distinct rates."""
     found: dict[tuple[str, int], Rungs] = {}
     for case in sorted(records(view.quantity("training.ladder")), key=lambda one: (one["place"], one["estimate"])):
         found.setdefault((str(case["model"]), int(case["batch"])), {})[str(case["rung"])] = case
@@ -34,10 +34,10 @@ def ladders(view: View) -> dict[tuple[str, int], Rungs]:
     return {at: found[at] for at in sorted(chosen.values())}
 
 
-def tuned(evidence: Evidence) -> dict[str, Any] | None:
-    """Where tuning gains most on the same cores: model, node and the factor; None without a gain that is certain.
+def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
+    """Find the largest certain gain from tuning on the same cores: model, view, batch, gain; None if there is none.
 
-    A gain is certain if its whole interval is above 1 and spans less than WIDE. The user's own machines come first.
+    A gain is certain if its interval lies above 1 and spans less than WIDE. Prefers the user's own machines.
     """
     gains: list[dict[str, Any]] = [
         {"model": model, "view": view, "batch": batch, "gain": gain}
@@ -50,18 +50,18 @@ def tuned(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node the rungs of each model and networks by name; for each GPU, captured steps beside eager ones."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show rungs per model, published networks, and captured steps compared with eager ones, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    yield from _ladder(view, place)
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    yield from _ladder_exhibit(view, place)
     for device in view.devices():
-        yield from _named(view, device, f"training-named-{figure_suffix(place, device)}")
-    yield from show_captured(view, f"training-captured-{place}")
+        yield from _network_exhibit(view, device, f"training-named-{figure_suffix(place, device)}")
+    yield from captured_exhibit(view, f"training-captured-{place}")
 
 
-def _ladder(view: View, place: int) -> Iterable[Exhibit]:
+def _ladder_exhibit(view: View, place: int) -> Iterable[Exhibit]:
     if models := ladders(view):
         rows = [
             {"model": f"{model}, batch {batch:,}", "rung": name, "gain": rung["estimate"] / rungs[BASE]["estimate"],
@@ -102,24 +102,26 @@ def _ladder(view: View, place: int) -> Iterable[Exhibit]:
         )
 
 
-def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Steps of networks that people know: examples a second of each format in its fastest backend, and memory."""
+def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show steps for published networks: examples per second and memory, with the fastest backend per format."""
     rates = view.quantity("training.rate", device=device, model=list(NETWORKS))
     best = records(rates.best_per_group(_STEP, keep=["backend", "threads"]) if len(rates) else rates)
     if not best:
         return
     best.sort(key=lambda one: (GROUPS.index(group(str(one["model"]))), str(one["model"]), int(one["batch"]),
                                float(one["estimate"])))  # fmt: skip
-    held = {_key(record): record for record in records(view.quantity("training.peak_memory_bytes", device=device))}
+    held = {
+        _point_key(record): record for record in records(view.quantity("training.peak_memory_bytes", device=device))
+    }
     entries = [
         (f"{title(str(one['model']))}, batch {int(one['batch']):,}, {one['dtype']}", one,
          [library_name(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
-          format_estimate(held[_key(one)], "B") if _key(one) in held else NOTHING])
+          format_estimate(held[_point_key(one)], "B") if _point_key(one) in held else NOTHING])
         for one in best
     ]  # fmt: skip
     where = "" if device == "cpu" else " on the GPU"
-    plain = {_key({**record, "backend": ""}): record for record in records(rates) if record["backend"] == "torch"}
-    tuned_steps = [(one, plain[key]) for one in best if (key := _key({**one, "backend": ""})) in plain]
+    plain = {_point_key({**record, "backend": ""}): record for record in records(rates) if record["backend"] == "torch"}
+    tuned_steps = [(one, plain[key]) for one in best if (key := _point_key({**one, "backend": ""})) in plain]
     yield estimate_list(
         name,
         sentence(
@@ -139,20 +141,20 @@ def _named(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _key(case: Mapping[str, Any]) -> tuple[Any, ...]:
+def _point_key(case: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(case[name] for name in (*_STEP[1:], "backend", "threads"))
 
 
 def _format_gains(cases: Iterable[Mapping[str, Any]]) -> list[Number]:
-    """Rates of the fastest other format over those of float32, by network and batch."""
+    """Return speedups from the fastest other format over float32, per network and batch."""
     found: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
     for one in sorted(cases, key=lambda one: float(one["estimate"])):
         found.setdefault((one["model"], one["batch"]), {})[one["dtype"] == "float32"] = one
     return [divide_cases(both[False], both[True]) for both in found.values() if len(both) == 2]
 
 
-def show_captured(view: View, name: str) -> Iterable[Exhibit]:
-    """The gain of one launch for a whole step over a launch for each operator, which is the host's work."""
+def captured_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show the speedup from launching a step as one graph, compared to operator by operator."""
     cases = sorted(
         records(view.quantity("training.capture_gain")),
         key=lambda one: (str(one["model"]), int(one["batch"]), str(one["dtype"])),

@@ -1,4 +1,4 @@
-"""The way to a GPU and back: rates of copies, where a request's time goes, and how soon a CPU answers without it."""
+"""Transfers: copy rates, time per request phase, and requests on the CPU without transfers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ MEMORIES = {"pinned": "pinned host memory", "pageable": "pageable host memory"}
 OPS = {"elementwise": "sigmoid", "gemv": "matrix times vector", "gemm": "matrix product", "mlp": "two layers"}
 PARTS = {REST: "launching and waiting", "h2d": "copying there", "compute": "computing", "d2h": "copying back"}
 PLAIN = {"uses": 1, "dtype": "float32"}
-# What most programs do that know of pinned memory.
+# Typical setup in programs with pinned memory.
 USUAL = {"host_memory": "pinned", "launch": "eager"}
 BASELINES = {"core": "CPU, one core", "node": "CPU, all cores"}
 KILO, MICRO = 1e3, 1e-6
 MOST_SIZES = 3
 
 
-def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Rates of copies by size, a panel for each kind of host memory."""
+def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show copy rates by size, a panel per kind of host memory."""
     every = records(view.quantity("transfer.rate", device=device))
     cases = [one for memory in MEMORIES for way in WAYS for one in every
              if (one["host_memory"], one["direction"]) == (memory, way)]  # fmt: skip
@@ -44,7 +44,7 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for point in line_points([case], "size", 1e9, KILO)
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
-    # A size that no copy fell short of is not known.
+    # The size is unknown if even the smallest copy exceeds half the rate.
     known = [case for case in half if amounts([case], "B").text]
     best = max((case for case in cases if case["direction"] in ONE_WAY), key=lambda case: float(case["estimate"]))
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
@@ -74,38 +74,42 @@ def _copies(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _case(request: Mapping[str, Any]) -> str:
-    """'matrix product, n = 512': a request by what it is about."""
+def _request_name(request: Mapping[str, Any]) -> str:
+    """Format a request: 'matrix product, n = 512'."""
     op = str(request["op"])
     about = {"mlp": f"batch {int(request['m']):,}", "gemm": f"n = {int(request['n']):,}"}
     return f"{OPS[op]}, {about.get(op, with_unit(float(request['size']), 'B'))}"
 
 
-def _shown(each: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A few of the requests, from the smallest to the largest."""
+def _pick_sizes(each: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pick up to MOST_SIZES requests, spread from smallest to largest."""
     ordered = sorted(each, key=lambda one: float(one["size"]))
     if len(ordered) <= MOST_SIZES:
         return ordered
     return [ordered[round(place * (len(ordered) - 1) / (MOST_SIZES - 1))] for place in range(MOST_SIZES)]
 
 
-def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Where the time of a request goes, by what the GPU takes for each part."""
+def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
+    """Show the time per request phase."""
     whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
     phases = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
     drawn: list[dict[str, Any]] = []
     table = []
-    for request in [one for op in OPS for one in _shown([each for each in whole if each["op"] == op])]:
+    for request in [one for op in OPS for one in _pick_sizes([each for each in whole if each["op"] == op])]:
         same = [phase for phase in phases if all(phase[key] == request[key] for key in ("op", "m", "n", "k"))]
         parts = {str(one["phase"]): one for one in same}
         if parts.keys() == PARTS.keys():
-            # Two clocks differ by a little: the parts fill the bar.
+            # Normalise: the parts come from another clock and do not add up to exactly 1.
             total = sum(float(one["estimate"]) for one in same)
-            drawn += [{"case": _case(request), "share": 100 * float(parts[key]["estimate"]) / total, "part": part,
-                       "time": float(request["estimate"]), "whole": request, "of": parts[key]}
+            drawn += [{"case": _request_name(request), "share": 100 * float(parts[key]["estimate"]) / total,
+                       "part": part, "time": float(request["estimate"]), "whole": request, "of": parts[key]}
                       for key, part in PARTS.items()]  # fmt: skip
             table.append(
-                [_case(request), format_estimate(request, "s"), *(format_estimate(parts[key], "1") for key in PARTS)]
+                [
+                    _request_name(request),
+                    format_estimate(request, "s"),
+                    *(format_estimate(parts[key], "1") for key in PARTS),
+                ]
             )
     if not drawn:
         return
@@ -133,10 +137,10 @@ def _split(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit]:
-    """Times of requests over the size of their data, of each device and of the CPU alone."""
+def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit]:
+    """Show request times by data size, for each GPU and for the CPU alone."""
     hosts = per_second(host_rates(view.data))
-    # Products of other shapes are not on a line with the square ones.
+    # Keep only square products: other shapes do not fit on their curve.
     alone = [one for one in (records(hosts.filter(node=view.node, **PLAIN)) if len(hosts) else [])
              if one["op"] != "gemm" or one["m"] == one["n"] == one["k"]]  # fmt: skip
     asked = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []
@@ -177,9 +181,10 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
             "; ".join(f"{one['op']}, {one['who']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} µs"
                       for one in row_dicts(table)),
         ),
-        _over_100_cores(view) if asked else ["A GPU has to copy the data there and back and to be started besides."],
+        _core_sentences(view) if asked else ["A GPU has to copy the data there and back and to be started besides."],
         Table(["Request", "By", "Data", "Time"],
-              [[_case(one), who, with_unit(float(one["size"]), "B"), format_estimate(one, "s")] for who, one in found],
+              [[_request_name(one), who, with_unit(float(one["size"]), "B"), format_estimate(one, "s")]
+               for who, one in found],
               "llrr",
               f"Requests on {view.name}"),
         ["W18"] if asked else [],
@@ -187,7 +192,7 @@ def _requests(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit
     )  # fmt: skip
 
 
-def _over_100_cores(view: View) -> list[str]:
+def _core_sentences(view: View) -> list[str]:
     gains = records(view.quantity("offload.speedup_over_100_cores"))
     return filled_texts([sentence("A GPU computes a matrix product {gain} as 100 cores would.",
                                   gain=ratios(gains, "as fast"))]
@@ -195,16 +200,16 @@ def _over_100_cores(view: View) -> list[str]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node copies to its first GPU and the parts of requests to it, and the time of requests to all."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show copies and request phases for the first GPU, and request times for all devices, for each node."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     devices = [device for device in view.devices() if device_kind(device) == "gpu"]
     for device in devices[:1]:
-        yield from _copies(view, device, f"transfers-copy-{place}")
-        yield from _split(view, device, f"transfers-part-{place}")
-    yield from _requests(view, devices, f"transfers-request-{place}")
+        yield from _copy_exhibit(view, device, f"transfers-copy-{place}")
+        yield from _phase_exhibit(view, device, f"transfers-part-{place}")
+    yield from _request_exhibit(view, devices, f"transfers-request-{place}")
 
 
 FAMILY = Family(

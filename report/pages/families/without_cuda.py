@@ -1,4 +1,4 @@
-"""The same kernels on the same chip through several interfaces: CUDA, Vulkan, and Vulkan with WebGPU's checks."""
+"""The same kernels through several interfaces: CUDA, Vulkan, and WebGPU (Vulkan with checks)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from report.pages.verdict_words import NOTHING
 from report.quantities.libraries import CUDA
 
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
-# What the rate of a kernel is counted in, as the experiment knows it and as it is written.
+# Rate column and unit per kernel.
 RATES = {"naive": ("flop_per_s", "FLOP/s"), "tiled": ("flop_per_s", "FLOP/s"), "triad": ("bytes_per_s", "B/s")}
-# Below this share of CUDA's rate most cores would stand idle: the threshold of claim N10.
+# Threshold in claim N10, in percent: below this share of CUDA's rate, most cores would be idle.
 IDLE = 50.0
 _POINT = ("device", "kernel", "n", "backend")
 
 
-def _kernel(case: Mapping[str, Any]) -> str:
+def _kernel_label(case: Mapping[str, Any]) -> str:
     n = int(case["n"])
     return (
         f"triad, {format_number(n, 2)} elements"
@@ -31,13 +31,13 @@ def _kernel(case: Mapping[str, Any]) -> str:
     )
 
 
-def _case(case: Mapping[str, Any]) -> str:
-    """'tiled product, n = 2,048, Vulkan'."""
-    return f"{_kernel(case)}, {NAMES.get(str(case['backend']), case['backend'])}"
+def _case_label(case: Mapping[str, Any]) -> str:
+    """Format a case: 'tiled product, n = 2,048, Vulkan'."""
+    return f"{_kernel_label(case)}, {NAMES.get(str(case['backend']), case['backend'])}"
 
 
 def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
-    """The rate of each kernel, size and interface, and its unit."""
+    """Return the rate and its unit per kernel, size and interface."""
     found: dict[tuple[Any, ...], tuple[dict[str, Any], str]] = {}
     for kernel, (value, unit) in RATES.items():
         for case in records(view.cases("without-cuda", value=value, kernel=kernel)):
@@ -45,8 +45,8 @@ def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
     return found
 
 
-def _shares(view: View, name: str) -> Iterable[Exhibit]:
-    """What other interfaces reach of CUDA's rate on a GPU, and the naive kernel of the library's."""
+def _share_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Compare other interfaces with CUDA on a GPU, and the naive kernel with the library's."""
     cases = records(view.quantity("without_cuda.rate_share"))
     if not cases:
         return
@@ -56,7 +56,7 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
         rate, unit = rates.get(tuple(case[name] for name in _POINT), (None, ""))
         words = with_unit(float(rate["estimate"]), unit) if rate else NOTHING
         which = gpu_suffix(str(case["device"])).removesuffix(", GPU")
-        entries.append((f"{_case(case)}{which}", percent_case(case), [words]))
+        entries.append((f"{_case_label(case)}{which}", percent_case(case), [words]))
     mine = {
         backend: ratios((case for case in cases if case["backend"] == backend), "as fast")
         for backend in NAMES
@@ -79,8 +79,8 @@ def _shares(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _software(view: View, name: str) -> Iterable[Exhibit]:
-    """What Vulkan reaches where it is software that runs on the processor."""
+def _software_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show rates for software Vulkan on the CPU."""
     by_unit: dict[str, list[dict[str, Any]]] = {}
     for case, unit in _rates(view).values():
         if case["device"] == "cpu":
@@ -94,22 +94,22 @@ def _software(view: View, name: str) -> Iterable[Exhibit]:
                 "What Vulkan in software reaches without a GPU cannot be told from this run",
                 rate=amounts([best], unit),
             ),
-            [(_case(case), case, []) for case in cases],
+            [(_case_label(case), case, []) for case in cases],
             unit, f"rate, G{unit}", f"● measured on {view.name}: {format_count(len(cases), 'kernel')}, float32.",
             ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
         )  # fmt: skip
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """For each node with a GPU the shares of CUDA's rate; without one, what software does."""
-    return exhibits_per_machine(evidence, _machine)
+    """Show the share of CUDA's rate for nodes with a GPU, else rates for software Vulkan."""
+    return exhibits_per_machine(evidence, _machine_exhibits)
 
 
-def _machine(view: View, place: int) -> Iterable[Exhibit]:
-    exhibits = list(_shares(view, f"without-cuda-{place}"))
+def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
+    exhibits = list(_share_exhibit(view, f"without-cuda-{place}"))
     yield from exhibits
     if not exhibits and not has_gpu([{"device": device} for device in view.devices()]):
-        yield from _software(view, f"without-cuda-{place}")
+        yield from _software_exhibit(view, f"without-cuda-{place}")
 
 
 FAMILY = Family(

@@ -105,7 +105,7 @@ def test_a_number_that_measured_points_lack_is_told_with_its_reason(synthetic: F
     # A point without any number has an outcome of its own, and lacks none of several.
     node.point("gemm", 0.0, status="oom", reason="out of memory", params={"m": 9, "n": 9, "k": 9})
     evidence = SimpleNamespace(data=data(synthetic, node), names={node.id: "the machine"})
-    (told,) = checks._lacking(cast(Evidence, evidence))
+    (told,) = checks._lacking_exhibit(cast(Evidence, evidence))
     assert told.table and told.table.rows == [
         ["the machine", "kernel_time of training", "3", "failed: kernels are no multiple of the steps"]
     ]

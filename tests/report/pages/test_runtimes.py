@@ -126,7 +126,7 @@ def test_a_network_whose_weights_were_not_counted_comes_first_in_its_group() -> 
     cases = [{"model": "bert-base", "parameters": 1e8}, {"model": "mlp", "parameters": 3e5},
              {"model": "minilm-l6", "parameters": float("nan")}, {"model": "resnet-50", "parameters": 2e7},
              {"model": "cnn"}]  # fmt: skip
-    names = [case["model"] for case in sorted(cases, key=runtimes.order)]
+    names = [case["model"] for case in sorted(cases, key=runtimes.network_order)]
     assert names == ["resnet-50", "minilm-l6", "bert-base", "cnn", "mlp"]
 
 

@@ -106,7 +106,7 @@ def test_a_gpu_is_compared_by_the_faster_of_eager_and_captured_steps(synthetic: 
     case("training.speedup", 1800 / 15, baseline="core", **_EQUAL).check(found)
     case("training.speedup", 3000 / 20, baseline="core", **_BEST).check(found)
     case("training.ladder", 1800, **_A, rung="GPU, float32", detail="graph, float32").check(found)
-    (shown,) = training_pages.show_captured(View("node-a", "A server", {}, found.table, found), "captured-1")
+    (shown,) = training_pages.captured_exhibit(View("node-a", "A server", {}, found.table, found), "captured-1")
     assert "0.50 to 2 times" in shown.chart.title
     assert shown.table and [row[0] for row in shown.table.rows] == [
         "mlp, batch 32, bfloat16, GPU", "mlp, batch 32, float32, GPU",
