@@ -1,5 +1,4 @@
-"""What `experiments` and `report` agree on: tables, the node record, files, errors.
+"""Code shared by `experiments` and `report`: tables, the node record, files, errors.
 
-Neither package imports the other; both import this one. It knows nothing of
-how anything is measured or judged.
+Neither package imports the other; both import this one, which neither measures nor judges.
 """

@@ -8,7 +8,7 @@ from contract.sample_table import sample_dictionary
 
 
 def dictionary_markdown() -> str:
-    """The data dictionary as a Markdown document."""
+    """Return the data dictionary as a Markdown document."""
     lines = [
         "# Data dictionary",
         "",

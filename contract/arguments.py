@@ -1,4 +1,4 @@
-"""Numbers and paths on a command line: each kind of them once, and mistakes in one line."""
+"""Argument types for command lines, and a parser that reports mistakes in one line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from contract.errors import StudyError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a mistake as every other is told, without a page of usage. Raises StudyError."""
+    """Parser that raises StudyError on a mistake, in place of printing its usage."""
 
     def error(self, message: str) -> NoReturn:
         raise StudyError(f"{self.prog}: {message}. `{self.prog} --help` says more")
 
 
 def parse_number(text: str) -> float:
-    """Any finite number. Raises ArgumentTypeError."""
+    """Parse a finite number. Raises ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
@@ -32,7 +32,7 @@ def parse_number(text: str) -> float:
 
 
 def parse_minutes(text: str) -> float:
-    """Minutes, more than none and a week at most. Raises ArgumentTypeError."""
+    """Parse minutes above 0 and up to a week. Raises ArgumentTypeError."""
     value = parse_number(text)
     if not 0 < value <= 10_080:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes between 0 and 10080, a week")
@@ -40,7 +40,7 @@ def parse_minutes(text: str) -> float:
 
 
 def integer_between(least: int, most: int) -> Callable[[str], int]:
-    """A whole number between both, which belong to it. What is returned raises ArgumentTypeError."""
+    """Return a parser for whole numbers from `least` to `most`, which raises ArgumentTypeError."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
@@ -51,13 +51,13 @@ def integer_between(least: int, most: int) -> Callable[[str], int]:
 
 
 def expand_home(text: str) -> str:
-    """A path whose `~` or `~user` at the start is that home folder.
+    """Expand `~` or `~user` at the start of a path.
 
-    Raises StudyError if no such home is known, or if the name is not UTF-8, in which libraries take paths.
+    Raises StudyError if the user has no known home, or if the name is not UTF-8, as libraries require.
     """
     if re.search("[\ud800-\udfff]", text):
-        raise StudyError(f"{text!r}: is no name in UTF-8: rename it")
-    expanded = os.path.expanduser(text)  # noqa: PTH111  "./~x" is a folder of that name, which pathlib would not tell
+        raise StudyError(f"{text!r}: the name is not UTF-8: rename it")
+    expanded = os.path.expanduser(text)  # noqa: PTH111  pathlib would expand "./~x"
     if expanded.startswith("~"):
         user, _, _ = text.partition("/")
         raise StudyError(f"{text}: no home folder is known for {user}: give the whole path, or ./{text} for that name")
@@ -65,7 +65,7 @@ def expand_home(text: str) -> str:
 
 
 def parse_path(text: str) -> Path:
-    """A path, its `~` expanded: `--out=~/x` and "~/x" in quotes reach a program as they are. Raises StudyError."""
+    """Parse a path and expand its `~`, which shells leave in `--out=~/x` and in quotes. Raises StudyError."""
     return Path(expand_home(text))
 
 

@@ -1,4 +1,4 @@
-"""Limits that the kernel's control groups set a process, and readers of the kernel's files."""
+"""CPU limits from Linux control groups, and readers for kernel files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path("/")
 
 
 def read_text(path: Path) -> str:
-    """A file of the kernel, stripped; '' where there is none, with odd bytes replaced."""
+    """Read a kernel file, stripped and with invalid bytes replaced; '' if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
     except (OSError, ValueError):
@@ -20,7 +20,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_decimal(text: str) -> float | None:
-    """The finite number that a text is; None where it is none."""
+    """Parse a finite number; None for any other text."""
     with contextlib.suppress(ValueError):
         value = float(text)
         return value if math.isfinite(value) else None
@@ -28,15 +28,15 @@ def parse_decimal(text: str) -> float | None:
 
 
 def read_number(path: Path) -> float | None:
-    """The number that a file of the kernel holds; None where there is none."""
+    """Read the number in a kernel file; None if there is none."""
     return parse_decimal(read_text(path))
 
 
 @cache
 def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
-    """Folders of this process's cgroup and of those that contain it, innermost first; none outside Linux.
+    """Return the folders of this process's cgroup and its ancestors, innermost first; empty outside Linux.
 
-    controller: cpu or memory. Versions 1 and 2, and both beside each other.
+    controller: cpu or memory. Supports cgroup versions 1, 2 and hybrid mounts.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -51,9 +51,9 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
             root / "sys/fs/cgroup" / name for name in ((controllers, controller) if controllers else ("", "unified"))
         ]
         parts = [part for part in Path(place).parts if part not in ("/", "..")]
-        # In a container the path may begin as the host sees it: only its end is mounted there, if any.
+        # A container may see the host's path, and mount only its last components.
         places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
-        # Path.is_dir raises where a folder may not be entered (3.11), or a name is too long.
+        # Path.is_dir raises for a folder without permission (3.11) or a name that is too long.
         inner = next((folder for folder in places if os.path.isdir(folder)), root)  # noqa: PTH112
         levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
         found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
@@ -61,7 +61,7 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """The fewest cores that a cgroup of this process grants; None if none sets a limit."""
+    """Return the smallest CPU quota in cores among this process's cgroups; None without a limit."""
     granted = []
     for folder in cgroup_folders(root):
         limit, period = read_number(folder / "cpu.cfs_quota_us"), read_number(folder / "cpu.cfs_period_us")

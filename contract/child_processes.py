@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 R = TypeVar("R")
-# The environment's word for the process that a command works for: the workflow.
+# Environment variable with the process ID of the workflow that runs a command.
 COORDINATOR = "STUDY_COORDINATOR_PID"
-# Seconds that a command has to leave nothing behind before it and its children are killed.
+# Seconds for a command to clean up before it and its children are killed.
 GRACE_S = 3.0
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
@@ -31,34 +31,33 @@ _SESSION_HEAD = "--head-of-session"
 
 
 def interrupt_on_signal() -> None:
-    """Have a command raise KeyboardInterrupt on a signal or once its coordinator is gone, and killed GRACE_S later."""
+    """Raise KeyboardInterrupt on a signal or when the coordinator ends, and kill the process GRACE_S later."""
 
     def interrupt(*_: object) -> None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        # It may have ended before the thread that waits for signals has come to it.
+        # The process may exit before the waiting thread has signalled the children.
         atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
 
     for number in _SIGNALS:
-        # Signals that nohup, or a shell for its background, ignores stay ignored.
+        # Keep signals ignored that nohup, or a shell for a background job, ignores.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
     forward_signals(int(os.environ.get(COORDINATOR, 0)), GRACE_S)
 
 
 def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
-    """Once a signal that this process handles, or its coordinator's end, tells it to end, tell its children.
+    """Terminate the children on a signal that this process handles, or when its coordinator ends.
 
-    coordinator: a process, 0 for none. grace_s: seconds after which this process and its children are killed;
-    None leaves that to it.
+    coordinator: a process ID, 0 for none. grace_s: seconds until this process and its children are killed; None: never.
     """
     if os.name != "posix":
         return
-    # A terminal that is closed ends it as Ctrl-C does; without a handler nothing could be tidied up.
+    # Treat a closed terminal as Ctrl-C: the default action would end the process without cleanup.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    # Not in the handler itself: that waits until whatever library is at work has returned.
+    # A thread, because Python runs signal handlers only after a running library call has returned.
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
@@ -77,7 +76,7 @@ def _forward_signals(told: int, coordinator: int, grace_s: float | None) -> None
 
 
 def _signal_children(number: int) -> None:
-    """Send a signal to all that this process has started, and what that has."""
+    """Send a signal to all descendants of this process."""
     import psutil
 
     for child in psutil.Process().children(recursive=True):
@@ -86,12 +85,12 @@ def _signal_children(number: int) -> None:
 
 
 def _wait_for_signal(told: int, coordinator: int) -> bool:
-    """Wait until a signal arrives (True) or the coordinator, if there is one, is gone (False)."""
+    """Wait until a signal arrives (True) or the coordinator ends (False)."""
     with selectors.DefaultSelector() as selector:
         selector.register(told, selectors.EVENT_READ)
         with suppress(OSError):
             if coordinator and sys.platform == "linux":
-                # It can be read once the process is gone: no time is spent looking.
+                # A pidfd becomes readable when the process ends, so no polling is needed.
                 selector.register(os.pidfd_open(coordinator), selectors.EVENT_READ)
                 coordinator = 0
         while True:
@@ -108,8 +107,8 @@ def _wait_for_signal(told: int, coordinator: int) -> bool:
 
 
 def end_with_parent(_: int = 0) -> None:
-    """Kill this process once its parent is gone. Linux does it, whatever is at work; elsewhere a thread waits."""
-    # Imported here, as in `worker_pool`: to run a program needs neither, and hundreds are run.
+    """Kill this process when its parent ends: by the kernel on Linux, elsewhere by a thread."""
+    # Imported here, as in `worker_pool`, to keep this file fast when it runs as a program.
     import multiprocessing
 
     before, parent = os.getppid(), multiprocessing.parent_process()
@@ -117,7 +116,7 @@ def end_with_parent(_: int = 0) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() == before:
             return
-    # Where a server forks for it, the parent is not the one that the system names.
+    # With a fork server, the system names the server as the parent.
     threading.Thread(target=_exit_after_parent, args=(parent, before), daemon=True).start()
 
 
@@ -130,8 +129,8 @@ def _exit_after_parent(parent: Any, number: int) -> None:
 
 
 def available_cpus() -> int:
-    """Number of logical CPUs to keep busy: those of this process's affinity, else all, and no more than its quota."""
-    # Here: this file also runs as a program, without its package.
+    """Count the logical CPUs in this process's affinity (else all), up to its cgroup quota."""
+    # Imported here: this file also runs as a program, without its package.
     from contract.cgroups import cpu_quota
 
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -141,18 +140,18 @@ def available_cpus() -> int:
 
 @contextmanager
 def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
-    """Processes that share the work of this one and end with it."""
+    """Open a process pool whose workers end with this process."""
     from concurrent.futures import ProcessPoolExecutor
 
     held: set[signal.Signals] = {signal.SIGINT} if os.name == "posix" else set()
     with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as processes:
-        # They inherit this: Ctrl-C, which reaches a whole group, is for this process to put into words.
+        # Workers inherit the blocked SIGINT: only this process reports Ctrl-C.
         if held:
             held -= set(signal.pthread_sigmask(signal.SIG_BLOCK, held))
         try:
             yield processes
         except BaseException:
-            # Nobody wants what is not begun.
+            # Cancel the queued work.
             processes.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
@@ -161,9 +160,9 @@ def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """Results of `work`, a function of a module, for each part, in order, by so many processes; 1: by this one.
+    """Map `work`, a module-level function, over `parts` in order; 1: in this process.
 
-    Where the system allows no others (without /dev/shm, say) this one does all the work, and says so.
+    Falls back to this process, with a note, if the system allows no pool (for instance without /dev/shm).
     """
     import multiprocessing
 
@@ -185,7 +184,7 @@ def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) 
 
 
 def lock_error() -> OSError | None:
-    """The system's refusal to make a lock between processes, which Linux keeps in /dev/shm; None where it makes one."""
+    """Return the error from creating a multiprocessing lock (on Linux in /dev/shm); None if it works."""
     import multiprocessing
 
     try:
@@ -196,7 +195,7 @@ def lock_error() -> OSError | None:
 
 
 def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run another program as `subprocess.run` does, its output as text; it and what it starts end with this process."""
+    """Run a program like `subprocess.run`, with text output; it and its children end with this process."""
     with session(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", **options
     ) as child:
@@ -206,8 +205,8 @@ def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedPro
 
 @contextmanager
 def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own, of which nothing is left at the end."""
-    # Isolated: nothing of ours or of the working folder's is imported.
+    """Run a program in its own session, and kill the session on exit."""
+    # Isolated (-I): import nothing from this package or the working folder.
     order = [sys.executable, "-I", __file__, _SESSION_HEAD, *words]
     with subprocess.Popen(order, start_new_session=True, **options) as child:
         try:
@@ -218,7 +217,7 @@ def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[s
 
 
 def _run_session_head(words: Sequence[str]) -> int:
-    """As the head of a session of its own: run a program, and kill all of the session once the parent is gone."""
+    """Run a program as session leader; kill the session when the parent ends."""
     parent = os.getppid()
     child = subprocess.Popen(words)
     while True:
@@ -230,7 +229,7 @@ def _run_session_head(words: Sequence[str]) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    """Run a program that ends, with all that it starts, with this process, and this one with its parent."""
+    """Run a program in a session that ends with this process, which ends with its parent."""
     if words[0] == _SESSION_HEAD:
         return _run_session_head(words[1:])
     end_with_parent()

@@ -1,4 +1,4 @@
-"""Text in locales that are not UTF-8."""
+"""Text encoding in locales other than UTF-8."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 
 
 def use_utf8() -> None:
-    """Start this program anew in Python's UTF-8 mode where the locale is of another encoding.
+    """Restart this program in Python's UTF-8 mode if the locale has another encoding.
 
-    Libraries encode paths as UTF-8 whatever the locale, and would write to other files than named. Printed text stays
-    in the locale's encoding.
+    Libraries encode paths as UTF-8 in every locale, and would write to the wrong files. Printed text keeps the locale's
+    encoding.
     """
     if sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1" or not sys.executable:
         return
@@ -22,7 +22,7 @@ def use_utf8() -> None:
 
 
 def escape_unprintable(*streams: object) -> None:
-    """Have standard output and error, and other streams, escape what their encoding lacks in place of raising."""
+    """Make stdout, stderr and `streams` escape characters that their encoding lacks, instead of raising."""
     for stream in (sys.stdout, sys.stderr, *streams):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""One way to tell a person about a mistake, and one way to leave a command."""
+"""The error for user mistakes, and the entry point that turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ADVICE = {
     errno.EIO: "the disk, or the connection to it, does not work: see the system's log (dmesg)",
     errno.ESTALE: "the network file system has lost this file: give the same command again",
 }
-# Refusals without the name of a file: those that meet what is written, limits of the system, and shared memory's.
+# Error numbers that may come without a file name: failed writes, system limits, shared memory.
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE)
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 _SHARED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
@@ -42,7 +42,7 @@ _PACKAGES = ("contract", "experiments", "report", "workflow")
 
 
 class StudyError(Exception):
-    """A mistake that the person running the study can mend.
+    """Mistake that the user can fix.
 
     The message says what is wrong, where, and what to do about it.
     """
@@ -51,10 +51,10 @@ class StudyError(Exception):
 
 
 def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
-    """Run a command's `main`; turn what its user can mend into one line and an exit code.
+    """Run a command's `main`; print errors that the user can fix in one line, and return an exit code.
 
-    Exit codes: 0 done, 2 a mistake of the user's, 74 the system said no,
-    130 interrupted. Anything else is a defect of ours and keeps its traceback.
+    Exit codes: 0 done, 2 user mistake, 74 system error, 130 interrupted. Other exceptions are bugs and keep their
+    traceback.
     """
     escape_unprintable()
     try:
@@ -65,7 +65,7 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         print(f"error: {mistake}", file=sys.stderr)
         return mistake.exit_code
     except ModuleNotFoundError as lack:
-        # Optional packages are refused where they are used; a module of ours that is missing is a defect.
+        # A missing module from our own packages is a bug.
         if (lack.name or "").partition(".")[0] in ("", *_PACKAGES):
             raise
         mend = "pip install -e . in the project's folder; without a network, . workflow/offline.sh in this shell"
@@ -75,7 +75,7 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         print("interrupted: finished rounds are kept; the same command goes on from there", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output has left (`… | head`): nothing is wrong.
+        # The reader has closed the pipe (`… | head`), which is no error.
         sys.stderr.close()
         return 0
     except MemoryError:
@@ -90,21 +90,21 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
 
 
 def _flush() -> None:
-    """Write what standard output still holds. Raises OSError that names it."""
+    """Flush standard output. Raises OSError with its name."""
     try:
         if sys.stdout:
             sys.stdout.flush()
     except OSError as refusal:
         with suppress(OSError):
-            sys.stdout.close()  # or the interpreter would try again at its end
+            sys.stdout.close()  # or the interpreter would flush again at exit
         refusal.filename = "standard output"
         raise
 
 
 def _advice_on(refusal: OSError) -> str | None:
-    """The file or resource that the system refused, why, and what to do; None for a defect of ours."""
+    """Describe a system error: the file or resource, the reason and a remedy; None for a bug."""
     name, number = refusal.filename, refusal.errno
-    # Errors of libraries name the file in their own words.
+    # Library errors without a number already name the file.
     if number is None:
         return None if type(refusal) is OSError else f"{refusal}: choose another place, or mend this one"
     if name is None and refusal.strerror != os.strerror(number):

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and YAML whose mistakes have a place."""
+"""Atomic file writes, locks, and JSON and YAML readers that report the line of a mistake."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from typing import Any
 from contract.errors import WRITING, StudyError
 from contract.schema import check_document, line_number, refuse_value, to_builtins, truncate
 
-# The largest of ours has 60 kB, 6,000 values and 9 levels.
+# Our largest file has 60 kB, 6,000 values and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
-# The file that a workflow holds as long as it works in a folder of results.
+# Lock file for the workflow that runs in a results folder.
 RUN_LOCK = ".run.lock"
 
 
 def acquire_lock(path: Path | str) -> int | None:
-    """An open file that holds a kernel lock until it is closed, or None if another process holds it.
+    """Open a file with a kernel lock that lasts until it is closed; None if another process holds the lock.
 
-    The file is neither followed, if it is a link, nor written. Raises OSError.
+    Does not follow links, and does not write. Raises OSError.
     """
     import fcntl  # not on every system
 
@@ -43,7 +43,7 @@ def acquire_lock(path: Path | str) -> int | None:
 
 
 def remove_leftovers(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
-    """Remove what killed processes left: files of which nobody holds the lock. remove: takes such a file."""
+    """Remove files that killed processes left behind: those without a lock holder. remove: called per file."""
     for left in files:
         with suppress(OSError):
             if (unheld := acquire_lock(left)) is not None:
@@ -56,10 +56,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Give a temporary path beside `path`; move it there when the block ends well.
+    """Yield a temporary path beside `path`, and move it to `path` when the block succeeds.
 
-    A reader, or a run that is killed, sees the old file or the whole new one; what killed runs left is removed.
-    Raises OSError if the place cannot be written.
+    Readers see the old file or the complete new one, even if the run is killed. Removes leftovers from killed runs.
+    Raises OSError if the folder cannot be written.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     os.close(made)
     handle = acquire_lock(name)
-    # mkstemp makes private files; a result is as readable as the umask says.
+    # mkstemp makes private files; give results the umask's permissions.
     umask = os.umask(0)
     os.umask(umask)
     Path(name).chmod(0o666 & ~umask)
@@ -75,7 +75,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         yield Path(name)
         Path(name).replace(path)
     except OSError as refusal:
-        # An error while a file is written, on a full disk say, has no name, or the temporary one: name the file.
+        # Write errors (a full disk) carry no name or the temporary name: set the final one.
         if refusal.filename == name or (refusal.filename is None and refusal.errno in WRITING):
             refusal.filename, refusal.filename2 = str(path), None
         raise
@@ -86,15 +86,15 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all. Raises OSError."""
+    """Write `text` as UTF-8, atomically. Raises OSError."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
-    """Write `value` as readable JSON, whole or not at all. Raises OSError, ValueError for NaN.
+    """Write `value` as indented JSON, atomically. Raises OSError, ValueError for NaN.
 
-    in_lines: value is a mapping; each item of the lists in it stands on one line.
+    in_lines: for a mapping of lists; write each list item on one line.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:
@@ -110,12 +110,12 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
         file.write("\n}\n")
 
 
-# Deeper than anything that this project writes; a parser, or what walks its result, falls over from some hundred on.
+# Maximum JSON nesting, above all our files. Recursive parsers overflow from a few hundred.
 MOST_DEPTH = 50
 
 
 def read_json(path: Path | str) -> Any:
-    """Read a JSON file. Raises StudyError that names the file and the line."""
+    """Read a JSON file. Raises StudyError with the file and the line."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -124,9 +124,9 @@ def read_json(path: Path | str) -> Any:
 
 
 def parse_json(data: bytes, where: Path | str) -> Any:
-    """JSON of finite numbers, of text that UTF-8 can hold, and MOST_DEPTH deep at most.
+    """Parse JSON; require finite numbers, valid UTF-8 and at most MOST_DEPTH levels.
 
-    Raises StudyError that names the place and, where it is not JSON, the line.
+    Raises StudyError with `where` and, for a syntax error, the line.
     """
     try:
         text = data.decode("utf-8")
@@ -153,18 +153,17 @@ def _parse_finite(text: str) -> float:
 
 
 def _parse_integer(text: str) -> int:
-    if len(text) > 300:  # what no fraction could tell either
+    if len(text) > 300:  # beyond the float range as well
         raise ValueError(f"{truncate(text)} is too large a whole number")
     return int(text)
 
 
 def read_plain_file(path: Path | str, most: int) -> bytes:
-    """The contents of a plain file of `most` bytes at most, never of what a link points to.
+    """Read a regular file with at most `most` bytes, without following links.
 
-    Raises StudyError for anything else that may bear the name: a link, a folder, a pipe, a device, a file that may not
-    be read.
+    Raises StudyError for a link, folder, pipe, device, unreadable or larger file.
     """
-    # A pipe that nobody writes to would be waited for, without O_NONBLOCK. Windows has neither.
+    # Without O_NONBLOCK, opening a pipe without a writer blocks. Windows lacks both flags.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
@@ -181,7 +180,7 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
         os.close(handle)
         raise
     with os.fdopen(handle, "rb") as file:
-        # One more than is allowed: the file may grow.
+        # Read one byte more than the limit: the file may grow.
         data = file.read(most + 1) if about.st_size <= most else b""
     if about.st_size > most or len(data) > most:
         raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes, and {most:,} are the limit")
@@ -189,9 +188,9 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
 
 
 def read_checked_json(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
-    """A JSON document that may be missing, checked against the schema in a file; None without it.
+    """Read a JSON document and check it against the schema file; None if the document is missing.
 
-    Raises StudyError if it is not JSON, or not of the schema.
+    Raises StudyError if it is not JSON or violates the schema.
     """
     if not Path(path).exists():
         return None
@@ -203,8 +202,8 @@ def read_checked_json(path: Path | str, schema: Path | str) -> dict[str, Any] | 
 def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     """Read a YAML file and check it against a JSON Schema.
 
-    Raises StudyError naming file, line, key and, for a misspelt word, the one meant. So it does for numbers that are
-    not finite, and for a file past YAML_BYTES, YAML_VALUES (every alias written out) or YAML_LEVELS.
+    Raises StudyError with file, line, key and a suggestion for a misspelt word; also for numbers that are not finite,
+    and for a file past YAML_BYTES, YAML_VALUES (with aliases expanded) or YAML_LEVELS.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -222,8 +221,8 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
 
 @lru_cache(maxsize=1024)
 def _parse_yaml(path: str, text: str, schema: str) -> bytes:
-    """The document, pickled: to parse one with its lines takes a hundred times as long as to copy it."""
-    # Imported here: `list` and `--help` should not wait for a YAML parser.
+    """Parse, check and pickle a document: unpickling is a hundred times faster than parsing with lines."""
+    # Imported here to keep `list` and `--help` fast.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -236,7 +235,7 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
         reason = " ".join(str(broken).split())
         raise StudyError(f"{path}: not YAML ({reason})") from None
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError) as broken:
-        # A value that is not of the kind that its tag or its form announces: a day 45, a number of 5,000 digits.
+        # The value does not fit its tag or form: a day 45, a number with 5,000 digits.
         raise StudyError(f"{path}: not YAML ({' '.join(str(broken).split())[:200]})") from None
     check_bounds(document, path)
     if schema:
@@ -245,7 +244,7 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
 
 
 def _yaml_parser() -> Any:
-    """A parser whose nodes know their lines, which goes no deeper than YAML_LEVELS: brackets cost it far more."""
+    """Make a parser that records lines and stops at YAML_LEVELS, before nested brackets get slow."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer
     from ruamel.yaml.error import MarkedYAMLError
@@ -268,9 +267,9 @@ def _yaml_parser() -> Any:
 
 
 def check_bounds(document: Any, path: Path | str) -> None:
-    """Refuse what no file of the study holds: numbers that are not finite, and aliases that never end or nearly so.
+    """Refuse numbers that are not finite, and aliases that recurse or expand past YAML_VALUES.
 
-    Raises StudyError with the place of the first.
+    Raises StudyError with the first position.
     """
     sizes: dict[int, int | None] = {}
 
@@ -298,12 +297,12 @@ def check_bounds(document: Any, path: Path | str) -> None:
 
 @lru_cache(maxsize=16)
 def _load_schema(text: str) -> Any:
-    """A schema: that of the claims names every quantity, and is the same for each of their files."""
+    """Parse a schema once: all claim files share one, which lists every quantity."""
     return json.loads(text)
 
 
 def yaml_place(path: Path | str, *steps: str | int) -> str:
-    """'claims/W15.yaml, line 9': where the value under `steps` stands in a YAML file; the file alone if nowhere."""
+    """Format the position of the value under `steps`: 'claims/W15.yaml, line 9'; only the file if not found."""
     from ruamel.yaml.error import YAMLError
 
     try:

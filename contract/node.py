@@ -1,4 +1,4 @@
-"""The record of a node: what the machine is, what ran on it, from which code."""
+"""The node record: machine, software, jobs and the study's commit, with its schema."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contract.errors import StudyError
 from contract.files import parse_json, read_plain_file, write_json
 from contract.schema import check_document
 
-# The largest that was published has 3 kB.
+# The largest published record has 3 kB.
 MOST_BYTES = 2**20
-# A node's record: sealed once all rounds are measured, and until then.
+# File names of the sealed record and of the record before all rounds are measured.
 RECORD, PARTIAL = "node.json", "node.partial.json"
-# What the reason begins with why a plan does without a point, where the node lacks something for it.
+# Prefix for the reason why a plan leaves out a point that the node cannot run.
 LACKS = "unsupported: "
 A_TIME = {
     "type": "string",
@@ -25,12 +25,12 @@ A_TIME = {
 
 
 def utc_time(ago_s: float = 0.0) -> str:
-    """So many seconds ago, as A_TIME describes it."""
+    """Format the time `ago_s` seconds ago as in A_TIME."""
     return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def text_schema(most: int = 200) -> dict[str, Any]:
-    """The schema of a line of text: nothing in it moves a terminal's cursor."""
+    """Return the schema for one line of text without terminal control characters."""
     return {
         "type": "string",
         "maxLength": most,
@@ -40,22 +40,22 @@ def text_schema(most: int = 200) -> dict[str, Any]:
 
 
 def integer_schema(most: float, least: int = 0) -> dict[str, Any]:
-    """The schema of a whole number."""
+    """Return the schema for a whole number."""
     return {"type": "integer", "minimum": least, "maximum": int(most)}
 
 
 def number_schema(most: float) -> dict[str, Any]:
-    """The schema of a number that is not negative."""
+    """Return the schema for a number from 0 to `most`."""
     return {"type": "number", "minimum": 0, "maximum": most}
 
 
 def list_schema(items: dict[str, Any], most: int = 1000) -> dict[str, Any]:
-    """The schema of a list."""
+    """Return the schema for a list."""
     return {"type": "array", "items": items, "maxItems": most}
 
 
 def object_schema(required: str, /, **properties: Any) -> dict[str, Any]:
-    """The schema of an object with these keys and no others."""
+    """Return the schema for an object with exactly these keys; `required` separates keys by spaces."""
     return {
         "type": "object",
         "required": required.split(),
@@ -65,7 +65,7 @@ def object_schema(required: str, /, **properties: Any) -> dict[str, Any]:
 
 
 def map_schema(values: dict[str, Any], most: int = 100) -> dict[str, Any]:
-    """The schema of an object with any keys and values of one kind."""
+    """Return the schema for an object with free keys and one value schema."""
     return {"type": "object", "propertyNames": text_schema(), "additionalProperties": values, "maxProperties": most}
 
 
@@ -73,7 +73,7 @@ _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
 OPTIONS = map_schema({"anyOf": [text_schema(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = integer_schema(2**53)
 _MAYBE = {"anyOf": [text_schema(), {"type": "null"}]}
-# Last-level cache of a GPU that does not tell its own: above every one that ships at the time of writing.
+# Default last-level cache of a GPU that does not report it: above all GPUs on sale at the time of writing.
 GPU_CACHE_BYTES = 256 << 20
 _DEVICE = object_schema(
     "id kind name",
@@ -86,10 +86,10 @@ _DEVICE = object_schema(
     compute_capability=text_schema(),
     architecture=text_schema(),
     l2_bytes=_BYTES,
-    # Of the cache before its memory, where that is another than the L2 cache, or larger than the runtime tells.
+    # Last-level cache, if it is not the L2 cache or is larger than the runtime reports.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
-    # Why clock, power and the like are not recorded beside its samples, or not all of them.
+    # Reason why counters such as clock and power are missing.
     unwatched=text_schema(),
     runtime=text_schema(),
     driver=text_schema(),
@@ -127,11 +127,11 @@ _GPU = object_schema(
     max_memory_clock_mhz=number_schema(1e5),
     pcie_generation=integer_schema(100),
     pcie_width=integer_schema(1000),
-    # Cut into slices.
+    # Partitioned (Multi-Instance GPU).
     mig={"type": "boolean"},
-    # Fields that its library does not tell, with the reason that it gives.
+    # Fields that NVML does not report, with NVML's reason.
     unanswered=map_schema(text_schema(), 20),
-    # Maker and source of an entry that is not from NVIDIA's library.
+    # Maker and source for entries that do not come from NVML.
     maker=text_schema(),
     known_by={"enum": ["torch"]},
 )
@@ -139,8 +139,7 @@ _TORCH = object_schema(
     "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50)
 )
 _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
-# Seconds of each round that has anything to measure, as planned, as they were, and those of them in which it stood
-# still; points without a place in the plan, by reason.
+# Seconds per round with work: predicted, measured, and paused; counts of points left out of the plan, by reason.
 _JOB = object_schema(
     "predicted_s left_out",
     predicted_s=list_schema(number_schema(1e8), 100),
@@ -149,13 +148,13 @@ _JOB = object_schema(
     left_out=map_schema(integer_schema(1e6)),
 )
 
-# Digits that nobody types as the name of a host or a person by accident.
+# Hexadecimal digits, so that no host or personal name gets in by accident.
 INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
 NODE_SCHEMA: dict[str, Any] = object_schema(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
     id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
-    # A point would begin the instance.
+    # No dot: it separates kind and instance.
     kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{2,79}$"},
     instance={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     origin={"enum": ["measured", "synthetic"]},
@@ -187,40 +186,40 @@ NODE_SCHEMA: dict[str, Any] = object_schema(
 
 
 def node_id(kind: str, instance: str) -> str:
-    """A node's name: its kind, and which one of that kind it is, where that is known."""
+    """Return a node's name: its kind and, if known, its instance."""
     return f"{kind}.{instance}" if instance else kind
 
 
 def kind_of_node(node: str) -> str:
-    """The kind of a node by its name: what comes after it tells the machines of that kind apart."""
+    """Return the kind in a node's name: the part before the first dot."""
     return node.partition(".")[0]
 
 
 def machine_of_node(node: str) -> str:
-    """The machine of a node by its name; a number after the instance tells the runs on that machine apart."""
+    """Return a node's name without its run number, which follows the instance."""
     return node.rpartition(".")[0] if node.count(".") > 1 else node
 
 
 def count_machines(nodes: Iterable[str]) -> int:
-    """How many machines nodes are of: one that was measured more than once counts once."""
+    """Count the distinct machines among nodes."""
     return len({machine_of_node(node) for node in nodes})
 
 
 def gpu_cache_bytes(device: Mapping[str, Any]) -> int:
-    """Bytes of a GPU's last-level cache, by its entry of a record; GPU_CACHE_BYTES where that does not tell it."""
+    """Return the last-level cache bytes from a GPU's record entry, by default GPU_CACHE_BYTES."""
     return int(device.get("last_level_cache_bytes") or device.get("l2_bytes") or GPU_CACHE_BYTES)
 
 
 def record_path(folder: Path) -> Path:
-    """Where a node's record lies: the sealed one, or that of a node whose measuring was cut off."""
+    """Return the path to a node's sealed record, or to the partial one if only that exists."""
     sealed, partial = folder / RECORD, folder / PARTIAL
     return partial if partial.exists() and not sealed.exists() else sealed
 
 
 def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]:
-    """What a node was to measure and has not, as in the names of files: gemm.cuda-0.2. Empty in earlier records.
+    """List planned rounds without a file, as `gemm.cuda-0.2`. Empty for records without `jobs`.
 
-    files: names of the files of rounds that there are.
+    files: names of the existing round files.
     """
     there = {name.removesuffix(".parquet") for name in files}
     asked = (
@@ -232,26 +231,26 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
 
 
 def parse_job_name(name: str) -> tuple[str, str]:
-    """The experiment and the device of a job, by its name as in those of its files: gemm.cuda-0."""
+    """Split a job name from a file name, as `gemm.cuda-0`, into experiment and device."""
     experiment, _, device = name.rpartition(".")
     return experiment, device.replace("-", ":")
 
 
 def parse_left_out(left_out: str) -> tuple[str, str]:
-    """The status and the reason of a point that a plan leaves out: for want of time, or of what the node lacks."""
+    """Return status and reason for a point that a plan leaves out: `unsupported` or `skipped`."""
     return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)
 
 
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record, of a plain file of MOST_BYTES at most; in earlier ones the id alone tells the kind.
+    """Read a node record from a regular file of at most MOST_BYTES.
 
-    Raises StudyError naming the file and the fault.
+    Raises StudyError with the file and the fault.
     """
     return parse_node(read_plain_file(path, MOST_BYTES), path)
 
 
 def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
-    """The same of a record's bytes. Raises StudyError naming the place and the fault."""
+    """Parse and check a node record; early records lack `kind` and `instance`. Raises StudyError with `where`."""
     record = parse_json(data, where)
     check_document(record, NODE_SCHEMA, where)
     kind, _, instance = record["id"].partition(".")
@@ -262,6 +261,6 @@ def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
 
 
 def write_node(path: Path, record: dict[str, Any]) -> None:
-    """Write a node record, whole or not at all. Raises StudyError if it does not conform, OSError."""
+    """Check a node record and write it atomically. Raises StudyError if it violates the schema, OSError."""
     check_document(record, NODE_SCHEMA, path)
     write_json(path, record)

@@ -1,8 +1,8 @@
-"""A node in one file that can be sent: its record, its rounds, and a manifest with the digest of each.
+"""Node packs: one zip file with a node's record, rounds, and a manifest with their digests.
 
-A zip archive whose members are stored as they are, since Parquet is compressed already: nothing in it expands. The same
-node always gives the same bytes, and only those are read back, so that a pack has one meaning: what lies between,
-behind or over its members is refused, whatever it is. Source of the format: PKWARE's APPNOTE.TXT, 4.3.6.
+Members are stored uncompressed, since Parquet is compressed already: nothing expands. A pack's bytes are
+deterministic, and reading refuses any other bytes: gaps, trailing data and overlapping members.
+Source for the format: PKWARE's APPNOTE.TXT, 4.3.6.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contract.node import PARTIAL, RECORD, integer_schema, object_schema, text_s
 from contract.schema import check_document, escape_line, truncate
 
 VERSION, MANIFEST = 1, "manifest.json"
-# Some thirty times the bytes and forty times the files of the largest node that was published.
+# About thirty times the bytes and forty times the files of the largest published node.
 MOST_BYTES, MOST_FILES = 2**27, 5000
 ROUND = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\.[a-z]{1,20}(-[0-9]{1,4})?\.[1-9][0-9]{0,6}\.parquet")
 _RECORDS = (RECORD, PARTIAL)
@@ -50,17 +50,17 @@ SCHEMA = object_schema(
     },
 )
 
-# The end of a zip file without a comment: signature, disks, entries here and in all, size and place of the directory.
+# Zip end record without a comment: signature, disk numbers, entry counts, directory size and offset.
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _START_MARK, _ZIP64_MARK = b"PK\5\6", b"PK\3\4", b"PK\6\7"
 _ZIP64_BYTES = 20
-# An entry of the directory: 46 bytes and the member's name.
+# Bytes per directory entry: a fixed part of 46, and the member's name.
 _ENTRY_BYTES = 46 + 124
 
 
 @dataclass(frozen=True)
 class Pack:
-    """What a pack holds: its files by name, of which one is the node's record. digest: SHA-256 of the pack itself."""
+    """Contents of a pack: files by name (including the record), record and manifest. digest: SHA-256 of the pack."""
 
     files: Mapping[str, bytes]
     record: Mapping[str, Any]
@@ -68,19 +68,19 @@ class Pack:
     digest: str
 
     def write(self, folder: Path) -> None:
-        """Put the files into a folder, which is made. Raises OSError, also where the folder is there."""
+        """Write the files into a new folder. Raises OSError, also if the folder exists."""
         folder.mkdir(parents=True)
         for name, data in self.files.items():
             (folder / name).write_bytes(data)
 
 
 def round_file_name(experiment: str, device: str, number: int) -> str:
-    """The name of the file of a round."""
+    """Return the file name for a round."""
     return f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
 
 
 def check_round(path: Path) -> None:
-    """Raise StudyError if a file holds anything but the one round that its name says, or cannot be read."""
+    """Check that a file holds only the round in its name. Raises StudyError."""
     contents = sample_table.load_samples(path)[0].select(["experiment", "device", "round"])
     held = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
     if held != {path.name}:
@@ -90,7 +90,7 @@ def check_round(path: Path) -> None:
 
 
 def make_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """What a manifest says of these files. Raises StudyError unless there is one record among them, which reads."""
+    """Make the manifest for these files. Raises StudyError unless they include exactly one valid record."""
     records = [name for name in _RECORDS if name in files]
     if len(records) != 1:
         raise StudyError(f"holds {' and '.join(records) or 'no record of a node'}: {_ALLOWED}")
@@ -109,7 +109,7 @@ def make_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def make_archive(files: Mapping[str, bytes]) -> bytes:
-    """The bytes of a pack, the same for the same files. Raises StudyError for what no pack may hold."""
+    """Make a pack, with deterministic bytes. Raises StudyError for files that do not belong in it."""
     _check_names(files)
     for name, data in files.items():
         _check_size(name, len(data))
@@ -117,7 +117,7 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((MANIFEST, manifest), *sorted(files.items())):
-            # All that a system or a version of Python would choose in its own way is given.
+            # Set all fields that depend on the system or the Python version.
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.create_system, member.create_version, member.extract_version = 3, 20, 20
             member.external_attr = (stat.S_IFREG | 0o644) << 16
@@ -129,10 +129,10 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def read_pack(path: Path) -> Pack:
-    """Read and check a pack: its structure, names, sizes, digests, and that the manifest says what the record says.
+    """Read a pack and check its structure, names, sizes, digests, and manifest against the record.
 
-    What the rounds hold is not looked at. Raises StudyError, in one line, for anything that is not as `make_archive`
-    makes it, and for a file that is not plain.
+    Does not open the rounds. Raises StudyError, in one line, for bytes that differ from `make_archive`'s, and for a
+    file that is not regular.
     """
     where = escape_line(str(path))
     try:
@@ -144,7 +144,7 @@ def read_pack(path: Path) -> Pack:
     except StudyError as fault:
         raise StudyError(f"{where}: {escape_line(str(fault))}") from None
     except Exception as fault:
-        # A parser of archives may stumble over anything.
+        # zipfile may raise any exception on corrupt data.
         raise StudyError(
             f"{where}: cannot be read as a zip file ({type(fault).__name__}: {escape_line(truncate(fault))}): {_AGAIN}"
         ) from None
@@ -185,8 +185,7 @@ def _parse_pack(data: bytes) -> Pack:
 
 
 def _read_members(data: bytes) -> dict[str, bytes]:
-    """The members of a zip file by name, none of which is larger than it may be. Raises StudyError, and whatever else
-    a parser of archives does."""
+    """Read the members of a zip file by name, within size limits. Raises StudyError, and any error from zipfile."""
     if data[: len(_START_MARK)] != _START_MARK:
         raise StudyError("is not a pack, which is a zip file: make one with `python -m experiments pack`")
     if data[-_END.size :][: len(_END_MARK)] != _END_MARK or len(data) < _END.size:
@@ -194,7 +193,7 @@ def _read_members(data: bytes) -> dict[str, bytes]:
     _, _, _, _, entries, directory, _, _ = _END.unpack(data[-_END.size :])
     if data[-_END.size - _ZIP64_BYTES :].startswith(_ZIP64_MARK):
         raise StudyError("is an archive of the zip64 form, which no pack has")
-    # Before the directory is read, which takes ten times its size of memory.
+    # Check before reading the directory, which takes ten times its size in memory.
     if entries > MOST_FILES + 1 or directory > (MOST_FILES + 1) * _ENTRY_BYTES:
         raise StudyError(
             f"says that it holds {entries:,} files in a directory of {directory:,} bytes: "
@@ -214,7 +213,7 @@ def _read_members(data: bytes) -> dict[str, bytes]:
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """Raise StudyError for a name that no file of a pack has, for one that is there twice, and for too many."""
+    """Raise StudyError for invalid, duplicate or too many names."""
     seen: set[str] = set()
     for name in names:
         shown = escape_line(truncate(repr(name), 100))

@@ -1,4 +1,4 @@
-"""Version and commit of this code, never of a repository that merely encloses it."""
+"""Version and commit of this code, ignoring any repository that encloses it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from contract.errors import StudyError
 NAME = "does-ai-need-a-gpu"
 ROOT = Path(__file__).resolve().parents[1]
 UNKNOWN = "unknown"
-# A SHA-1, or the SHA-256 of a repository of the newer kind.
+# SHA-1, or SHA-256 in newer repositories.
 _HASH = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def current_commit(root: Path = ROOT) -> str:
-    """The commit of the files in `root`, with `+` if tracked files differ from it or could not be compared.
+    """Return the commit of `root`, with `+` if tracked files differ or cannot be compared.
 
-    `git archive` writes it into `.commit`; else git is asked, where `root` is the top of a checkout. UNKNOWN elsewhere.
+    Read from `.commit`, which `git archive` writes, else from git if `root` is the top of a checkout; else UNKNOWN.
     """
     try:
         written = (root / ".commit").read_bytes().decode("ascii").strip()
@@ -41,16 +41,16 @@ def current_commit(root: Path = ROOT) -> str:
 
 
 def short_commit(commit: str | None, digits: int = 12) -> str:
-    """The first digits of a commit, its `+` kept; empty for None."""
+    """Shorten a commit to `digits`, with its `+`; empty for None."""
     return re.sub(rf"^([0-9a-f]{{{digits}}})[0-9a-f]*", r"\1", commit or "")
 
 
 def run_git(root: Path, *words: str, timeout_s: float = 60) -> str:
-    """Git's answer about the checkout whose top folder is `root`, whatever repository the environment names.
+    """Return git's output in the checkout with top folder `root`, ignoring GIT_DIR and similar variables.
 
-    Raises StudyError if `root` is no such folder, or git is missing, refuses or takes longer than `timeout_s`.
+    Raises StudyError if `root` is no such folder, or git is missing, fails or takes longer than `timeout_s`.
     """
-    # A hook exports GIT_DIR and others of the repository that runs it. What allows a folder (safe.directory) stays.
+    # Hooks export GIT_DIR and similar variables. Keep GIT_CONFIG*, which may set safe.directory.
     ours = {name: value for name, value in os.environ.items() if not re.match("GIT_(?!CONFIG)", name)}
 
     def answer(*words: str) -> bytes:
@@ -69,7 +69,7 @@ def run_git(root: Path, *words: str, timeout_s: float = 60) -> str:
 
 
 def study_version() -> str:
-    """The version in this tree's pyproject.toml, else that of the installed package; UNKNOWN without either."""
+    """Return the version from this tree's pyproject.toml, else from the installed package, else UNKNOWN."""
     try:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         if project["name"] == NAME:

@@ -1,7 +1,7 @@
-"""Running time: seconds in which this process could work.
+"""Running time: seconds without pauses of this process.
 
-A process stands still when a signal stops it, its container is frozen, or the machine sleeps. Clocks of the system
-mostly go on meanwhile, so that budgets would be used up by nobody.
+A process pauses when a signal stops it, its container is frozen, or the machine sleeps. Most system clocks go on in
+a pause, which would use up budgets.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-# Seconds between two looks at the clock. A look that comes LATE_S later than that, without work of the main thread to
-# explain it, follows a pause: a busy machine delays a thread by less.
+# Seconds between clock updates. An update that comes LATE_S too late, without CPU time of the main thread to explain
+# it, follows a pause: a busy machine delays a thread by less.
 TICK_S, LATE_S = 0.5, 0.5
 
 
 def _main_thread_s() -> Callable[[], float]:
-    """CPU time of the main thread, which may keep all others from running; of the process where no clock tells it."""
+    """Return the main thread's CPU clock, since its work may block other threads; else the process's."""
     with suppress(AttributeError, OSError):
         return _working_clock(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
     return time.process_time
 
 
 def _clock_with_sleep() -> Callable[[], float]:
-    """A steady clock that counts while the machine sleeps, where there is one."""
+    """Return a steady clock that counts sleep, if the system has one."""
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
         with suppress(AttributeError, OSError):
             return _working_clock(getattr(time, name))
@@ -34,17 +34,17 @@ def _clock_with_sleep() -> Callable[[], float]:
 
 
 def _working_clock(number: int) -> Callable[[], float]:
-    """A clock of the system by its number. Raises OSError where the kernel, or a sandbox, has no such clock."""
+    """Return a system clock by number. Raises OSError if the kernel or a sandbox lacks it."""
     time.clock_gettime(number)
     return lambda: time.clock_gettime(number)
 
 
 @dataclass
 class RunningTime:
-    """A clock that stands still while this process does. As a context, it is the process's clock: see `now`.
+    """Clock that stops while this process is paused. As a context manager, it becomes the process's clock for `now`.
 
-    A thread looks at it every `tick_s` seconds. waits_for: tells at a look whether another process, for whose work
-    this one waits, is stopped: its pauses count too. Other fields: the clocks in seconds, replaced in tests.
+    A thread updates it every `tick_s` seconds. waits_for: tells if another process, for which this one waits, is
+    stopped; its pauses count too. Other fields: clocks in seconds, replaced in tests.
     """
 
     tick_s: float = TICK_S
@@ -60,18 +60,18 @@ class RunningTime:
         self._before: RunningTime | None = None
 
     def now(self) -> float:
-        """Seconds on the clock, without those in which the process stood still."""
+        """Return the seconds on the clock without pauses."""
         with self._lock:
             return self._look() - self._lost
 
     def stood_s(self) -> float:
-        """Seconds in which the process has stood still, or the machine has slept, since this clock was made."""
+        """Return the seconds paused or asleep since this clock was made."""
         with self._lock:
             self._look()
             return self._lost + self._slept
 
     def lost_s(self) -> float:
-        """Those of them that the steady clock has counted."""
+        """Return the paused seconds that the steady clock has counted."""
         with self._lock:
             self._look()
             return self._lost
@@ -81,7 +81,7 @@ class RunningTime:
         ahead = self.with_sleep() - at
         gap, busy = at - self._at, worked - self._worked
         if gap - busy > self.tick_s + LATE_S:
-            # It stopped somewhere between two ticks.
+            # The pause began between two ticks: take the middle.
             self._lost += gap - max(busy, self.tick_s / 2)
         elif self.waits_for():
             self._lost += gap
@@ -95,7 +95,7 @@ class RunningTime:
             self.now()
 
     def start(self) -> RunningTime:
-        """Begin to look at the clock, for as long as the process lives."""
+        """Start the thread that updates the clock."""
         threading.Thread(target=self._tick, daemon=True).start()
         return self
 
@@ -114,17 +114,17 @@ _process_clock: RunningTime | None = None
 
 
 def now() -> float:
-    """Seconds on the process's clock: its running time inside of a RunningTime, else time.perf_counter."""
+    """Return seconds of running time within a RunningTime, else from time.perf_counter."""
     return _process_clock.now() if _process_clock is not None else time.perf_counter()
 
 
 def paused_s() -> float:
-    """Seconds in which this process has stood still; 0 outside of a RunningTime."""
+    """Return the seconds that this process was paused; 0 outside a RunningTime."""
     return _process_clock.stood_s() if _process_clock is not None else 0.0
 
 
 def _reset_in_child() -> None:
-    """A forked process has no thread that looks."""
+    """Drop the clock in a forked process, which lacks the updating thread."""
     global _process_clock
     _process_clock = None
 

@@ -1,7 +1,7 @@
-"""What may have spoilt a sample: a closed list of names, each with what was seen.
+"""Flags for disturbed samples: a closed list of names, each with a detail.
 
-A sample's flags are one text, `busy: 31% other load; throttled: power cap`. Data
-measured before there were figures has bare names, separated by spaces.
+A sample's flags are one text, `busy: 31% other load; throttled: power cap`. The earliest data has bare names,
+separated by spaces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Flag:
-    """One thing that was seen: its name and, in words with one figure at most, how much of it."""
+    """Disturbance: its name and a detail with at most one figure."""
 
     name: str
     detail: str = ""
@@ -36,13 +36,13 @@ class Flag:
 
     @property
     def figure(self) -> float:
-        """The first number of the detail; 0 if it has none."""
+        """Return the first number in the detail; 0 without one."""
         found = _NUMBER.search(self.detail)
         return float(found[0].replace(",", "")) if found else 0.0
 
 
 def parse_sample_flags(text: str) -> list[Flag]:
-    """The flags that a text holds, in either form. Raises ValueError for a name that is not in FLAGS."""
+    """Parse flags in either form. Raises ValueError for a name outside FLAGS."""
     flags = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, colon, detail = part.partition(":")
@@ -54,7 +54,7 @@ def parse_sample_flags(text: str) -> list[Flag]:
 
 
 def flags_known(text: str) -> bool:
-    """Whether every flag in `text` is in the list."""
+    """Tell if every flag in `text` is in FLAGS."""
     try:
         parse_sample_flags(text)
     except ValueError:
@@ -63,7 +63,7 @@ def flags_known(text: str) -> bool:
 
 
 def worst_flags(flags: Iterable[Flag]) -> list[Flag]:
-    """Each name once, in the list's order, with its largest figure and every reason that has none."""
+    """Merge flags by name, in FLAGS order, with the largest figure and every detail without a figure."""
     found = list(flags)
     kept = []
     for name in FLAGS:
@@ -78,5 +78,5 @@ def worst_flags(flags: Iterable[Flag]) -> list[Flag]:
 
 
 def format_flags(flags: Iterable[Flag]) -> str:
-    """The flags as the table holds them: `parse_sample_flags` reads it back."""
+    """Format flags for the table; `parse_sample_flags` reads them back."""
     return "; ".join(map(str, flags))

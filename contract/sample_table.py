@@ -1,4 +1,4 @@
-"""The table of samples: declared once, checked where it is written and where it is read.
+"""The sample table: one declaration, checked on writing and on reading.
 
 The data dictionary is generated from this declaration.
 """
@@ -37,13 +37,12 @@ from contract.schema import check_document
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
 STOP_REASONS = ("converged", "plateau", "budget", "samples")
-# Columns that earlier data lack: there they are read as empty.
+# Columns missing from earlier data, read as empty.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
-# What one round may hold at most: some forty times the rows and a hundred times the bytes of the largest that was
-# published.
+# Limits for one round: about forty times the rows and a hundred times the bytes of the largest published round.
 MOST_ROWS, MOST_BYTES, MOST_EXPANDED, MOST_TEXT = 500_000, 2**24, 2**28, 2**28
-# The unit of a metric, by the first pattern that its name fits; others have units of their own.
+# Metric units by name: the first matching pattern counts; other metrics may have any unit.
 UNIT_OF = {
     "clock": "Hz",
     "*_share": "1",
@@ -67,7 +66,7 @@ ROUND_SCHEMA = object_schema(
     started_utc=A_TIME,
     ended_utc=A_TIME,
     wall_s=number_schema(1e8),
-    # Seconds of wall_s in which the round stood still.
+    # Seconds of wall_s in which the process was paused.
     stood_s=number_schema(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     warmup_s=number_schema(1e8),
@@ -81,7 +80,7 @@ ROUND_SCHEMA = object_schema(
 )
 
 
-# Names stand in file names and on terminals; a text is only kept from growing without end.
+# Names appear in file names and on terminals; free text is only limited in length.
 _NAME, _WORD, _LINE = r"[a-z0-9][a-z0-9_.-]{0,79}", r"[A-Za-z0-9_.:+-]{0,80}", r"(?s:.{0,10000})"
 _FINITE = pa.Check(lambda values: ~np.isinf(values), error="is not finite")
 _SMALL = pa.Check.le(2**53, error="is too large")
@@ -90,7 +89,7 @@ _SMALL = pa.Check.le(2**53, error="is too large")
 def _column(
     dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False, like: str = _LINE
 ) -> pa.Column:
-    """like: the pattern of a text; a number is finite, and a whole one fits where it is worked with."""
+    """Declare a column. like: pattern for text; numbers must be finite, whole numbers at most 2**53."""
     own = {
         "str": lambda: _check_each(re.compile(like).fullmatch, "is not such a name or text"),
         "int64": lambda: _SMALL,
@@ -100,12 +99,12 @@ def _column(
 
 
 def _check_each(holds: Callable[[str], object], error: str) -> pa.Check:
-    """A check of texts; each is looked at once, however often it stands there."""
+    """Make a text check that tests each distinct value once."""
     return pa.Check(lambda texts: texts.isin([text for text in texts.unique() if holds(text)]), error=error)
 
 
 def _is_flat_object(text: str) -> bool:
-    """Whether a text is a JSON object of numbers and texts."""
+    """Tell if a text is a JSON object of numbers and texts."""
     try:
         held = parse_json(text.encode(), "")
     except (StudyError, AttributeError, UnicodeEncodeError):
@@ -114,7 +113,7 @@ def _is_flat_object(text: str) -> bool:
 
 
 def metric_unit(metric: str) -> str | None:
-    """The unit that a metric of this name has; None if it may have any."""
+    """Return a metric's unit by its name; None if any unit is allowed."""
     return next((unit for pattern, unit in UNIT_OF.items() if fnmatchcase(metric, pattern)), None)
 
 
@@ -248,7 +247,7 @@ def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
     extra = [str(name) for name in table.columns if name not in SAMPLES.columns]
     if extra:
         return f"column {extra[0]!r} is not in the data dictionary"
-    # A bad value in its own column first: it tells more than what follows from it for others.
+    # Report column faults first: table faults may follow from them.
     cases = cases.sort_values("schema_context", kind="stable")
     located = cases[cases["index"].notna()]
     case = (located if len(located) else cases).iloc[0]
@@ -262,50 +261,49 @@ def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
         value = table.iloc[row][column]
     else:
         value = case["failure_case"]
-    if hasattr(value, "item"):  # say -0.003, not np.float64(-0.003)
+    if hasattr(value, "item"):  # print -0.003, not np.float64(-0.003)
         value = value.item()
     return f"column {column!r}, row {row}: {value!r} {message}"
 
 
 def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
-    """Write one round's samples as Parquet, whole or not at all.
+    """Write one round's samples as Parquet, atomically.
 
-    `about` (seed, start and end in UTC, seconds spent, options) goes into the
-    file's metadata. Raises StudyError if the table does not conform, OSError if
-    the place cannot be written.
+    `about` (seed, start and end in UTC, seconds spent, options) goes into the file's metadata.
+    Raises StudyError if the table does not conform, OSError if the file cannot be written.
     """
     write_unchecked(path, validate(table, str(path)), about)
 
 
 def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
-    """As `write_samples`, but the table is not checked: whoever reads it does that."""
+    """Write samples like `write_samples`, but without validation: readers validate."""
     contents = arrow.Table.from_pandas(table, preserve_index=False)
     contents = contents.replace_schema_metadata(
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
     )
     with atomic_path(path) as temporary:
-        # A round is small: zstd would save a twentieth of its bytes, and take twice as long to be read.
+        # On small files, zstd would save 5% of the bytes and double the reading time.
         parquet.write_table(contents, temporary, compression="snappy")
 
 
 def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Read one round's samples and what is known about the round.
+    """Read and validate one round's samples and metadata.
 
-    Raises StudyError naming the file and the reason if it is cut off, is of
-    another schema version, or breaks the data dictionary.
+    Raises StudyError with the file and the reason if it is truncated, has another schema version, or breaks the data
+    dictionary.
     """
     contents, about = load_samples(path)
     return validate(to_data_frame(contents), str(path)), about
 
 
 def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
-    """As `read_samples`, but the table is not validated yet: many files are sooner checked together than one by one."""
+    """Read samples like `read_samples`, but without validation: validating many files together is faster."""
     contents, about = load_encoded(path)
     return _decode_texts(contents), about
 
 
 def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
-    """As `load_samples`, but a text that stands in many rows is held once: many files are sooner spelt out together."""
+    """Read samples like `load_samples`, but with dictionary-encoded text: decoding many files together is faster."""
     data = read_plain_file(path, MOST_BYTES)
     try:
         with _open_parquet(arrow.BufferReader(data)) as file:
@@ -324,22 +322,22 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
             f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
         )
     check_document(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
-    # What else a writer left there would be obeyed when the table becomes a data frame.
+    # Drop other metadata, which pandas would apply to the data frame.
     return contents.replace_schema_metadata(None), about
 
 
 def _open_parquet(source: arrow.BufferReader) -> parquet.ParquetFile:
-    """A file whose texts are read once each. Files are small: read in one go, they need no reading ahead."""
+    """Open a Parquet file with dictionary-encoded text columns, without pre-buffering: files are small."""
     try:
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=_TEXTS)
     except KeyError:
-        # One of them is missing, which `validate` says.
+        # A text column is missing: `validate` reports it.
         there = [name for name in parquet.read_schema(source).names if name in _TEXTS]
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=there)
 
 
 def rename_node(contents: arrow.Table, old: str, new: str) -> arrow.Table:
-    """A table of samples whose node bears another id; other ids, and all else, as they are."""
+    """Replace the node id `old` by `new` in a sample table."""
     at = contents.column_names.index("node")
     held = contents.column(at)
     encoded = arrow.types.is_dictionary(held.type)
@@ -349,7 +347,7 @@ def rename_node(contents: arrow.Table, old: str, new: str) -> arrow.Table:
 
 
 def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
-    """Raise StudyError for what would take too much memory to read."""
+    """Raise StudyError if a file would take too much memory to read."""
     groups = [footer.row_group(at) for at in range(min(footer.num_row_groups, 1000))]
     sizes = {
         "rows": (footer.num_rows, MOST_ROWS),
@@ -363,14 +361,14 @@ def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
 
 
 def _check_texts(contents: arrow.Table, path: Path) -> None:
-    """Raise StudyError if the texts would take too much memory, each in its rows."""
-    # In most files no row would be too long with all the texts that there are.
+    """Raise StudyError if the decoded text would take too much memory."""
+    # Upper bound, enough for most files: every row holds all text.
     if len(contents) * contents.get_total_buffer_size() <= MOST_TEXT:
         return
     size = 0
     for name, column in zip(contents.column_names, contents.columns, strict=True):
         for chunk in column.chunks if arrow.types.is_dictionary(column.type) else ():
-            # The same of most columns.
+            # The same bound, per column.
             if len(chunk) * chunk.dictionary.nbytes > MOST_TEXT / 100:
                 size += compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         if size > MOST_TEXT:
@@ -378,7 +376,7 @@ def _check_texts(contents: arrow.Table, path: Path) -> None:
 
 
 def _decode_texts(contents: arrow.Table) -> arrow.Table:
-    """The table with each text in its rows."""
+    """Decode dictionary-encoded text columns."""
     plain = [
         field.with_type(field.type.value_type) if arrow.types.is_dictionary(field.type) else field
         for field in contents.schema
@@ -387,7 +385,7 @@ def _decode_texts(contents: arrow.Table) -> arrow.Table:
 
 
 def to_data_frame(contents: arrow.Table) -> pd.DataFrame:
-    """What `load_samples` or `load_encoded` read, as a data frame; columns that earlier data lack are empty."""
+    """Convert a table from `load_samples` or `load_encoded` to a data frame; fill missing LATER columns with NaN."""
     table = _decode_texts(contents).to_pandas()
     return table.assign(**{name: float("nan") for name in LATER if name not in table.columns})
 
@@ -397,7 +395,7 @@ _TEXTS = [str(name) for name, column in SAMPLES.columns.items() if str(column.dt
 
 
 def sample_dictionary() -> pd.DataFrame:
-    """The data dictionary: column, type, unit, whether it may be empty, meaning."""
+    """Return the data dictionary: column, type, unit, may_be_empty, meaning."""
     return pd.DataFrame(
         [
             {

@@ -1,4 +1,4 @@
-"""Documents against their JSON Schemas, and the mistake in words: where it stands, what is wrong, what was meant."""
+"""JSON Schema checks that report position, fault and a suggestion."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from contract.errors import StudyError
 def check_document(document: Any, schema: Mapping[str, Any], path: Path | str) -> None:
     """Check a document against a JSON Schema (2020-12).
 
-    `document` may come from `read_yaml`'s parser, whose nodes know their lines.
-    Raises StudyError for the most telling violation.
+    `document` may come from `read_yaml`'s parser, whose nodes record their lines.
+    Raises StudyError for the most relevant violation.
     """
     from jsonschema.exceptions import best_match
 
     faults = list(_validator()(schema).iter_errors(document))
     if not faults:
         return
-    # A misspelt key is also a missing one: the misspelling is what can be mended.
+    # Report a misspelt key before the missing key that it causes.
     fault = next((fault for fault in faults if fault.validator == "additionalProperties"), best_match(iter(faults)))
     steps = list(fault.absolute_path)
     message, word = _describe_fault(fault)
@@ -34,8 +34,7 @@ def check_document(document: Any, schema: Mapping[str, Any], path: Path | str) -
 
 @cache
 def _validator() -> Any:
-    """JSON Schema's validator with patterns as JSON Schema means them: `$` is the end, not also before a last line
-    break, as it is in Python."""
+    """Return a JSON Schema validator in which `$` matches only at the end, not before a final newline as in Python."""
     from jsonschema import Draft202012Validator, validators
 
     def pattern(validator: Any, value: str, instance: Any, schema: Any) -> Any:
@@ -45,7 +44,7 @@ def _validator() -> Any:
     return validators.extend(Draft202012Validator, {"pattern": pattern})
 
 
-# Number formats by the names that they have elsewhere: nearest in letters is another one.
+# Common aliases for number formats, where the closest spelling would suggest a wrong format.
 _ALSO_CALLED = {
     **dict.fromkeys(("fp64", "f64", "double"), "float64"),
     **dict.fromkeys(("fp32", "f32", "float", "single"), "float32"),
@@ -61,11 +60,11 @@ def truncate(value: Any, most: int = 200) -> str:
 
 
 def escape_line(text: str) -> str:
-    """A text as UTF-8 and one line can hold it: what somebody hands in may have any bytes in its names."""
+    """Escape control characters and invalid UTF-8 in text from outside, such as file names."""
     return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
 
 
-# What moves a terminal's cursor, ends a line, or turns the direction in which it is read.
+# Terminal control characters, line separators, and bidirectional controls.
 _ESCAPED = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
     **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
@@ -80,7 +79,7 @@ _COUNTED = {
 
 
 def _describe_fault(fault: Any) -> tuple[str, str | None]:
-    """The violation in plain words, and the unknown key if it is about one."""
+    """Describe a violation; return the message and, for an unknown key, the key."""
     allowed: list[str]
     if fault.validator == "additionalProperties" and isinstance(fault.instance, Mapping):
         allowed = [str(key) for key in fault.schema.get("properties", {})]
@@ -104,19 +103,19 @@ def _describe_fault(fault: Any) -> tuple[str, str | None]:
         return f"has {len(fault.instance)} {_COUNTED[fault.validator]}; {limit} are allowed", None
     value = repr(fault.instance)
     message = str(fault.message)
-    # A long value must not push its own fault out of the message.
+    # Truncate a long value to keep the fault itself in the message.
     return truncate(message.replace(value, truncate(value), 1), 400), None
 
 
 def did_you_mean(word: str, allowed: list[str]) -> str:
-    """' Did you mean …?' for the nearest allowed word, or nothing."""
+    """Return ' Did you mean …?' for the closest allowed word, or ''."""
     also = _ALSO_CALLED.get(word.lower())
     near = [also] if also in allowed else difflib.get_close_matches(word, allowed, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def line_number(document: Any, steps: list[Any]) -> int | None:
-    """Line (from 1) at which the value under `steps` stands, if the parser knows it."""
+    """Return the line (from 1) of the value under `steps`, if the parser recorded it."""
     line, node = None, document
     if isinstance(document, Mapping) and (whole := getattr(document, "lc", None)) is not None and whole.data:
         line = whole.line + 1
@@ -133,7 +132,7 @@ def line_number(document: Any, steps: list[Any]) -> int | None:
 
 
 def to_builtins(node: Any) -> Any:
-    """The document as dicts, lists and scalars of Python's own."""
+    """Convert a document to plain dicts, lists and scalars."""
     if isinstance(node, Mapping):
         return {str(key): to_builtins(value) for key, value in node.items()}
     if isinstance(node, list):
@@ -145,7 +144,7 @@ def to_builtins(node: Any) -> Any:
 
 
 def refuse_value(document: Any, steps: Sequence[Any], path: Path | str, message: str) -> NoReturn:
-    """Raise StudyError with the line, if the parser knows it, and the key."""
+    """Raise StudyError with the key and, if the parser recorded it, the line."""
     line = line_number(document, list(steps))
     where = ".".join(str(step) for step in steps) or "(top level)"
     raise StudyError(f"{path}{f', line {line}' if line else ''}: {where}: {message}")
