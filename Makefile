@@ -1,12 +1,12 @@
-# `make study` and `make test` need Python >= 3.11, make and git; all else goes into .venv. (`make test` fetches a browser
-# where there is none, into Playwright's own cache.)
+# `make study` and `make test` need Python >= 3.11, make and git, and install the rest into .venv. (If needed, `make test`
+# downloads a browser into Playwright's cache.)
 # `make study CONFIG='preset=full budget_min=30'` changes settings of config/config.yaml.
 
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# Where a study of this CONFIG lies.
+# Results folder for this CONFIG.
 RESULTS := $(or $(patsubst results=%,%,$(filter results=%,$(CONFIG))),results)
 
 .PHONY: study test tests check bench edition clean
@@ -15,17 +15,17 @@ study: .venv/study.stamp
 	@STUDY_CALLER_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
 	@python -m report summary --verdicts $(RESULTS)/verdicts.json
 
-# The linters run beside the tests, of which one at a time measures.
+# Run linters and tests in parallel.
 test: .venv/test.stamp
 	@$(MAKE) --no-print-directory --jobs 2 check tests
 
-# Whole studies come first, as they take longest. Those that measure this machine do so one at a time: they are one file.
-# There is a worker more than cores, for some tests wait for servers and schedulers. One that dies is not replaced: its
-# test is named at the end.
+# Whole studies come first, as they take longest; those that measure this machine share one file, so they run one at a
+# time. One worker more than cores, because some tests wait for servers and schedulers. A crashed worker is not replaced,
+# so that pytest names its test at the end.
 tests: .venv/test.stamp
 	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10
 
-# What CI holds besides the tests: style, types, spelling.
+# Check style, types and spelling, as in CI.
 check: .venv/test.stamp
 	ruff check .
 	ruff format --check .
@@ -33,18 +33,18 @@ check: .venv/test.stamp
 	codespell
 	snakefmt --check Snakefile workflow
 
-# The measuring core against its peers, for docs/bench.md; a thousand nodes gathered and judged. Half an hour, on a
-# machine that is otherwise idle.
+# Compare the measuring core with its peers for docs/bench.md; gather and judge a thousand nodes. Takes half an hour on an
+# idle machine.
 bench: .venv/study.stamp
 	@python -m studies.bench
 	@python -m studies.scale
 
-# The report of the published nodes, kept as the next edition; the README's words and picture are then of it.
+# Save the report for the published nodes as the next edition, and update the README's text and picture.
 edition: .venv/test.stamp
 	@bash workflow/edition.sh
 
-# An install that was cut off leaves packages that pip takes for whole. `unfinished` is there while one runs; where make
-# has made .venv itself (`made`), it then begins again from nothing. Nothing goes on installing once make is gone.
+# An interrupted install leaves packages that pip takes for complete. `unfinished` exists during an install; if it is left
+# over and make has created .venv (`made`), start again from nothing. ENDING stops pip when make ends.
 ENDING := exec $(PYTHON) -I contract/child_processes.py
 define install
 @touch .venv/unfinished

@@ -1,6 +1,6 @@
-"""Take the README's picture of the report: `python -m docs.picture data/editions/1/index.html docs/report.png`.
+"""Take the screenshot for the README: `python -m docs.picture data/editions/1/index.html docs/report.png`.
 
-The picture bears the digest of the page that it shows, so that a test can tell when it is of another one.
+The picture stores the page's digest, so that a test can tell if it is outdated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIGEST = "sha256 of the page"
 
 
 def main(page_path: str, picture: str) -> None:
-    """Write a PNG of the page's first screen at 1280x800."""
+    """Write a PNG with the page's first screen at 1280x800."""
     with sync_playwright() as playwright:
         browser = launch(playwright)
         page = browser.new_page(viewport={"width": 1280, "height": 800})

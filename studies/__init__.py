@@ -1,1 +1,1 @@
-"""Programs that measure the study itself: how well it measures, how often it errs, whether others find the same."""
+"""Programs that check the study itself: timing accuracy, error rates, repeatability, replication."""

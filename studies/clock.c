@@ -1,6 +1,6 @@
-/* A core's clock in Hz, by a compiler's own code and the kernel's clock: a chain of dependent additions, one cycle each
- * on every processor since 1995. Best of many short runs, for what disturbs only ever slows down.
- */
+/* Measure a core's clock in Hz with compiled code and the kernel's clock: a chain of dependent additions takes one cycle
+* each on every processor since 1995. Take the best of many short runs: disturbances only slow down.
+*/
 #include <stdio.h>
 #include <time.h>
 

@@ -1,14 +1,14 @@
-"""Records of MLPerf's results: `python -m studies.mlperf training|inference CLONE SOURCE.csv DATE [ROUND]`.
+"""Extract records from MLPerf results: `python -m studies.mlperf training|inference CLONE SOURCE.csv DATE [ROUND]`.
 
-CLONE is a checkout or a bare clone of one round's results repository of MLCommons (training_results_v3.1, say), or of
-cm4mlperf-results, where MLCommons collects those of several rounds, of which ROUND (v4.0) is read: it tells the same
-scores, but no number formats. Kept are the closed division's valid results of every benchmark and scenario that a
-system without accelerators did too, and those of systems with GPUs beside them; of inference also single requests to a
-GPU, which no comparison needs. Runs of MLCommons' own code, which nobody tuned, are left out.
+CLONE is a checkout or bare clone of MLCommons' results repository for one round (such as training_results_v3.1), or of
+cm4mlperf-results, which collects several rounds with the same scores but without number formats; ROUND (v4.0) selects
+one. The output has valid results from the closed division, on CPUs and on GPUs, for every benchmark and scenario with a
+system without accelerators; for inference also single requests to a GPU. Runs of MLCommons' untuned reference code are
+left out.
 
-Training: the mean of a result's runs without the fastest and the slowest, as MLPerf scores them, with the factor by
-which a result is scaled for its convergence (scaling.json); low and high are the fastest and the slowest of the rest.
-Inference: the figure of the performance run's summary, at the scenario's own limits of latency.
+Training: mean over a result's runs without the fastest and the slowest, as MLPerf scores them, times the scaling factor
+for convergence (scaling.json); low and high are the fastest and slowest remaining run.
+Inference: the score in the performance run's summary, within the scenario's latency limits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
 _SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
 _LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
-# By scenario in small letters, as some entrants spell it: MLPerf's spelling, its figure, measure and unit.
+# By scenario in lower case, as some submitters spell it: MLPerf's spelling, pattern of the score, measure, unit.
 _FIGURES = {
     "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
     "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
@@ -55,8 +55,8 @@ _DTYPES = (
     (r"fp16|float16|half", "float16"),
     (r"fp32|float32", "float32"),
 )
-# What benchmarks train or ask, as entrants spell their folders.
-_SPELT = {
+# Model names by the submitters' folder names.
+_MODEL_NAMES = {
     "bert": "BERT-large",
     "resnet": "ResNet-50",
     "ssd": "RetinaNet",
@@ -73,58 +73,61 @@ _SPELT = {
 _QUALITY = {"bert": "BERT-large", "gptj": "GPT-J 6B", "dlrm": "DLRM", "dlrm-v2": "DLRM-DCNv2", "3d-unet": "3D-UNet"}
 
 
-def _model(benchmark: str) -> tuple[str, str]:
-    """A benchmark's model by its own name, and how many per cent of the reference's quality are asked: '99.9'."""
+def _model_and_quality(benchmark: str) -> tuple[str, str]:
+    """Split a benchmark name into model and required quality in per cent of the reference ('99.9')."""
     name, _, share = benchmark.rpartition("-")
-    return (_QUALITY[name], share) if name in _QUALITY else (_SPELT.get(benchmark, benchmark), "")
+    return (_QUALITY[name], share) if name in _QUALITY else (_MODEL_NAMES.get(benchmark, benchmark), "")
 
 
 class Clone:
-    """The newest commit of a clone: its paths, and their text."""
+    """Newest commit in a clone: file paths and contents."""
 
     def __init__(self, at: Path) -> None:
         self.at = at
         self.commit = run_git(at, "rev-parse", "HEAD").strip()
         self.paths = run_git(at, "ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
 
-    def text(self, path: str) -> str:
+    def read_text(self, path: str) -> str:
         return run_git(self.at, "show", f"HEAD:{path}")
 
-    def json(self, path: str) -> Mapping[str, Any]:
-        """A file's mapping; {} where it is none, as some entrants' are."""
+    def read_json(self, path: str) -> Mapping[str, Any]:
+        """Read a JSON object; {} if the file holds none, as with some submitters."""
         try:
-            read = json.loads(self.text(path).lstrip("\ufeff"))
+            read = json.loads(self.read_text(path).lstrip("\ufeff"))
         except (ValueError, StudyError):
             return {}
         return read if isinstance(read, Mapping) else {}
 
 
-def _whole(given: Any) -> int:
-    """The number in a field; 0 where there is none."""
+def _first_integer(given: Any) -> int:
+    """Return the first integer in a field; 0 without one."""
     found = re.search(r"\d+", str(given))
     return int(found[0]) if found else 0
 
 
-def _line(told: Mapping[str, Any], field: str) -> str:
+def _field_text(told: Mapping[str, Any], field: str) -> str:
     return " ".join(str(told.get(field, "")).split())
 
 
-def _system(system: str, told: Mapping[str, Any]) -> Record | None:
-    """A system's hardware by the columns of a record; None of one whose results do not count.
+def _parse_system(system: str, told: Mapping[str, Any]) -> Record | None:
+    """Parse a system's hardware into record columns; None to leave out its results.
 
-    Those have accelerators that are no GPUs, ran MLCommons' own code, or tell of their GPU in their name alone.
+    Left out: accelerators other than GPUs, MLCommons' reference code, and a GPU that only the system's name mentions.
     """
-    name = _line(told, "accelerator_model_name")
-    each, nodes = _whole(told.get("accelerators_per_node")), _whole(told.get("number_of_nodes")) or 1
-    host = _line(told, "host_processor_model_name")
-    # Some work is done by the GPU within a processor.
+    name = _field_text(told, "accelerator_model_name")
+    each, nodes = _first_integer(told.get("accelerators_per_node")), _first_integer(told.get("number_of_nodes")) or 1
+    host = _field_text(told, "host_processor_model_name")
+    # Exclude processors with an integrated GPU that does the work.
     bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
-    # A slice of a GPU (MIG) is none.
+    # A MIG slice does not count as a GPU.
     if not bare and (not (each and _GPU.search(name)) or "mig" in name.lower()):
         return None
     if _OWN_CODE.search(system) or (bare and "-gpu-" in system.lower()):
         return None
-    sockets, cores = _whole(told.get("host_processors_per_node")), _whole(told.get("host_processor_core_count"))
+    sockets, cores = (
+        _first_integer(told.get("host_processors_per_node")),
+        _first_integer(told.get("host_processor_core_count")),
+    )
     memory = re.match(r"(\d+)\s*([GM])i?B", str(told.get("accelerator_memory_capacity", "")), re.I)
     return {
         "device": "cpu" if bare else "gpu",
@@ -135,35 +138,35 @@ def _system(system: str, told: Mapping[str, Any]) -> Record | None:
         "gpus": "" if bare else each * nodes,
         "nodes": nodes,
         "memory_bytes": int(memory[1]) * _PREFIX[memory[2].upper()] if memory and not bare else "",
-        "software": _line(told, "framework"),
+        "software": _field_text(told, "framework"),
         "by": str(told.get("submitter", "")).strip(),
         "preview": "preview: not yet on sale" if "preview" in str(told.get("status", "")).lower() else "",
     }
 
 
-def _dtype(given: str) -> str:
+def _parse_dtype(given: str) -> str:
     found = [name for pattern, name in _DTYPES if re.search(pattern, given, re.I)]
     return found[0] if len(found) == 1 else "mixed" if found else ""
 
 
-def training(clone: Clone, round_: str) -> Iterator[Record]:
-    """Results of one round of MLPerf Training."""
+def training_records(clone: Clone, round_: str) -> Iterator[Record]:
+    """Yield records from one MLPerf Training round."""
     results: dict[tuple[str, str, str], list[str]] = {}
     for path in clone.paths:
         found = re.fullmatch(r"([^/]+)/results/([^/]+)/([^/]+)/(result_\d+\.txt|scaling\.json)", path)
         if found:
             results.setdefault((found[1], found[2], found[3]), []).append(path)
-    system_of = cache(lambda entrant, system: clone.json(f"{entrant}/systems/{system}.json"))
+    system_of = cache(lambda entrant, system: clone.read_json(f"{entrant}/systems/{system}.json"))
     for (entrant, system, benchmark), paths in sorted(results.items()):
         told = system_of(entrant, system)
-        hardware = _system(system, told) if str(told.get("division", "")).lower() == "closed" else None
+        hardware = _parse_system(system, told) if str(told.get("division", "")).lower() == "closed" else None
         if hardware is None:
             continue
-        runs = [one for path in paths if path.endswith(".txt") and (one := _run(clone.text(path)))]
+        runs = [one for path in paths if path.endswith(".txt") and (one := _parse_run(clone.read_text(path)))]
         times = sorted(seconds for seconds, _ in runs)
         if len(times) < 3:
             continue
-        scaling = next((clone.json(path) for path in paths if path.endswith(".json")), {})
+        scaling = next((clone.read_json(path) for path in paths if path.endswith(".json")), {})
         factor = float(scaling.get("scaling_factor", 1.0))
         kept = [time_ * factor for time_ in times[1:-1]]
         batches = {batch for _, batch in runs}
@@ -173,10 +176,10 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             "where": f"results/{system}/{benchmark}: run_start to run_stop of {len(times)} runs",
             "path": f"{entrant}/results/{system}/{benchmark}",
             "task": "train-to-target",
-            "model": _model(benchmark)[0],
+            "model": _model_and_quality(benchmark)[0],
             "setting": f"MLPerf Training {round_}, closed",
             "scenario": "training",
-            # What each side computes in is read in the code that was handed in: see the source's note.
+            # Number formats were read from the submitted code: see the source's note.
             "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
             "measure": "time",
             "value": statistics.fmean(kept),
@@ -184,7 +187,7 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
             "high": max(kept),
             "unit": "s",
             "runs": len(times),
-            "note": _joined(
+            "note": _join_notes(
                 f"global batch {batches.pop()}" if len(batches) == 1 else "",
                 f"scaled by {factor:.4g} for convergence" if factor != 1 else "",
                 hardware["preview"],
@@ -192,8 +195,8 @@ def training(clone: Clone, round_: str) -> Iterator[Record]:
         }
 
 
-def _run(text: str) -> tuple[float, int] | None:
-    """Seconds of a run that reached its target, and its global batch; None of one that did not."""
+def _parse_run(text: str) -> tuple[float, int] | None:
+    """Parse a run's seconds and global batch; None if it missed its target."""
     start = stop = batch = 0
     done = False
     for found in _EVENT.finditer(text):
@@ -211,67 +214,69 @@ def _run(text: str) -> tuple[float, int] | None:
     return ((stop - start) / 1000, batch) if start and stop and done else None
 
 
-def inference(clone: Clone, round_: str) -> Iterator[Record]:
-    """Results of one round of MLPerf Inference."""
+def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
+    """Yield records from one MLPerf Inference round."""
     beside: dict[str, list[str]] = {}
     for path in clone.paths:
-        # Beside the results in newer rounds, in a folder of their own in older ones.
+        # Newer rounds keep these files beside the results, older ones in their own folder.
         found = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
         if found:
             beside.setdefault(f"{found[1]}/{found[2]}".lower(), []).append(path)
-    system_of = cache(lambda entrant, system: clone.json(f"closed/{entrant}/systems/{system}.json"))
+    system_of = cache(lambda entrant, system: clone.read_json(f"closed/{entrant}/systems/{system}.json"))
     pattern = re.compile(r"closed/([^/]+)/results/([^/]+)/([^/]+)/([^/]+)/performance/run_1/mlperf_log_summary\.txt")
     for path in clone.paths:
         found = pattern.fullmatch(path)
         if not found or found[4].lower() not in _FIGURES:
             continue
         entrant, system, benchmark, scenario = found.groups()
-        hardware = _system(system, system_of(entrant, system))
+        hardware = _parse_system(system, system_of(entrant, system))
         if hardware is None:
             continue
-        text = clone.text(path)
+        text = clone.read_text(path)
         _, figure, measure, unit = _FIGURES[scenario.lower()]
         figures = figure.findall(text)
         if not figures or not re.search(r"Result is\s*:\s*VALID", text):
             continue
-        # Language models are scored by tokens.
+        # Prefer tokens, the score for language models.
         name, value = next((figure for figure in figures if "okens" in figure[0]), figures[0])
         measured = beside.get(f"{entrant}/{system}/{benchmark}/{scenario}".lower(), [])
-        weights = next((kind for one in measured if (kind := str(clone.json(one).get("weight_data_types", "")))), "")
+        weights = next(
+            (kind for one in measured if (kind := str(clone.read_json(one).get("weight_data_types", "")))), ""
+        )
         yield {
-            **_answered(hardware, benchmark, round_, scenario),
+            **_inference_fields(hardware, benchmark, round_, scenario),
             "id": f"{entrant}.{system}.{benchmark}.{scenario}",
             "where": name,
             "path": path,
-            "dtype": _dtype(weights),
+            "dtype": _parse_dtype(weights),
             "measure": measure,
             "value": float(value) / (1e9 if unit == "s" else 1),
             "unit": unit,
-            "note": _joined("90th percentile" if unit == "s" else "tokens" if "okens" in name else "samples",
+            "note": _join_notes("90th percentile" if unit == "s" else "tokens" if "okens" in name else "samples",
                             f"weights {weights}" if weights else "", hardware["preview"]),
         }  # fmt: skip
 
 
-def collected(clone: Clone, round_: str) -> Iterator[Record]:
-    """Results of one round of MLPerf Inference in MLCommons' collection of several: no formats, no memories."""
+def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
+    """Yield records for one MLPerf Inference round from MLCommons' collection, without formats and memory."""
     pattern = re.compile(
         rf"experiment/mlperf-inference--{re.escape(round_)}--(datacenter|edge)--closed--[^/]+/[^/]+/cm-result\.json"
     )
     seen: set[str] = set()
     for path in filter(pattern.fullmatch, clone.paths):
-        for told in json.loads(clone.text(path)):
-            # An inferred result is another one's, handed in for a lower quality.
+        for told in json.loads(clone.read_text(path)):
+            # An inferred result repeats another one for a lower quality.
             scenario, place = str(told["Scenario"]), str(told["Location"])
             if scenario.lower() not in _FIGURES or told["inferred"] or told["errors"] or place.lower() in seen:
                 continue
             described = {**told, "submitter": told["Organization"], "status": told["Availability"]}
-            hardware = _system(str(told["Platform"]), described)
+            hardware = _parse_system(str(told["Platform"]), described)
             if hardware is None:
                 continue
             seen.add(place.lower())
             _, _, measure, unit = _FIGURES[scenario.lower()]
             yield {
-                **_answered(hardware, str(told["Model"]), round_, scenario),
+                **_inference_fields(hardware, str(told["Model"]), round_, scenario),
                 "id": f"{told['Organization']}.{told['Platform']}.{told['Model']}.{scenario}",
                 "where": f"Result of {place}",
                 "path": path,
@@ -279,13 +284,13 @@ def collected(clone: Clone, round_: str) -> Iterator[Record]:
                 "measure": measure,
                 "value": float(told["Result"]) / (1e3 if unit == "s" else 1),
                 "unit": unit,
-                "note": _joined("90th percentile" if unit == "s" else str(told["Units"]), hardware["preview"]),
+                "note": _join_notes("90th percentile" if unit == "s" else str(told["Units"]), hardware["preview"]),
             }
 
 
-def _answered(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
-    """What all records of inference have alike."""
-    model, quality = _model(benchmark)
+def _inference_fields(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
+    """Return the fields common to all inference records."""
+    model, quality = _model_and_quality(benchmark)
     told = _FIGURES[scenario.lower()][0]
     return {
         **hardware,
@@ -298,13 +303,12 @@ def _answered(hardware: Record, benchmark: str, round_: str, scenario: str) -> R
     }
 
 
-def _joined(*told: str) -> str:
+def _join_notes(*told: str) -> str:
     return "; ".join(filter(None, told))
 
 
-def write(found: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
-    """Write, as data/published has them, the records of work that a system without accelerators did too, and those of
-    single requests to a GPU."""
+def write_records(found: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
+    """Write the CSV for data/published: records for work with a CPU result, and single requests to a GPU."""
     bare = {(one["model"], one["setting"]) for one in found if one["device"] == "cpu"}
     kept = [one for one in found if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
     with out.open("w", newline="", encoding="utf-8") as file:
@@ -321,7 +325,7 @@ def write(found: list[Record], clone: Clone, repository: str, out: Path, date: s
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the records of a round. Raises StudyError if CLONE is none of a round."""
+    """Write a round's records. Raises StudyError if CLONE is no results repository."""
     parser = arguments.Parser(prog="python -m studies.mlperf", description=__doc__)
     parser.add_argument("kind", choices=["training", "inference"])
     parser.add_argument("clone", type=arguments.parse_path, metavar="CLONE")
@@ -335,10 +339,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise StudyError(f"{given.clone}: no clone of {given.kind}_results_v…, nor of {_COLLECTION} with a round")
     clone = Clone(given.clone)
     if named:
-        found = {"training": training, "inference": inference}[given.kind](clone, named[1])
+        found = {"training": training_records, "inference": inference_records}[given.kind](clone, named[1])
     else:
-        found = collected(clone, given.round)
-    write(list(found), clone, named[0] if named else _COLLECTION, given.out, given.date)
+        found = collection_records(clone, given.round)
+    write_records(list(found), clone, named[0] if named else _COLLECTION, given.out, given.date)
     return 0
 
 

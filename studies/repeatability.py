@@ -1,9 +1,8 @@
-"""How well a run repeats: two runs of the same machine, point by point (an A/A test).
+"""Repeatability: compare two runs on the same machine point by point (an A/A test).
 
-Nothing differs between them but the time. If the intervals mean what they say, the ratio of the two runs is 1 within
-its 95% interval at 95% of the points; where it is not, something drifts that the rounds of one run do not show. What
-drifts is looked for in the data: a shift that all points of an experiment share is told, with the agreement that is
-left when it is taken out, beside the clocks of both runs.
+Only the time differs between them. With correct intervals, the ratio's 95% interval contains 1 at 95% of the points;
+otherwise something drifts that the rounds in one run do not show. The table therefore has, per experiment, the shift
+common to all points, the agreement after removing it, and the clock ratio.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from report.statistics import Floats
 
 _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
-# What is customary for such a test; verdicts are decided, and drawn, by stricter intervals.
+# Customary level for such a test; verdicts use stricter intervals.
 LEVEL = 0.95
-# An experiment of which fewer points agree is to be explained.
+# Share of agreeing points below which an experiment needs an explanation.
 ENOUGH = 0.9
 
 
 def compare_runs(first: Path, second: Path) -> dict[str, Any]:
-    """The table of two runs' folders of the same node, ready to be written: the report prints it.
+    """Compare the folders of two runs on the same node; return the table that the report prints.
 
-    Raises StudyError if a folder is none of a node, if the nodes differ, or if no point was measured in both.
+    Raises StudyError if a folder does not hold one node, the nodes differ, or they share no point.
     """
     runs = [read_nodes([folder]) for folder in (first, second)]
     for folder, found in zip((first, second), runs, strict=True):
@@ -46,7 +45,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
     one, other = (run.nodes[0] for run in runs)
     if one.id != other.id:
         raise StudyError(f"{first} is of node {one.id}, {second} of {other.id}: give two runs of the same machine")
-    points = compared(*(Dataset(run).table for run in runs))
+    points = compare_points(*(Dataset(run).table for run in runs))
     if not len(points):
         raise StudyError(f"{first} and {second}: no point was measured in both")
     clock = points.loc[points["experiment"].eq("clock") & points["metric"].eq("clock"), "ratio"]
@@ -63,29 +62,31 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
             }
             for record in (one.record, other.record)
         ],
-        # Of the second run over the first.
+        # Second run relative to the first.
         "clock": float(clock.median()) if len(clock) else None,
-        "experiments": [_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)],
-        "all": _shares(points),
+        "experiments": [
+            _summarise_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)
+        ],
+        "all": _count_agreement(points),
     }
 
 
-def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Every series of two summaries that has an interval in both.
+def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Compare the series that have an interval in both summaries.
 
-    Columns SERIES, ratio (second over first; of shares 1 and their difference), low and high at LEVEL, agrees (whether
-    they hold 1; what is exact on both sides agrees if it is equal), timed (whether the ratio is one of what varies on
-    the log scale) and agrees_beside (whether it agrees but for what all timed points of its experiment share).
+    Columns: SERIES; ratio (second to first; for shares 1 plus the difference); low and high at LEVEL; agrees (the
+    interval contains 1; exact values must be equal); timed (varies on the log scale); agrees_beside (agrees after
+    removing the shift common to the experiment's timed points).
     """
     ok = [table.loc[table["status"] == "ok", [*SERIES, *_NUMBERS]] for table in (first, second)]
     both = ok[0].merge(ok[1], on=SERIES, suffixes=("_a", "_b"))
     a, b = ({name: both[f"{name}_{side}"].to_numpy(float) for name in _NUMBERS} for side in "ab")
-    log = _on_log_scale(a) & _on_log_scale(b)
+    log = _is_log_scale(a) & _is_log_scale(b)
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
     se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
-    # A share's distance is told as it is, a number's (of steps, of passes) by what it was.
+    # Absolute difference for a share, relative difference for a count (steps, passes).
     of = np.maximum(np.abs(a["estimate"]), 1.0)
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)
@@ -95,29 +96,29 @@ def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     return table.assign(agrees_beside=beside)[~np.isnan(half)].reset_index(drop=True)
 
 
-def _on_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
-    """Whether an interval was made on the log scale: its upper end then lies a factor away, not a distance."""
+def _is_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
+    """Tell if an interval was made on the log scale: its upper end is then a factor away, not a distance."""
     half = np.where(side["log_se"] == 0, 0.0, statistics.half_width(side["log_se"], side["df"]))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
 
 
-def _experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
-    """Numbers of points that agree, as measured and beside the shift of the timed ones; the point furthest apart."""
+def _summarise_experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
+    """Count agreeing points before and after removing the timed points' shift; find the point furthest apart."""
     ratio = points["ratio"].to_numpy(float)
     worst = points.iloc[int(np.argmax(np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))))]
     said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
     timed = points.loc[points["timed"], "ratio"]
     return {
         "experiment": name,
-        **_shares(points),
+        **_count_agreement(points),
         "shift": float(timed.median()) if len(timed) else 1.0,
         "agree_beside": int(points["agrees_beside"].sum()),
         "worst": {**said, "ratio": float(worst["ratio"])},
     }
 
 
-def _shares(points: pd.DataFrame) -> dict[str, Any]:
+def _count_agreement(points: pd.DataFrame) -> dict[str, Any]:
     return {
         "points": len(points),
         "agree": int(points["agrees"].sum()),
@@ -125,8 +126,8 @@ def _shares(points: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def text(table: Mapping[str, Any]) -> str:
-    """The table in plain text, the least repeatable experiment first."""
+def format_table(table: Mapping[str, Any]) -> str:
+    """Format the table as plain text, the least repeatable experiment first."""
     rows = pd.json_normalize(table["experiments"]).set_index("experiment")
     rows.insert(2, "share", rows["agree"] / rows["points"])
     rows = rows.sort_values(["share", "experiment"])
@@ -138,7 +139,7 @@ def text(table: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare two runs, print the table, and write it if that is asked for."""
+    """Compare two runs, print the table, and with `--out` write it."""
     parser = Parser(prog="python -m studies.repeatability", description=__doc__)
     parser.add_argument("first", type=parse_path, metavar="DIR", help="the node's folder of one run")
     parser.add_argument("second", type=parse_path, metavar="DIR", help="the same of the other")
@@ -147,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     table = compare_runs(given.first, given.second)
     if given.out:
         write_json(given.out, table)
-    print(text(table))
+    print(format_table(table))
     return 0
 
 

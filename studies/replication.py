@@ -1,9 +1,8 @@
-"""Surprising results, each measured a second time by other means, on the machine of the node that they are of.
+"""Replication: measure surprising results again by other means, on the same machine.
 
-Nothing here shares code with `experiments`: other libraries, another compiler, another clock, loops written by hand.
-`python -m studies.replication --verdicts results/verdicts.json --out data/second.json` writes each result beside the
-first and says whether it lies on the same side of the claim's threshold. Minutes on two cores, on a machine that is
-otherwise idle.
+This shares no code with `experiments`: other libraries, another compiler, another clock, handwritten loops.
+`python -m studies.replication --verdicts results/verdicts.json --out data/second.json` writes both results, and tells
+if they lie on the same side of the claim's threshold. Takes minutes on two cores; needs an idle machine.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from report.formatting import verdict_case_name
 _SIZE, _REPETITIONS = 2048, 7
 
 
-def _clock() -> float:
-    """Clock of one core in Hz. Raises StudyError without a compiler."""
+def _clock_hz() -> float:
+    """Measure one core's clock in Hz. Raises StudyError without a compiler."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise StudyError("replication: needs a C compiler: install gcc or clang")
@@ -46,7 +45,7 @@ def _clock() -> float:
 
 
 def _product_rate() -> float:
-    """Multiply-adds a second of SciPy's own BLAS on one core, the best of ten products; the result is checked."""
+    """Measure multiply-adds per second for SciPy's BLAS on one core: the best of ten checked products."""
     from scipy.linalg.blas import sgemm
     from threadpoolctl import threadpool_limits
 
@@ -64,13 +63,15 @@ def _product_rate() -> float:
 
 
 def mac_per_cycle() -> list[float]:
-    """MAC per cycle of one core: SciPy's BLAS over a clock calibrated in C; one value for each repetition."""
-    return [_product_rate() / _clock() for _ in range(_REPETITIONS)]
+    """Measure MAC per cycle and core, from SciPy's BLAS and a clock calibrated in C; one value per repetition."""
+    return [_product_rate() / _clock_hz() for _ in range(_REPETITIONS)]
 
 
 def accuracy_per_doubling() -> list[float]:
-    """Slope of test accuracy over log2 of the batch, seed by seed: scikit-learn's own network and optimiser on its
-    own digits, 30 epochs, the learning rate tuned for each batch on the mean of all seeds."""
+    """Fit the slope of test accuracy over log2(batch) per seed, with scikit-learn's network, optimiser and digits.
+
+    Each run takes 30 epochs; the learning rate is tuned per batch size on the mean over all seeds.
+    """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
     from sklearn.neural_network import MLPClassifier
@@ -87,7 +88,7 @@ def accuracy_per_doubling() -> list[float]:
         try:
             network.fit(train_x, train_y)
         except ValueError:
-            # The rate let it diverge: a coin with ten sides.
+            # Diverged at this rate: count it as guessing among ten classes.
             return 0.1
         return float(network.score(test_x, test_y))
 
@@ -99,7 +100,7 @@ def accuracy_per_doubling() -> list[float]:
 
 
 def engine_gain() -> list[float]:
-    """Latency of PyTorch over that of ONNX Runtime, the middle one of three small networks; one for each repetition."""
+    """Measure PyTorch's latency relative to ONNX Runtime's, as the median over three small networks, per repetition."""
     import onnxruntime
     import torch
     from torch import nn
@@ -136,15 +137,15 @@ def engine_gain() -> list[float]:
 
 
 def _latency(call: Callable[[], Any]) -> float:
-    """Seconds of one call: the median of 300, after 100 for warming up."""
+    """Measure seconds per call: the median of 300, after 100 warm-up calls."""
     return statistics.median(timeit.repeat(call, number=1, repeat=400)[100:])
 
 
 @dataclass(frozen=True)
-class Again:
-    """A part of a claim, how it is measured again, and by which means.
+class Replication:
+    """Replicated claim part: its measurement, and a description of the means.
 
-    labels: of the case that is measured again; without them, the case that stands for the part.
+    labels: labels of the replicated case; without labels, the case with the part's estimate.
     """
 
     claim: str
@@ -154,26 +155,26 @@ class Again:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-AGAIN = (
-    Again(
+REPLICATIONS = (
+    Replication(
         "N03",
         "multiply-adds per cycle and core",
         mac_per_cycle,
         "SciPy's BLAS on one thread, over a clock from a chain of additions in C",
     ),
-    Again(
+    Replication(
         "G13",
         "accuracy rises with the batch",
         accuracy_per_doubling,
         "scikit-learn's network and optimiser on its digits, ten seeds",
         {"data": "digits", "model": "mlp"},
     ),
-    Again("G30", "", engine_gain, "three networks written for this, timed call by call"),
+    Replication("G30", "", engine_gain, "three networks written for this, timed call by call"),
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure again; 1 if a result disagrees. Raises StudyError for a part or case that the verdicts lack."""
+    """Replicate; return 1 if a result disagrees. Raises StudyError for a part or case that the verdicts lack."""
     top = Parser(prog="python -m studies.replication", description=__doc__)
     top.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     top.add_argument("--out", type=parse_path, metavar="FILE")
@@ -182,13 +183,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     document = read_json(given.verdicts)
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     rows = []
-    for one in AGAIN:
+    for one in REPLICATIONS:
         if given.only and one.claim not in given.only:
             continue
         part = next((part for part in verdicts[one.claim]["parts"] if part["name"] == one.part), None)
         if part is None:
             raise StudyError(f"{given.verdicts}: claim {one.claim} has no part {one.part!r}")
-        rows.append(row(one, part, _case(one, part, verdicts[one.claim]["cases"]), one.measure()))
+        rows.append(comparison_row(one, part, _find_case(one, part, verdicts[one.claim]["cases"]), one.measure()))
         first, second, agrees = rows[-1]["first"], rows[-1]["second"], "agrees" if rows[-1]["agrees"] else "DISAGREES"
         print(
             f"{one.claim} {agrees}: {first['estimate']:.4g} [{first['low']:.4g}, {first['high']:.4g}] first, "
@@ -204,22 +205,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(one["agrees"] for one in rows) else 1
 
 
-def _case(one: Again, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The case that is measured again. Raises StudyError if there is none, or if there are several."""
+def _find_case(one: Replication, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Find the replicated case. Raises StudyError unless there is exactly one."""
     mine = [case for case in cases if case["part"] == one.part and case["estimate"] is not None]
     if one.labels:
         mine = [case for case in mine if one.labels.items() <= {k: str(v) for k, v in case["labels"].items()}.items()]
     else:
         mine = [case for case in mine if case["estimate"] == part["estimate"]]
     if len(mine) != 1:
-        raise StudyError(f"{one.claim}, {one.part!r}: {len(mine)} cases are what is measured again, one is needed")
+        raise StudyError(f"{one.claim}, {one.part!r}: {len(mine)} cases match, exactly one is needed")
     return mine[0]
 
 
-def row(one: Again, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
-    """Both results side by side. agrees: whether the middle of the second lies on the first's side of the threshold.
+def comparison_row(
+    one: Replication, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]
+) -> dict[str, Any]:
+    """Return both results. agrees: true if the second's median lies on the first's side of the threshold.
 
-    The second's interval is Student's t at 95% for the mean of the values; of their logarithms where all are above 0.
+    The second's interval is Student's t at 95% for the mean of the values, or of their logarithms if all are positive.
     """
     log = min(values) > 0
     ends = stats.ttest_1samp(np.log(values) if log else values, 0.0).confidence_interval(0.95)

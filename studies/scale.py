@@ -1,8 +1,8 @@
 """`python -m studies.scale`: gather and judge a thousand synthetic nodes within four minutes and two gigabytes.
 
-The nodes are the published one of most files again and again: each with as many of its series (a point and a metric)
-as are asked for, three rounds of a few samples, and a speed of its own. Each step has a process of its own. Ends with
-1 where a limit is passed. Takes an idle machine, and six gigabytes of a temporary folder.
+Each node copies the published node with most files: `--series` of its series (a point and a metric), three rounds with
+a few samples, and a random speed. Each step runs in a new process. Exits with 1 if a limit is exceeded. Needs an idle
+machine and six gigabytes in a temporary folder.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from report.judging.judge import judge
 
 NODES_FOLDER = Path(__file__).parents[1] / "data" / "nodes"
 ROUNDS, SAMPLES = 3, 3
-# The limits of 1,000 nodes of 2,000 series on two idle cores.
+# Limits for 1,000 nodes with 2,000 series each on two idle cores.
 SECONDS, MEGABYTES = 240.0, 2048.0
 
 Files = dict[str, pd.DataFrame]
 
 
-def template(folder: Path, series: int) -> Files:
-    """Rounds of a node of `series` series of a published one, by file name. Raises StudyError if it has fewer.
+def make_template(folder: Path, series: int) -> Files:
+    """Return rounds by file name with `series` series from a published node. Raises StudyError if it has fewer.
 
-    Points are drawn at random, each with all its metrics, until there are so many.
+    Draws random points, each with all its metrics.
     """
     rows = pd.concat(
         [to_data_frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))], ignore_index=True
@@ -65,7 +65,7 @@ def template(folder: Path, series: int) -> Files:
 
 
 def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) -> None:
-    """Write one synthetic node: all its times by one factor, and each by a little of its own."""
+    """Write one synthetic node: multiply all times by a common factor, and each by a small random factor."""
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     write_json(folder / "node.json", {**record, "id": folder.name, "origin": "synthetic"})
@@ -79,7 +79,7 @@ def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) ->
 def write_fleet(folder: Path, nodes: int, series: int) -> None:
     """Write node folders synthetic-0000, … into `folder`."""
     source = max((path.parent for path in NODES_FOLDER.glob("*/node.json")), key=lambda at: len(list(at.iterdir())))
-    write = partial(write_node, read_json(source / "node.json"), template(source, series))
+    write = partial(write_node, read_json(source / "node.json"), make_template(source, series))
     with ProcessPoolExecutor() as pool:
         folders = [folder / f"synthetic-{number:04d}" for number in range(nodes)]
         deque(pool.map(write, folders, range(nodes), chunksize=8), maxlen=0)
@@ -95,7 +95,7 @@ def judge_fleet(work: Path) -> None:
 
 
 def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
-    """Do a step; the most that it held: this process and its workers, each at its own peak."""
+    """Run a step; return its peak memory in MB, as the sum of the peaks of this process and its workers."""
     step(work)
     mine, theirs = (resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     # Linux counts in kilobytes, macOS in bytes.
@@ -103,7 +103,7 @@ def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Raises StudyError if the published node has too few series."""
+    """Run the command. Raises StudyError if the published node has too few series."""
     parser = argparse.ArgumentParser(prog="python -m studies.scale", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--series", type=int, default=2000)

@@ -1,1 +1,1 @@
-"""The workflow: its rules, and what a person sees of a run."""
+"""The Snakemake workflow: rules, helpers and console output."""

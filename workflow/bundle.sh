@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The wheels that measuring needs on a machine without a network, for the Python and the processor there; `--help` says
-# what can be left out and added:
+# Collect the wheels for measuring on a machine without a network, for its Python and processor; `--help` lists optional
+# parts:
 #     bash workflow/bundle.sh 3.12 x86_64 --with polars       # writes build/bundle/
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes the report of the published nodes, and keeps it as the next edition: `bash workflow/edition.sh`.
+# Make the report for the published nodes, and save it as the next edition: `bash workflow/edition.sh`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 made=results/edition
 mkdir -p data/editions
-# In the order of their numbers.
+# Sort editions by number.
 last="$(find data/editions -mindepth 2 -maxdepth 2 -name verdicts.json | sort -V | tail -n 1)"
 
 rm -rf "$made"

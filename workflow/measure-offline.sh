@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Measure this machine with the wheels that workflow/bundle.sh collected; words go to snakemake:
+# Measure this machine with the wheels from workflow/bundle.sh; arguments go to snakemake:
 #     bash workflow/measure-offline.sh --profile gpu --config budget_min=9
-# Stopped or cut off, the same command goes on from the last finished round. The samples end up in results/nodes/;
-# the report is made where there is a network: copy that folder into data/nodes/. workflow/offline.sh says what PYTHON
-# and BUNDLE are.
+# After an interruption, the same command resumes from the last finished round. Samples go to results/nodes/; to make the
+# report, copy that folder into data/nodes/ on a machine with a network. workflow/offline.sh describes PYTHON and BUNDLE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . workflow/offline.sh

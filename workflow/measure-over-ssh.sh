@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measure a machine that ssh reaches. What is committed of the project is copied there, with the wheels that its Python
-# lacks; workflow/measure-offline.sh measures there, with the words that follow; what it measured is copied back:
+# Measure a machine by ssh: copy the project's committed files and missing wheels there, run workflow/measure-offline.sh
+# with the remaining arguments, and copy the results back:
 #     bash workflow/measure-over-ssh.sh me@there results/machines/there --config preset=quick
-# Cut off, it measures on, and the same command goes on from there, also on another host of the kind. PYTHON is the one
-# there, FOLDER the project's place there, PRESET a file of here that is preset.yaml there, SSH what reaches it
-# ("ssh -p 2222").
+# If the connection breaks, the machine goes on measuring, and the same command resumes, also on another host of the same
+# kind. PYTHON: remote interpreter. FOLDER: remote project folder. PRESET: local file, copied to preset.yaml there.
+# SSH: command ("ssh -p 2222").
 set -euo pipefail
 host=$1 here=$2
 shift 2
@@ -15,7 +15,7 @@ read -ra ssh <<< "${SSH:-ssh} -o BatchMode=yes -o ConnectTimeout=20 -o ServerAli
 on_host() { "${ssh[@]}" -- "$host" "cd $there 2>/dev/null || { mkdir -p $there && cd $there; }; $1"; }
 quoted() { printf ' %q' "$@"; }
 
-# Hooks export GIT_DIR and others, which name another repository than this project's.
+# Hooks export GIT_DIR and similar variables for another repository.
 unset $(git rev-parse --local-env-vars)
 top=$(git -C "$home" rev-parse --show-toplevel) && [ "$top" -ef "$home" ] || {
     echo "error: $home is no git checkout of its own: clone the project, what is committed is copied there" >&2
@@ -25,7 +25,7 @@ commit=$(git -C "$home" rev-parse HEAD)
 [ -z "$(git -C "$home" status --porcelain --untracked-files=no)" ] || echo "note: what is not committed here is not copied there"
 if [ "$(on_host 'cat .commit 2>/dev/null || true')" != "$commit" ]; then
     echo "copying the project to the machine"
-    # What an earlier commit had, and this one has not, would be measured too. Its name comes last: all of it is there.
+    # Remove old files first, which would be measured too. Write .commit last, to mark a complete copy.
     git -C "$home" archive HEAD -- . ':!.commit' ':!data/editions' ':!docs' ':!tests' |
         on_host "rm -rf .commit contract experiments report workflow && tar -xf - && echo $commit > .commit"
 fi
@@ -37,12 +37,12 @@ if ! on_host "$python -c 'import snakemake, pandera, mlxtend' 2>/dev/null || tes
     (cd "$home" && bash workflow/bundle.sh $kind)
     tar -cC "$home/build" bundle | on_host "rm -rf build && mkdir -p build/part && tar -xC build/part -f - && mv build/part/bundle build"
 fi
-# On a host that has not measured yet, or no longer has what it measured, the same rounds go on.
+# Resume the rounds on a host without results.
 if [ -e "$here/results/nodes" ] && ! on_host "test -e results/nodes"; then
     tar -cC "$here" results | on_host "tar -xf -"
 fi
 status=0
-# A shell that sshd seems to have started reads .bashrc, which may put another Python first.
+# Bash reads .bashrc if these variables suggest sshd, and .bashrc may put another Python first.
 on_host "unset SSH_CLIENT SSH2_CLIENT; PYTHON=$python bash workflow/measure-offline.sh $(quoted "$@")" || status=$?
 mkdir -p "$here"
 on_host "tar -cf - --exclude=.run.lock results" | tar -xC "$here" -f - || status=1

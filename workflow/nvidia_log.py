@@ -1,7 +1,7 @@
-"""Clock, power and temperature of NVIDIA's GPUs, as their driver's own tool logs them beside a run.
+"""Log clock, power and temperature of NVIDIA GPUs with nvidia-smi during a run.
 
-It is a second witness of the samples' columns, and keeps the driver loaded between two measuring processes. It computes
-nothing on a GPU, so that no sample is flagged for it.
+The log cross-checks the sample columns, and keeps the driver loaded between measuring processes. nvidia-smi computes
+nothing on the GPU, so it causes no flags.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from contract import child_processes
 
 PERIOD_MS = 500
-# The reason for a lower clock has another name in drivers before 535.
+# Field name for throttle reasons, and its name in drivers before 535.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 
 
-def start(log: Path) -> None:
-    """Have nvidia-smi write to the end of `log` until this process ends, however that happens; without it, nothing.
+def start_log(log: Path) -> None:
+    """Append nvidia-smi's output to `log` until this process ends; do nothing without nvidia-smi.
 
-    Where the log cannot be written, a note on standard error says so: a run does not need it.
+    Prints a note to standard error if the log cannot be written, since the log is optional.
     """
     tool = shutil.which("nvidia-smi")
-    # Elsewhere the system does not end a program with the one that started it.
+    # Only Linux can end the program with its parent.
     if tool is None or sys.platform != "linux":
         return
     fields = "timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu"

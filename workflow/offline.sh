@@ -1,7 +1,7 @@
-# Prepare this shell, in the project's folder, to work with the wheels that workflow/bundle.sh collected:
+# Prepare this shell, in the project's folder, for the wheels from workflow/bundle.sh:
 #     . workflow/offline.sh && python3 -m experiments preflight
-# Wheels that came since are installed as well. PYTHON is the Python to measure with; one that has all that is needed
-# does without a bundle. A loader of Vulkan in the bundle is used where the system has none.
+# Also installs wheels added later. PYTHON: interpreter for measuring; with all packages installed it needs no bundle.
+# Uses the bundle's Vulkan loader if the system has none.
 
 prepare_offline() {
     local python=${PYTHON:-python3} bundle=${BUNDLE:-build/bundle} site wheel driver
@@ -28,10 +28,10 @@ prepare_offline() {
     if [ -d "$bundle/lib" ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libvulkan.so.1")' 2>/dev/null; then
         export LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     fi
-    # A loader looks for drivers in /etc and /usr/share alone; containers may have NVIDIA's elsewhere.
+    # Vulkan loaders search only /etc and /usr/share; containers may have NVIDIA's driver elsewhere.
     driver=$(find -L /usr/local /opt -maxdepth 6 -path '*/vulkan/icd.d/*nvidia*.json' 2>/dev/null | head -n 1 || true)
     if [ -n "$driver" ] && [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
-        # The second name is that of loaders before 1.3.207.
+        # VK_ICD_FILENAMES is for loaders before 1.3.207.
         export VK_DRIVER_FILES="$driver" VK_ICD_FILENAMES="$driver"
     fi
 }

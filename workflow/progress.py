@@ -1,8 +1,8 @@
-"""What a person sees of a run, in place of Snakemake's job blocks: a line for each stage and finding, and one bar.
+"""Console output for a run, in place of Snakemake's job blocks: one line per stage and result, and a progress bar.
 
-It writes when a job starts or ends and never in between, so that nothing wakes up beside a measurement but a look at
-the clock now and then: predictions are of running time, and a run may be stopped for an hour. Jobs leave what they say
-in their logs, which end in one sentence; that is what is told here. Snakemake's own words go to its file.
+Prints only when a job starts or ends, to leave measurements undisturbed except for the clock's ticks: predictions are
+in running time, and a run may be paused for an hour. Each job's log ends in one sentence, which is printed here.
+Snakemake's own output goes to its log file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tqdm import tqdm
 from contract.encoding import escape_unprintable
 from contract.running_time import RunningTime
 
-# Seconds that a stage takes on two cores, until one of its kind has been timed; of measuring, the plan knows them.
+# Description and default seconds on two cores per stage; the plan predicts measuring.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
     "machine": ("measuring {}", 1200),
@@ -34,18 +34,18 @@ STAGES = {
     "site": ("adding the site's files: verdicts, data, a picture", 8),
     "lint": ("checking that every number has its source, unit and interval (lint.txt)", 8),
 }
-# What their logs' last lines say is told; the site's is of no interest to who looks on.
-TOLD = ("discover", "measure", "preliminary", "gather", "judge", "lint")
+# Rules whose last log line is printed.
+RELAYED = ("discover", "measure", "preliminary", "gather", "judge", "lint")
 ERROR_LINES = 15
-# Seconds between two looks at the clock: only longer pauses matter here.
-LOOK_S = 5.0
-# Fewer bytes than this hold no log.
-FULL = 100_000
-GO_ON = "what was finished is kept; the same command goes on from there"
+# Seconds between clock updates: only longer pauses matter here.
+TICK_S = 5.0
+# Free bytes below which a disk counts as full: no room for a log.
+FULL_BYTES = 100_000
+RESUME_HINT = "what was finished is kept; the same command goes on from there"
 
 
-def take_over(workflow: Any, results: Callable[[], str]) -> None:
-    """Show `Progress` on the console in place of Snakemake's words, unless the user has asked for those."""
+def replace_console(workflow: Any, results: Callable[[], str]) -> None:
+    """Replace Snakemake's console output by `Progress`, unless the user's options ask for Snakemake's."""
     escape_unprintable(*(getattr(handler, "stream", None) for handler in logger.handlers))
     asked = workflow.output_settings
     own_words = (
@@ -55,17 +55,17 @@ def take_over(workflow: Any, results: Callable[[], str]) -> None:
     if own_words or console is None or not workflow.is_main_process:
         return
     logger.removeHandler(console)
-    clock = RunningTime(tick_s=LOOK_S).start().now
+    clock = RunningTime(tick_s=TICK_S).start().now
     logger.addHandler(
         Progress(console, results, lambda: workflow.dag.needrun_jobs(), workflow.logger_manager.get_logfile, clock)
     )
 
 
 class Progress(logging.Handler):
-    """Tells a person of a run from what Snakemake logs about it.
+    """Logging handler that prints a run's progress from Snakemake's log records.
 
-    console: the handler that this one stands in for. results: names their folder, once a run has begun.
-    unfinished: the jobs that are still to be done, those at work included. own_logs: the files of Snakemake's own log.
+    console: the replaced handler. results: returns the results folder, once a run has begun. unfinished: returns the
+    pending and running jobs. own_logs: returns Snakemake's log files.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class Progress(logging.Handler):
         self._console, self._folder = console, results
         self._unfinished, self._own_logs, self._clock = unfinished, own_logs, clock
         self._stream: TextIO = console.stream
-        self._held: list[logging.LogRecord] = []
+        self._buffered: list[logging.LogRecord] = []
         self._began: float | None = None
         self._jobs: dict[int, dict[str, Any]] = {}
         self._ended: set[int] = set()
-        # Predicted and real seconds of what has ended: of measuring, and of all else.
+        # Predicted and real seconds for finished jobs: measuring, and the rest.
         self._spent = {"measure": [0.0, 0.0], "rest": [0.0, 0.0]}
         self._left_s: float | None = None
-        self._known: set[str] = set()
+        self._printed: set[str] = set()
         self._round, self._failed, self._interrupted = 0, False, False
         self._plan: dict[str, Any] = {}
-        # tqdm's own thread would wake up during samples.
+        # Disable tqdm's monitor thread, which would wake up during samples.
         tqdm.monitor_interval = 0
         self._bar: tqdm | None = None
         if self._stream.isatty():
@@ -102,21 +102,21 @@ class Progress(logging.Handler):
         return Path(self._folder())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell of one record; what cannot be told is shown as Snakemake would, and no reason for a run to end."""
+        """Handle a record; on any error, fall back to Snakemake's output."""
         try:
-            self._tell(record)
+            self._handle_record(record)
         except Exception:
             self._console.handle(record)
 
-    def _tell(self, record: logging.LogRecord) -> None:
+    def _handle_record(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
         if event == LogEvent.WORKFLOW_STARTED:
-            # What was held until here is about the settings of a run that goes well.
-            self._began, self._held = self._clock(), []
+            # Drop the buffered records, which describe settings.
+            self._began, self._buffered = self._clock(), []
         elif self._began is None:
-            self._held.append(record)
+            self._buffered.append(record)
             if record.levelno >= logging.WARNING:
-                self.show_held()
+                self.show_buffered()
         elif event == LogEvent.JOB_INFO:
             self._start(record.__dict__)
         elif event == LogEvent.JOB_FINISHED:
@@ -124,34 +124,34 @@ class Progress(logging.Handler):
         elif event == LogEvent.JOB_ERROR:
             self._fail(record.__dict__)
         else:
-            self._other(record.getMessage(), record)
+            self._handle_other(record.getMessage(), record)
 
     def close(self) -> None:
-        """Take the bar away; what is held without a run (`--lint`, `--summary`, …) is shown as Snakemake would."""
-        self.show_held()
+        """Remove the bar, and print records buffered without a run (`--lint`, `--summary`, …)."""
+        self.show_buffered()
         if self._bar is not None:
             self._bar.close()
         super().close()
 
-    def show_held(self) -> None:
-        """Show what was held back until a run begins, as Snakemake would."""
-        for record in self._held:
+    def show_buffered(self) -> None:
+        """Print the buffered records with Snakemake's handler."""
+        for record in self._buffered:
             self._console.handle(record)
-        self._held = []
+        self._buffered = []
 
     def _start(self, job: dict[str, Any]) -> None:
         rule = job["rule_name"]
         self._jobs[job["jobid"]] = {**job, "since": self._clock()}
         if rule != "discover":
-            self._estimate()
+            self._update_left()
         if rule == "measure":
             number = int(job["wildcards"]["round"])
             if number != self._round:
                 self._round = number
-                self._say(f"measuring, round {number} of {self._planned().get('rounds', number)}")
+                self._print(f"measuring, round {number} of {self._read_plan().get('rounds', number)}")
         elif rule in STAGES:
-            self._say(STAGES[rule][0].format(job["wildcards"].get("machine")))
-        self._draw(_name(job))
+            self._print(STAGES[rule][0].format(job["wildcards"].get("machine")))
+        self._draw(_job_name(job))
 
     def _end(self, number: int) -> None:
         job = self._jobs.get(number)
@@ -159,71 +159,73 @@ class Progress(logging.Handler):
             return
         self._ended.add(number)
         rule = job["rule_name"]
-        if predicted := self._predicted(rule, job["wildcards"]):
+        if predicted := self._predict_s(rule, job["wildcards"]):
             spent = self._spent["measure" if rule == "measure" else "rest"]
             spent[0] += predicted
             spent[1] += self._clock() - job["since"]
         if rule != "discover":
-            self._estimate()
-        if rule in TOLD:
+            self._update_left()
+        if rule in RELAYED:
             for log in job["log"]:
-                self._relay(_lines(log))
+                self._print_log(_log_lines(log))
         if rule.startswith("machine"):
-            # Measured, or why not.
-            self._say(f"  {job['wildcards']['machine']}: {' '.join(_lines(job['output'][0]))}")
+            # `measured`, or the failure's reason.
+            self._print(f"  {job['wildcards']['machine']}: {' '.join(_log_lines(job['output'][0]))}")
         if rule == "measured":
-            there = [str(Path(file).parent) for file in job["input"] if not "".join(_lines(file)).startswith("failed")]
-            self._say(f"samples: {', '.join(there) or 'none'}")
+            there = [
+                str(Path(file).parent) for file in job["input"] if not "".join(_log_lines(file)).startswith("failed")
+            ]
+            self._print(f"samples: {', '.join(there) or 'none'}")
         if rule in ("study", "all"):
-            self._say_where()
+            self._print_report_paths()
 
-    def _relay(self, lines: list[str]) -> None:
-        """Notes of a job, each once in a run, and the sentence that its log ends with."""
+    def _print_log(self, lines: list[str]) -> None:
+        """Print a job's notes, each once per run, and its log's last line."""
         for line in lines:
-            if line.startswith(("note: ", "warning: ")) and line not in self._known:
-                self._known.add(line)
-                self._say(f"  {line}")
-        if lines and lines[-1] not in self._known:
-            self._say(f"  {lines[-1]}")
+            if line.startswith(("note: ", "warning: ")) and line not in self._printed:
+                self._printed.add(line)
+                self._print(f"  {line}")
+        if lines and lines[-1] not in self._printed:
+            self._print(f"  {lines[-1]}")
 
     def _fail(self, error: dict[str, Any]) -> None:
         job = self._jobs.get(error["jobid"], {})
         self._failed = True
         if self._interrupted:
             return
-        self._say(f"failed: {_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
-        # A scheduler's own logs are named above. What Snakemake says is of use where the job could say nothing.
-        told = [line for log in job.get("log") or error["log"] for line in _lines(log)[-ERROR_LINES:]]
+        self._print(f"failed: {_job_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
+        # Snakemake's message helps if the job's log is empty. The line above names the scheduler's logs.
+        told = [line for log in job.get("log") or error["log"] for line in _log_lines(log)[-ERROR_LINES:]]
         for line in told or (error.get("rule_msg") or "(it is empty)").splitlines()[:ERROR_LINES]:
-            self._say(f"  {line[:200]}")
-        # Then the log could not say it either.
-        if shutil.disk_usage(self._results).free < FULL:
-            self._say(f"  {self._results}: the disk is full: free some space")
+            self._print(f"  {line[:200]}")
+        # A full disk also keeps the log empty.
+        if shutil.disk_usage(self._results).free < FULL_BYTES:
+            self._print(f"  {self._results}: the disk is full: free some space")
 
-    def _other(self, message: str, record: logging.LogRecord) -> None:
+    def _handle_other(self, message: str, record: logging.LogRecord) -> None:
         if message.startswith("Nothing to be done"):
-            self._say(message)
-            self._say_where()
+            self._print(message)
+            self._print_report_paths()
         elif message.startswith("Terminating processes on user request"):
             self._interrupted = True
-            self._say(f"interrupted: {GO_ON}")
+            self._print(f"interrupted: {RESUME_HINT}")
         elif record.levelno >= logging.WARNING and not self._interrupted:
             if "At least one job did not complete successfully" in message and self._failed:
                 own = "".join(f" and {path}" for path in self._own_logs())
-                self._say(f"stopped: {GO_ON}. Logs: {self._results}/logs{own}")
-            # A failed command and the end of the run are told by now, in the job's own words.
+                self._print(f"stopped: {RESUME_HINT}. Logs: {self._results}/logs{own}")
+            # The job's log has already reported a failed command.
             elif getattr(record, "exception", "") != "RuleException" and "job execution failed" not in message:
-                if message not in self._known:
-                    self._say(message.strip())
-                self._known.add(message)
+                if message not in self._printed:
+                    self._print(message.strip())
+                self._printed.add(message)
 
-    def _say_where(self) -> None:
+    def _print_report_paths(self) -> None:
         page, pdf = self._results / "report" / "index.html", self._results / "report" / "report.pdf"
         if page.exists() and pdf.exists():
-            self._say(f"report: {page}")
-            self._say(f"        {pdf}")
+            self._print(f"report: {page}")
+            self._print(f"        {pdf}")
 
-    def _planned(self) -> dict[str, Any]:
+    def _read_plan(self) -> dict[str, Any]:
         if not self._plan:
             try:
                 self._plan = json.loads((self._results / "plan.json").read_text(encoding="utf-8"))
@@ -231,31 +233,31 @@ class Progress(logging.Handler):
                 return {}
         return self._plan
 
-    def _predicted(self, rule: str, labels: dict[str, Any]) -> float:
-        """Seconds that a job should take, as known before the run."""
+    def _predict_s(self, rule: str, labels: dict[str, Any]) -> float:
+        """Predict a job's seconds, as known before the run."""
         if rule != "measure":
             return float(STAGES[rule][1]) if rule in STAGES else 0.0
-        rounds = self._planned().get("seconds", {}).get(f"{labels['experiment']}.{labels['device']}", [])
+        rounds = self._read_plan().get("seconds", {}).get(f"{labels['experiment']}.{labels['device']}", [])
         number = int(labels["round"])
         return float(rounds[number - 1]) if number <= len(rounds) else 0.0
 
-    def _estimate(self) -> None:
-        """Seconds that the rest should take: as predicted, times how far off predictions were so far."""
+    def _update_left(self) -> None:
+        """Update the remaining seconds: predictions, scaled by the error so far."""
         off = {kind: real / predicted if predicted else 1.0 for kind, (predicted, real) in self._spent.items()}
         now, left, beside = self._clock(), 0.0, 0.0
         for job in self._unfinished():
             if job.jobid in self._ended:
                 continue
             rule = job.rule.name
-            seconds = self._predicted(rule, job.wildcards_dict) * off["measure" if rule == "measure" else "rest"]
+            seconds = self._predict_s(rule, job.wildcards_dict) * off["measure" if rule == "measure" else "rest"]
             begun = self._jobs.get(job.jobid, {}).get("since", now)
             seconds = max(0.0, seconds - (now - begun))
-            # Other machines measure beside each other.
+            # Machines measure in parallel.
             beside = max(beside, seconds if rule.startswith("machine") else 0.0)
             left += 0.0 if rule.startswith("machine") else seconds
         self._left_s = left + beside
 
-    def _share(self) -> float:
+    def _done_share(self) -> float:
         assert self._began is not None and self._left_s is not None
         spent = self._clock() - self._began
         return spent / (spent + self._left_s) if spent + self._left_s else 1.0
@@ -265,34 +267,34 @@ class Progress(logging.Handler):
             return
         size = shutil.get_terminal_size()
         self._bar.delay, self._bar.ncols, self._bar.nrows = 0, size.columns - 1, size.lines
-        self._bar.n = self._share()
-        # At what time it ends stays true while nothing is drawn.
+        self._bar.n = self._done_share()
+        # An end time stays true between updates.
         end = time.strftime("%H:%M", time.localtime(time.time() + self._left_s))
-        self._bar.set_description_str(f"{_minutes(self._left_s)} left, until {end}: {doing}", refresh=True)
+        self._bar.set_description_str(f"{_format_minutes(self._left_s)} left, until {end}: {doing}", refresh=True)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._bar is not None:
             self._bar.clear()
         elif self._left_s is not None:
-            text = f"[{self._share():4.0%}, {_minutes(self._left_s)} left] {text}"
+            text = f"[{self._done_share():4.0%}, {_format_minutes(self._left_s)} left] {text}"
         self._stream.write(text + "\n")
         self._stream.flush()
 
 
-def _name(job: dict[str, Any]) -> str:
-    """'measure gemm on cpu, round 2', 'judge'."""
+def _job_name(job: dict[str, Any]) -> str:
+    """Format a job: 'measure gemm on cpu, round 2', 'judge'."""
     labels = job.get("wildcards") or {}
     if "experiment" not in labels:
         return f"{job['rule_name']} {labels.get('machine', '')}".strip()
     return f"{job['rule_name']} {labels['experiment']} on {labels['device']}, round {labels['round']}"
 
 
-def _minutes(seconds: float) -> str:
+def _format_minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _lines(log: str) -> list[str]:
-    """The lines of a job's log that say something; none if it cannot be read."""
+def _log_lines(log: str) -> list[str]:
+    """Read the non-blank lines from a job's log; empty if it cannot be read."""
     try:
         text = Path(log).read_text(encoding="utf-8", errors="replace")
     except OSError:

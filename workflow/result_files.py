@@ -1,4 +1,4 @@
-"""Check the content of a run's files: Snakemake asks only whether they are there."""
+"""Check the content of a run's files, since Snakemake checks only their existence."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ T = TypeVar("T")
 
 
 def usable_record(path: Path | str) -> dict[str, Any] | None:
-    """A node's record; None if it is missing or cannot be read."""
-    return _usable(read_node, path)
+    """Read a node record; None if it is missing or unreadable."""
+    return _read_or_none(read_node, path)
 
 
 def usable_plan(path: Path | str) -> Plan | None:
-    """The plan in a file; None if it is missing, damaged or of another version of this program."""
-    return _usable(read_plan, path)
+    """Read a plan; None if it is missing, damaged or from another version of this program."""
+    return _read_or_none(read_plan, path)
 
 
-def _usable(read: Callable[[Path], T], path: Path | str) -> T | None:
+def _read_or_none(read: Callable[[Path], T], path: Path | str) -> T | None:
     try:
-        return _read(read, Path(path), Path(path).stat().st_mtime_ns)
+        return _read_cached(read, Path(path), Path(path).stat().st_mtime_ns)
     except (StudyError, OSError):
         return None
 
 
 @cache
-def _read(read: Callable[[Path], Any], path: Path, _changed_ns: int) -> Any:
+def _read_cached(read: Callable[[Path], Any], path: Path, _changed_ns: int) -> Any:
     return read(path)
 
 
 def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:
-    """The files of rounds that are there and have to be measured again.
+    """List existing round files that must be measured again.
 
-    asked: what each file should note of itself, where it does (as `planned`). Raises StudyError for a round that is not
-    the one that its name and folder say: nothing of it is overwritten.
+    asked: expected metadata per file (such as `planned`); fields that the file lacks are ignored. Raises StudyError for
+    a round that does not match its file name and folder, to keep it from being overwritten.
     """
     found = []
     for file, wanted in asked.items():
@@ -55,8 +55,8 @@ def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[s
 
 @cache
 def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
-    """Metadata of the round in a file; None if it cannot be read."""
-    # Loads pandas, which takes longer than a dry run in an empty folder.
+    """Read a round's metadata; None if the file is unreadable."""
+    # Imported here: pandas takes longer than a dry run in an empty folder.
     from contract.sample_table import load_samples
 
     try:
@@ -74,7 +74,7 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
 
 
 def is_measured(nodes: Path | str) -> bool:
-    """True if a folder of nodes holds a sealed one with all its rounds."""
+    """True if a folder holds a sealed node with all its rounds."""
     for path in Path(nodes).glob("*/node.json"):
         record = usable_record(path) or {"id": "", "jobs": {}}
         rounds: dict[str, Mapping[str, Any]] = {

@@ -1,4 +1,4 @@
-"""`make bench`: the measuring core against compiled loops, bare libraries and `torch.utils.benchmark`.
+"""`make bench`: compare the measuring core with compiled loops, bare libraries and `torch.utils.benchmark`.
 
-Not tests: `python -m studies.bench` measures for a quarter of an hour and writes docs/bench.json and docs/bench.md.
+`python -m studies.bench` measures for 15 minutes and writes docs/bench.json and docs/bench.md.
 """

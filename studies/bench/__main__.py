@@ -1,4 +1,4 @@
-"""`python -m studies.bench`: measure the measuring core, and write bench.json and bench.md."""
+"""`python -m studies.bench`: benchmark the measuring core, and write bench.json and bench.md."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from experiments.lock import node_lock
 from experiments.sweep import read_preset
 from studies.bench import aa_study, bench_points, core_over_bare
 
-# Seconds for which the machine's load is watched.
-WATCHED_S = 5.0
-ANYWAY = "BENCH_ANYWAY"
+# Seconds to watch the machine's load.
+WATCH_S = 5.0
+ANYWAY_VARIABLE = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
-# The share of intervals that should contain 1, and the page's template.
+# Target range for the share of intervals that contain 1; page template.
 SHARE_BAND = (0.93, 0.97)
 TEMPLATE = Path(__file__).with_name("page.md")
-# The points of `--quick`: every path once.
+# Points for `--quick`, which cover every code path.
 QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
-# Seconds to wait for another measurement of this machine to end.
-PATIENCE_S = 30
+# Seconds to wait for another measurement on this machine to end.
+LOCK_WAIT_S = 30
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Raises StudyError if the machine is busy."""
+    """Run the command. Raises StudyError if the machine is busy."""
     parser = argparse.ArgumentParser(prog="python -m studies.bench", description=__doc__)
     parser.add_argument("--out", type=parse_path, default=Path("docs"), help="folder for bench.json and bench.md")
     parser.add_argument("--quick", action="store_true", help="a smoke run of a minute, into a scratch folder")
@@ -50,64 +50,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     out = given.out
     if given.quick and out == Path("docs"):
-        # The figures of a smoke run may not take the place of those of a real one.
+        # Keep a smoke run from overwriting real results.
         out = Path(tempfile.mkdtemp(prefix="bench-"))
     if not given.draw:
-        idle()
-        with nullcontext() if given.quick else node_lock(PATIENCE_S):
+        check_idle()
+        with nullcontext() if given.quick else node_lock(LOCK_WAIT_S):
             try:
-                data = _measured(given.quick)
+                data = _measure(given.quick)
             except ChildError as fault:
                 raise StudyError(f"bench: {fault}: its message stands above") from None
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "bench.json", data)
-    write_text(out / "bench.md", text(read_json(out / "bench.json")))
+    write_text(out / "bench.md", render_page(read_json(out / "bench.json")))
     print(out / "bench.md")
     return 0
 
 
-def idle() -> None:
+def check_idle() -> None:
     """Raise StudyError if the machine is busy, unless BENCH_ANYWAY=1."""
-    if os.environ.get(ANYWAY) == "1":
+    if os.environ.get(ANYWAY_VARIABLE) == "1":
         return
-    found = load(watch_others(WATCHED_S), hardware.usable_cores())
+    found = load(watch_others(WATCH_S), hardware.usable_cores())
     if found.level is Level.WARNING:
-        raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY}=1 to measure all the same")
+        raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY_VARIABLE}=1 to measure all the same")
 
 
-def _measured(quick: bool) -> dict[str, Any]:
+def _measure(quick: bool) -> dict[str, Any]:
     preset = read_preset(PRESET) | ({"point_s": 0.1} if quick else {})
     limits = {key: preset[key] for key in ("target", "point_s", "round_s", "max_samples")}
     policy = {"target": limits["target"], "budget_s": limits["point_s"], "max_samples": limits["max_samples"]}
-    chosen = [case for case in bench_points.cases() if not quick or case.label in QUICK]
+    chosen = [case for case in bench_points.bench_cases() if not quick or case.label in QUICK]
     runs, rounds, repetitions = (2, 2, 2) if quick else (RUNS, preset["rounds"], REPETITIONS)
     data = {
         "schema": 2,
         "smoke": quick,
-        "anyway": os.environ.get(ANYWAY) == "1",
+        "anyway": os.environ.get(ANYWAY_VARIABLE) == "1",
         "preset": {"name": PRESET, "rounds": rounds, **limits},
         "started_utc": utc_time(),
         "truth": core_over_bare.measure([case for case in chosen if case.group], policy, repetitions),
         "aa": aa_study.measure(chosen, limits, runs, rounds),
         "ended_utc": utc_time(),
     }
-    # In a process that lets libraries choose their kernels, as those that measured.
+    # In a new process, where libraries choose their kernels as in the measuring ones.
     probe = [sys.executable, "-m", "experiments", "probe"]
     return {**data, "machine": json.loads(subprocess.check_output(probe))}
 
 
-def text(data: dict[str, Any]) -> str:
-    """The page of a run's data, in Markdown."""
-    points = core_over_bare.verdicts(data["truth"])
-    outcomes = [core_over_bare.against_band(low, high) for low, high in zip(points["low"], points["high"], strict=True)]
-    methods = [(name, *aa_study.row(data["aa"], method)) for method, name in aa_study.NAMES.items()]
+def render_page(data: dict[str, Any]) -> str:
+    """Render a run's data as a Markdown page."""
+    points = core_over_bare.point_ratios(data["truth"])
+    outcomes = [core_over_bare.band_outcome(low, high) for low, high in zip(points["low"], points["high"], strict=True)]
+    methods = [(name, *aa_study.method_row(data["aa"], method)) for method, name in aa_study.NAMES.items()]
     options: dict[str, Any] = {"trim_blocks": True, "keep_trailing_newline": True, "undefined": jinja2.StrictUndefined}
     return jinja2.Template(TEMPLATE.read_text("utf-8"), **options).render(
         **data,
         points=points.assign(outcome=outcomes).to_dict("records"),
         tally={word: sum(outcome.startswith(word) for outcome in outcomes) for word in ("met", "undecided", "missed")},
-        methods=[(name, aa_study.share_against_band(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
-        flagged=aa_study.flagged(data["aa"]),
+        methods=[(name, aa_study.coverage_outcome(seen, SHARE_BAND), seen, *cost) for name, seen, *cost in methods],
+        flagged=aa_study.flagged_share(data["aa"]),
         bands=(core_over_bare.BAND, SHARE_BAND),
     )
 

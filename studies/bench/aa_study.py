@@ -1,6 +1,6 @@
-"""The A/A study: equal things measured again and again, in whole runs of this study and of `torch.utils.benchmark`.
+"""A/A study: repeat the same points in whole runs, by this study and by `torch.utils.benchmark`.
 
-The two take turns: a round of the study, torch, the other rounds, then the next run. The study's rounds thus lie
+The methods alternate: one round by the study, torch, the other rounds, then the next run. The study's rounds are thus
 minutes apart, as in its workflow. `python -m studies.bench.aa_study` is the process in which torch measures.
 """
 
@@ -28,36 +28,36 @@ from experiments.rounds import Round, round_seed
 from experiments.sweep import Sweep
 from report import statistics
 from report.statistics import Floats
-from studies.bench.bench_points import Case, build
-from studies.bench.core_over_bare import LEVEL, child, tell
+from studies.bench.bench_points import Case, build_call
+from studies.bench.core_over_bare import LEVEL, print_progress, start_child
 
 TARGET_HALF_WIDTH = 0.01
-# Methods, by their keys in a run of the raw data.
+# Methods, by their keys in the raw data.
 STUDY, TORCH = "study", "blocked_autorange"
 NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
-# Of a normal distribution: the interquartile range over the standard deviation, and the standard error of a median over
-# that of a mean.
+# For a normal distribution: interquartile range per standard deviation, and standard error of the median per standard
+# error of the mean.
 IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
-# Results of one method, by the label of the point.
+# One method's results by point label.
 Points = dict[str, dict[str, Any]]
 
 
 def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: int) -> dict[str, Any]:
-    """{points, left_out, experiments, runs: [{study: [Points of a round], blocked_autorange: Points}]}.
+    """Run both methods: {points, left_out, experiments, runs: [{study: [Points per round], blocked_autorange: Points}]}.
 
-    limits: target, point_s, round_s, max_samples of a preset. Raises StudyError if nothing could be measured.
+    limits: a preset's target, point_s, round_s, max_samples. Raises StudyError if nothing could be measured.
     """
     found: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
         mine: list[Points] = []
         for round_ in range(1, rounds + 1):
-            tell(f"A/A run {run} of {runs}, round {round_} of {rounds}")
-            mine.append(study_round(cases, limits, run, round_))
+            print_progress(f"A/A run {run} of {runs}, round {round_} of {rounds}")
+            mine.append(run_study_round(cases, limits, run, round_))
             if round_ == 1:
-                theirs = torch_run([*mine[0]])
+                theirs = run_torch([*mine[0]])
         found.append({STUDY: mine, TORCH: theirs})
-    # One round has no spread.
+    # A spread needs two rounds.
     whole = [
         case.label
         for case in cases
@@ -73,10 +73,10 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
     }
 
 
-def study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
-    """{median, flagged, wall_s} of the points of one round; a process for each experiment, as in the workflow.
+def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
+    """Return {median, flagged, wall_s} per point for one round, in one process per experiment as in the workflow.
 
-    flagged: share of samples that the core flagged.
+    flagged: share of flagged samples.
     """
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
@@ -104,35 +104,35 @@ def study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number:
     return found
 
 
-def torch_run(labels: Sequence[str]) -> Points:
-    """{median, iqr, n, wall_s} of the points by torch's Timer, in a process of its own. Raises ChildError."""
+def run_torch(labels: Sequence[str]) -> Points:
+    """Return {median, iqr, n, wall_s} per point from torch's Timer in a new process. Raises ChildError."""
     begun = time.perf_counter()
-    process = child("studies.bench.aa_study")
+    process = start_child("studies.bench.aa_study")
     process.send({"labels": labels})
     found: Points = process.answer(None)
     process.stop()
-    # Points share the time in which the process started.
+    # Split the process start time among the points.
     start = (time.perf_counter() - begun - sum(point["wall_s"] for point in found.values())) / len(found)
     return {label: {**point, "wall_s": point["wall_s"] + start} for label, point in found.items()}
 
 
-def time_by_torch(label: str) -> dict[str, Any]:
-    """{median, iqr, n, wall_s} of a point by Timer.blocked_autorange at its defaults."""
+def time_with_torch(label: str) -> dict[str, Any]:
+    """Time a point with Timer.blocked_autorange at its defaults; return {median, iqr, n, wall_s}."""
     from torch.utils.benchmark import Timer
 
     begun = time.perf_counter()
-    call, threads = build(label)
-    # Timer runs on one thread unless told.
+    call, threads = build_call(label)
+    # Timer's default is one thread.
     seen = Timer("call()", globals={"call": call}, num_threads=threads).blocked_autorange()
     del call
     gc.collect()
     return {"median": seen.median, "iqr": seen.iqr, "n": len(seen.times), "wall_s": time.perf_counter() - begun}
 
 
-def estimates(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
-    """Log of the time of each point in one run, its standard error (nan if unknown) and degrees of freedom: (points,).
+def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
+    """Return log time, standard error (nan if unknown) and degrees of freedom per point in one run: (points,).
 
-    Of the study as in the report: points of one experiment moderate each other. Of torch as of independent normal
+    For the study as in the report, with variances moderated within an experiment; for torch as for independent normal
     values.
     """
     labels = raw["points"]
@@ -148,11 +148,11 @@ def estimates(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Fl
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often the intervals of ratios of equal things contained 1.
+    """Share of intervals, for ratios with true value 1, that contain 1.
 
-    pairs: ratios with an interval; unknown: those without one. share, low, high: of `pairs`, with its binomial 95%
-    interval (Clopper and Pearson). half: median half-width, relative. factor: by which all intervals would have to be
-    scaled for 95% of them to contain 1.
+    pairs: ratios with an interval; unknown: ratios without. share, low, high: share of `pairs` with its binomial 95%
+    interval (Clopper and Pearson). half: relative median half-width. factor: scale at which 95% of the intervals
+    contain 1.
     """
 
     pairs: int
@@ -165,7 +165,7 @@ class Coverage:
 
 
 def coverage(logs: Floats, halves: Floats) -> Coverage:
-    """Coverage of ratios whose true value is 1: logs of the ratios and half-widths (nan if unknown), of one shape."""
+    """Return the coverage for log ratios with true value 0 and their half-widths (nan if unknown), in one shape."""
     known = np.isfinite(halves)
     apart, half = np.abs(logs[known]), halves[known]
     pairs, unknown = len(half), int(np.sum(~known))
@@ -175,13 +175,13 @@ def coverage(logs: Floats, halves: Floats) -> Coverage:
     low, high = binomtest(covered, pairs).proportion_ci(LEVEL, method="exact")
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(apart == 0, 0.0, apart / half)
-    # The smallest factor that does it for this set: no interpolation between pairs.
+    # Smallest sufficient factor: no interpolation between pairs.
     factor = float(np.quantile(needed, LEVEL, method="inverted_cdf"))
     return Coverage(pairs, unknown, covered / pairs, float(low), float(high), float(np.median(half)), factor)
 
 
-def share_against_band(found: Coverage, band: tuple[float, float]) -> str:
-    """A share of covered intervals against its target; a miss says whether chance may explain it."""
+def coverage_outcome(found: Coverage, band: tuple[float, float]) -> str:
+    """Compare a coverage with its target; a miss says if chance may explain it."""
     if not found.pairs:
         return "missed: no intervals"
     if band[0] <= found.share <= band[1]:
@@ -191,14 +191,14 @@ def share_against_band(found: Coverage, band: tuple[float, float]) -> str:
     return f"missed: {side} {band[0]:.0%}–{band[1]:.0%}" + ("" if apart else ", within what chance does")
 
 
-def row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
-    """A method's coverage over every two runs at every point; medians over points and runs of its seconds.
+def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
+    """Return a method's coverage over all pairs of runs, and its median seconds over points and runs.
 
-    The first seconds are those of one run; the second ones those until ±1%, with intervals that cover 95%. A method
-    that repeats whole runs and averages them narrows its interval with the root of their number: they are those of one
-    run times (half-width / 1%)², at least of one run.
+    The first seconds are for one run; the second until ±1% with intervals that cover 95%. Averaging runs narrows the
+    interval with the square root of the run count, so they are one run's seconds times (half-width / 1%)², at least
+    one run's.
     """
-    told = [estimates(raw, method, run) for run in raw["runs"]]
+    told = [estimate_run(raw, method, run) for run in raw["runs"]]
     pairs = list(combinations(told, 2))
     halves = [statistics.half_width(*statistics.combine(a[1], a[2], b[1], b[2]), LEVEL) for a, b in pairs]
     found = coverage(np.concatenate([a[0] - b[0] for a, b in pairs]), np.concatenate(halves))
@@ -211,12 +211,12 @@ def row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
     return found, float(np.median(walls)), float(np.nanmedian(honest))
 
 
-def flagged(raw: dict[str, Any]) -> float:
-    """Share of the study's samples that its core flagged as disturbed."""
+def flagged_share(raw: dict[str, Any]) -> float:
+    """Return the share of the study's samples that its core flagged as disturbed."""
     rounds = [each for run in raw["runs"] for each in run[STUDY]]
     return mean(each[label]["flagged"] for each in rounds for label in raw["points"] if label in each)
 
 
 if __name__ == "__main__":
     asked, answer = read_order()
-    answer({label: time_by_torch(label) for label in asked["labels"]})
+    answer({label: time_with_torch(label) for label in asked["labels"]})

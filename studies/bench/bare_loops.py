@@ -1,8 +1,8 @@
-"""Bare loops with a clock of their own around a compiled triad and library calls: the peers of the measuring core.
+"""Bare timing loops around a compiled triad and library calls, to compare with the measuring core.
 
-`studies.bench.core_over_bare` runs it as a child, with the protocol of `experiments.worker`: one JSON object a line.
-Operands use the project's allocators, because pages and alignment decide rates, and products take several operands in
-turn. The code that times and calls is separate.
+`studies.bench.core_over_bare` runs this module as a child, with the protocol of `experiments.worker`: one JSON object
+per line. Operands use the project's allocators, because pages and alignment decide rates, and products cycle through
+several operands. Timing and calling code is separate.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from experiments.children import answer_sender
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
 LEAST_TIMED = 3
-# A triad this long hides the time that starting threads and reading the clock take.
+# A triad of this length hides the time for starting threads and reading the clock.
 LEAST_LOOP_S = 5e-3
 
-# Returns the seconds of one pass.
-Timed = Callable[[], float]
+# Call that returns seconds per pass.
+TimedCall = Callable[[], float]
 
 
-def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
-    """(shared library, compiler and options) of stream.c; ("", reason) without a C compiler with OpenMP."""
+def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
+    """Compile stream.c; return (shared library, compiler and options), or ("", reason) without C compiler or OpenMP."""
     compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
-    # As wide vectors as the project's kernel: gcc halves them on some cores.
+    # Match the vector width in the project's kernel: gcc halves it on some cores.
     wide = ["-mprefer-vector-width=512"] if vector_bytes == 64 else []
     order = [compiler, "-O3", "-march=native", "-fopenmp", *wide]
     library, source = folder / "stream.so", Path(__file__).with_name("stream.c")
@@ -52,8 +52,8 @@ def compiled(folder: Path, vector_bytes: int) -> tuple[str, str]:
     return str(library), " ".join([Path(compiler).name, version.strip(), *order[1:]])
 
 
-def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
-    """(timed pass, bytes of a pass)."""
+def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, float]:
+    """Return (timed pass, bytes per pass)."""
     from experiments.kernels.llvm_compile import aligned_array
     from experiments.workload import Dtype
 
@@ -75,8 +75,8 @@ def triad(library: str, footprint: int, threads: int) -> tuple[Timed, float]:
     return (lambda: once(passes)), 3.0 * 8 * elements
 
 
-def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
-    """(timed product, FLOP of a product)."""
+def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall, float]:
+    """Return (timed product, FLOP per product)."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -101,7 +101,7 @@ def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
     a, b = torch.randn(n, n, dtype=kind), torch.randn(n, n, dtype=kind)
     calls = [call() for _ in range(copies)]
     rows = a[:8].double() @ b.double()
-    # Each call once: the pages of results exist before anything is timed.
+    # Call each once to allocate the pages for results before timing.
     first, *_others = [call() for call in calls]
     error = torch.linalg.norm(first[:8].double() - rows) / torch.linalg.norm(rows)
     if not error < 1e-4:
@@ -117,8 +117,8 @@ def gemm(library: str, n: int, dtype: str, threads: int) -> tuple[Timed, float]:
     return once, 2.0 * n**3
 
 
-def timed(once: Timed, seconds: float) -> list[float]:
-    """Times of `once` over `seconds`, after a third of them to warm up; at least LEAST_TIMED."""
+def time_calls(once: TimedCall, seconds: float) -> list[float]:
+    """Time `once` for `seconds`, with the first third as warm-up; take at least LEAST_TIMED."""
     begun = time.monotonic()
     while time.monotonic() - begun < seconds * WARM_SHARE:
         once()
@@ -128,24 +128,24 @@ def timed(once: Timed, seconds: float) -> list[float]:
     return times
 
 
-def answer(order: dict[str, Any]) -> dict[str, Any]:
-    """{rate: per second} of an order {experiment, params, library, seconds}; {reason} where the peer is missing."""
+def run_order(order: dict[str, Any]) -> dict[str, Any]:
+    """Run an order {experiment, params, library, seconds}; return {rate: per second}, or {reason} without a library."""
     params = order["params"]
     try:
         if order["experiment"] == "bandwidth":
-            once, amount = triad(order["library"], params["footprint"], params["threads"])
+            once, amount = make_triad(order["library"], params["footprint"], params["threads"])
         else:
-            once, amount = gemm(params["backend"], params["n"], params["dtype"], params["threads"])
-        return {"rate": amount / median(timed(once, order["seconds"]))}
+            once, amount = make_gemm(params["backend"], params["n"], params["dtype"], params["threads"])
+        return {"rate": amount / median(time_calls(once, order["seconds"]))}
     except (RuntimeError, OSError, AttributeError) as lack:
         return {"reason": (str(lack).splitlines() or [type(lack).__name__])[0]}
 
 
 def serve() -> None:
-    """Read orders from standard input until it closes; answer each on standard output."""
+    """Answer orders from standard input on standard output until it closes."""
     tell = answer_sender()
     for line in sys.stdin:
-        tell(answer(json.loads(line)))
+        tell(run_order(json.loads(line)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Points of the study's own experiments that `studies.bench` measures, and the calls that the core would time."""
+"""Points for `studies.bench`, from the study's experiments, and the calls that the core times."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from experiments import hardware
 from experiments.registry import convert_params, get_experiment
 
 LIBRARIES = {"numpy": "OpenBLAS", "torch": "MKL", "onednn": "oneDNN"}
-# Of the point built last: kernels know their arrays by address alone, and a device's limit on
-# the libraries' threads ends when it does.
-_held: list[object] = []
+# Device and workload from the last `build_call`, kept alive: kernels hold bare addresses, and a device's thread limit
+# ends with it.
+_referenced: list[object] = []
 
 
 @dataclass(frozen=True)
 class Case:
-    """A point by its label. group: points that moderate each other in `truth`; "" of a point without a bare loop."""
+    """Point with its label. group: points with moderated variances in `truth`; "" for a point without a bare loop."""
 
     label: str
     group: str
@@ -26,8 +26,8 @@ class Case:
     params: dict[str, Any]
 
 
-def cases() -> list[Case]:
-    """A chain, multiply-adds, triads in a cache and in memory, products by each library; on one thread and on all."""
+def bench_cases() -> list[Case]:
+    """List a chain, multiply-adds, triads in cache and memory, and products by library, on one thread and on all."""
     fma = {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 1, "loops": 1_000_000}
     found = [
         Case("chain", "", "clock", {"backend": "llvm", "threads": 1, "chain": 20_000_000}),
@@ -48,19 +48,19 @@ def cases() -> list[Case]:
     return found
 
 
-def build(label: str) -> tuple[Callable[[], object], int]:
-    """(the call that the core would time, its threads), good until the next `build`.
+def build_call(label: str) -> tuple[Callable[[], object], int]:
+    """Return (the call that the core times, its threads), valid until the next `build_call`.
 
-    Work over several operands goes on to the next one with each call, as in the core.
+    Successive calls cycle through the operands, as in the core.
     """
     from experiments.devices.cpu import CpuDevice
 
-    case = next(case for case in cases() if case.label == label)
+    case = next(case for case in bench_cases() if case.label == label)
     device, threads = CpuDevice(), int(case.params["threads"])
     if case.experiment == "gemm":
         device.set_threads(threads)
     wanted = get_experiment(case.experiment)
     work = wanted.function(device, **convert_params(wanted, case.params))
-    _held[:] = [device, work]
+    _referenced[:] = [device, work]
     turn = cycle(work.calls)
     return (work.calls[0] if len(work.calls) == 1 else lambda: next(turn)()), threads

@@ -1,7 +1,7 @@
-"""Rates of the measuring core over those of a bare loop with its own clock, point by point.
+"""Rates from the measuring core divided by rates from a bare loop, per point.
 
-A repetition is a fresh pair of processes; at each point they measure one after the other. The first one alternates from
-point to point and from repetition to repetition (A B, B A).
+A repetition is a fresh pair of processes, which measure each point in turn. The order alternates between points and
+between repetitions (A B, B A).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ LEVEL = 0.95
 PRODUCTS = {"gemm OpenBLAS": "numpy.matmul", "gemm MKL": "torch.mm", "gemm oneDNN": "_linear_pointwise of torch"}
 
 
-def child(module: str) -> Child:
-    """A process that runs a module and answers orders."""
+def start_child(module: str) -> Child:
+    """Start a process that runs a module and answers orders."""
     return Child(module, [sys.executable, "-u", "-m", module])
 
 
 def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> dict[str, Any]:
-    """{peers, points: [{group, label, unit, project, peer}], left_out}: rates per second, one per repetition.
+    """Return {peers, points: [{group, label, unit, project, peer}], left_out}, with rates per second and repetition.
 
-    policy: {target, budget_s, max_samples} of a point. Raises ChildError.
+    policy: {target, budget_s, max_samples} for a point. Raises ChildError.
     """
     rates: dict[str, list[list[float]]] = {case.label: [] for case in cases}
     left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        library, how = bare_loops.compiled(Path(folder), vector_bytes())
+        library, how = bare_loops.compile_triad(Path(folder), vector_bytes())
         for repetition in range(repetitions):
-            tell(f"truth, repetition {repetition + 1} of {repetitions}")
-            both = [child("experiments.worker"), child("studies.bench.bare_loops")]
+            print_progress(f"truth, repetition {repetition + 1} of {repetitions}")
+            both = [start_child("experiments.worker"), start_child("studies.bench.bare_loops")]
             for index, case in enumerate(cases):
                 order = {"experiment": case.experiment, "device": "cpu", "params": case.params, "policy": policy}
                 answers: list[dict[str, Any]] = [{}, {}]
@@ -51,14 +51,14 @@ def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> 
                 for turn in (first, 1 - first):
                     both[turn].send({**order, "library": library, "seconds": policy["budget_s"]} if turn else order)
                     answers[turn] = both[turn].answer(None)
-                answers[0] = _rate(answers[0])
+                answers[0] = _rate_from_answer(answers[0])
                 if refused := [answer["reason"] for answer in answers if "reason" in answer]:
                     left_out[case.label] = refused[0]
                 else:
                     rates[case.label].append([answer["rate"] for answer in answers])
             for process in both:
                 process.stop()
-    # One repetition has no spread.
+    # A spread needs two repetitions.
     left_out |= {label: "measured once" for label in rates.keys() - left_out.keys() if len(rates[label]) < 2}
     points = [
         {
@@ -73,18 +73,18 @@ def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> 
     return {"peers": {"triad": how, **PRODUCTS}, "points": points, "left_out": left_out}
 
 
-def _rate(answer: dict[str, Any]) -> dict[str, Any]:
-    """{rate: FLOP or bytes per second} of the core's answer; {reason} where it measured nothing."""
+def _rate_from_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """Convert the core's answer to {rate: FLOP or bytes per second}, or to {reason} if it measured nothing."""
     if answer["status"] != "ok":
         return {"reason": answer["reason"]}
     values = next(series["values"] for series in answer["parts"][0]["series"] if series["metric"] == "time")
     return {"rate": float(answer["flop"] or answer["bytes"]) / median(values)}
 
 
-def verdicts(raw: dict[str, Any]) -> pd.DataFrame:
-    """Per point its label, unit, the median `rate` of its peer, the `ratio` of the project's rate, `low` and `high`.
+def point_ratios(raw: dict[str, Any]) -> pd.DataFrame:
+    """Return per point its label, unit, the bare loop's median `rate`, and the `ratio` with `low` and `high`.
 
-    Ratios are over the repetitions, on the log scale, moderated within a group as in the report; groups one by one.
+    Intervals are over repetitions, on the log scale, with variances moderated within a group as in the report.
     """
     table = pd.DataFrame(raw["points"])
     group, _ = pd.factorize(table["group"])
@@ -95,8 +95,8 @@ def verdicts(raw: dict[str, Any]) -> pd.DataFrame:
     return table.assign(rate=table["peer"].map(median), **ends).iloc[np.argsort(group, kind="stable")]
 
 
-def against_band(low: float, high: float, band: tuple[float, float] = BAND) -> str:
-    """An interval against a target band: "met" (all inside), "missed: …" (all outside) or "undecided: …"."""
+def band_outcome(low: float, high: float, band: tuple[float, float] = BAND) -> str:
+    """Compare an interval with a target band: "met" (inside), "missed: …" (outside) or "undecided: …"."""
     if band[0] <= low and high <= band[1]:
         return "met"
     if high < band[0] or low > band[1]:
@@ -104,6 +104,6 @@ def against_band(low: float, high: float, band: tuple[float, float] = BAND) -> s
     return f"undecided: the interval reaches out of {band[0]:g}–{band[1]:g}"
 
 
-def tell(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print progress to standard error."""
     print(f"bench: {line}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
-/* STREAM's triad (McCalpin), c = a + s*b, with a clock of its own: the peer of experiments/kernels/stream.py.
+/* STREAM triad (McCalpin), c = a + s*b, with its own timer, to compare with experiments/kernels/stream.py.
 
-   Each thread goes `passes` times over its own contiguous part. Returns the seconds of one pass. */
+   Each thread makes `passes` passes over its own contiguous part. Returns seconds per pass. */
 #include <stddef.h>
 #include <time.h>
 
@@ -22,7 +22,7 @@ double triad(double *c, const double *a, const double *b, double s, long element
     for (int t = 0; t < threads; t++)
         for (long pass = 0; pass < passes; pass++) {
             part(c + t * each, a + t * each, b + t * each, s, each);
-            /* The compiler may not see that a pass repeats the one before. */
+            /* Keep the compiler from merging identical passes. */
             __asm__ volatile("" ::: "memory");
         }
     return (now() - begun) / (double)passes;

@@ -1,9 +1,9 @@
-"""How often the engine errs on machines whose truth is known: the published table.
+"""Error rates of the engine on simulated machines with known truth: the published table.
 
 python -m studies.calibration --out data/calibration.json
 
-Questions are put to simulated machines by the engine's own path, and its answers are counted: samples -> summarise ->
-Dataset -> Estimates -> decide. Nothing of the engine is repeated here.
+Simulated samples pass through the engine itself, and its answers are counted: samples -> summarise -> Dataset ->
+Estimates -> decide.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from studies.calibration.simulated_machines import (
     SAMPLES_PER_ROUND,
     Machines,
     Noise,
-    disturbance,
-    samples,
-    sizes,
+    make_samples,
+    noise_factors,
+    point_sizes,
 )
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
-_OF_SIDE = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
-# How far from the threshold it is asked again, in median widths of the drawn interval.
+_OUTCOMES = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
+# Further distances from the threshold, in median widths of the drawn interval.
 WIDTHS = (1, 2, 5)
-# Points are simulated so many at a time, which bounds the memory.
-_AT_ONCE = 10_000
+# Points simulated at a time, to bound the memory.
+_BATCH_POINTS = 10_000
 GPU = "cuda:0"
-_SPEEDUP, _FROM = 10.0, 16.0
+_SPEEDUP, _CROSSOVER_SIZE = 10.0, 16.0
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question that is put to each node.
+    """Question for each simulated node.
 
-    truth: true times in s, of shape (devices, points) or what broadcasts to it. threshold: where the truth lies, moved
-    by an argument to where the truth supports the claim by so much (in logarithms; in exponents for a trend). whole:
-    one trial is a node with all its points; else every compared case is one. far: whether it can be asked from afar.
+    truth: true times in s, broadcastable to (devices, points). threshold: the true value, shifted by the argument so
+    that the truth supports the claim (in logarithms; for a trend in exponents). per_node: one trial is a node with all
+    its points; else every compared case is a trial. shifts: also ask with shifted thresholds.
     """
 
     says: str
@@ -66,18 +66,18 @@ class Question:
     devices: tuple[str, ...] = ("cpu",)
     truth: Callable[[Machines], Floats] = lambda machines: np.ones(1)
     cases: Callable[[Estimates], Estimates] = lambda cases: cases
-    whole: bool = False
-    far: bool = True
+    per_node: bool = False
+    shifts: bool = True
 
 
 def _four_above(machines: Machines) -> Floats:
-    """Four of the points twice as high as the threshold."""
+    """Return times with four points at twice the threshold."""
     return np.where(np.arange(machines.points) < 4, 2.0, 1.0)
 
 
-def _crossing(machines: Machines) -> Floats:
-    """The processor's times overtake the accelerator's at size 16, by a seventh with each doubling."""
-    return np.stack([(sizes(machines) / _FROM) ** 0.2, np.ones(machines.points)])
+def _crossing_times(machines: Machines) -> Floats:
+    """Return CPU times that cross the GPU's at size 16 and grow by a seventh per doubling."""
+    return np.stack([(point_sizes(machines) / _CROSSOVER_SIZE) ** 0.2, np.ones(machines.points)])
 
 
 _TWO = {"over": "device", "of": "cpu", "to": GPU}
@@ -96,21 +96,21 @@ QUESTIONS = {
         lambda machines: np.array([[_SPEEDUP], [1.0]]),
     ),
     "trend": Question(
-        "exponent of a trend, at least", "trend", lambda off: 1 - off, {"along": "size"}, truth=sizes
+        "exponent of a trend, at least", "trend", lambda off: 1 - off, {"along": "size"}, truth=point_sizes
     ),
     "crossover": Question(
         "crossover of two devices, at most",
         "crossover",
-        lambda off: _FROM,
+        lambda off: _CROSSOVER_SIZE,
         {**_TWO, "along": "size", "compare": "at_most"},
         ("cpu", GPU),
-        _crossing,
-        far=False,
+        _crossing_times,
+        shifts=False,
     ),
-    "every": Question("every point, at least", "at_least", whole=True),
-    "exists": Question("some point, at least", "exists", whole=True),
+    "every": Question("every point, at least", "at_least", per_node=True),
+    "exists": Question("some point, at least", "exists", per_node=True),
     "half": Question(
-        "half of the points, at least", "for_share_of", options=_HALF, truth=_four_above, whole=True
+        "half of the points, at least", "for_share_of", options=_HALF, truth=_four_above, per_node=True
     ),
     "best": Question(
         "the best of equal points, at least", "at_least", cases=lambda cases: cases.best_per_group(by=["node"])
@@ -120,17 +120,17 @@ QUESTIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of the table. nodes: how many independent nodes are simulated."""
+    """Table row to simulate. nodes: number of independent nodes."""
 
     noise: Noise
     rounds: int
     points: int
     nodes: int
-    asked: str = "one"
+    question_name: str = "one"
 
     @property
     def question(self) -> Question:
-        return QUESTIONS[self.asked]
+        return QUESTIONS[self.question_name]
 
 
 SEED = 20260
@@ -174,20 +174,24 @@ SETTINGS = (
 )
 
 
-def row(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
-    """Simulate a setting, its question with the truth on the threshold and so many widths off it: a row of the table.
+def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
+    """Simulate a setting with the truth at the threshold and at WIDTHS off it; return a table row.
 
-    width: median one of the drawn interval (relative; of the exponent for a trend); None if there is none.
+    width: median width of the drawn interval (relative; for a trend in exponents); None without intervals.
     """
     question, random = setting.question, np.random.default_rng(seed)
     found: list[tuple[pd.DataFrame, Floats]] = []
-    for machines in _portions(setting):
-        cases = _cases(setting, machines, random)
-        found.append(_ask(question, cases, 0.0))
+    for machines in _split_nodes(setting):
+        cases = _simulate_cases(setting, machines, random)
+        found.append(_count_answers(question, cases, 0.0))
     at, widths = pd.concat([counts for counts, _ in found]), np.concatenate([widths for _, widths in found])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
-    # Of the last portion: shares of what is decided rightly need no such number of trials.
-    off = {many: _ask(question, cases, 1.0 if width is None else many * width)[0] for many in WIDTHS if question.far}
+    # From the last batch only: shares of right answers need fewer trials.
+    off = {
+        many: _count_answers(question, cases, 1.0 if width is None else many * width)[0]
+        for many in WIDTHS
+        if question.shifts
+    }
     return {
         "question": question.says,
         "noise": setting.noise.describe(),
@@ -196,34 +200,34 @@ def row(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
         "trials": int(at.to_numpy().sum()),
         "nodes": setting.nodes,
         "width": width,
-        **{answer: _share(at, answer) for answer in ANSWERS},
-        "right": [{"widths": many, **_share(counts, "supported")} for many, counts in off.items()],
+        **{answer: _answer_share(at, answer) for answer in ANSWERS},
+        "right": [{"widths": many, **_answer_share(counts, "supported")} for many, counts in off.items()],
     }
 
 
-def _portions(setting: Setting) -> Iterator[Machines]:
+def _split_nodes(setting: Setting) -> Iterator[Machines]:
     question, left = setting.question, setting.nodes
-    most = max(1, _AT_ONCE // (setting.points * len(question.devices)))
+    most = max(1, _BATCH_POINTS // (setting.points * len(question.devices)))
     while left > 0:
         yield Machines(min(most, left), setting.points, setting.rounds, question.devices)
         left -= most
 
 
-def _cases(setting: Setting, machines: Machines, random: np.random.Generator) -> Estimates:
+def _simulate_cases(setting: Setting, machines: Machines, random: np.random.Generator) -> Estimates:
     truth = np.broadcast_to(setting.question.truth(machines), (len(machines.devices), machines.points))
-    values = truth[..., None, None] * disturbance(setting.noise, machines, random)
-    data = Dataset(Nodes([], []), {}, summarise(samples(values, machines)))
+    values = truth[..., None, None] * noise_factors(setting.noise, machines, random)
+    data = Dataset(Nodes([], []), {}, summarise(make_samples(values, machines)))
     return setting.question.cases(data.summary(EXPERIMENT))
 
 
-def _ask(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame, Floats]:
-    """How many trials of each node came out as each of ANSWERS, and the widths of the intervals that were compared."""
+def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame, Floats]:
+    """Count trials by node and answer, and return the widths of the compared intervals."""
     places: Any = cases.frame.groupby("node", sort=True).indices
-    sets = [cases.take(places[node]) for node in sorted(places)] if question.whole else [cases]
+    sets = [cases.take(places[node]) for node in sorted(places)] if question.per_node else [cases]
     nodes: list[str] = []
     answers: list[str] = []
     widths: list[Floats] = []
-    # The boundary is words for people, and takes longer than the deciding.
+    # Skip the boundary, a sentence that takes longer than the decision.
     threshold = Threshold.from_json(question.threshold(off))
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
@@ -232,17 +236,17 @@ def _ask(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame
             frame = ruling.estimates.frame
             low, high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
             widths.append(high - low if question.rule == "trend" else np.log(high / low))
-            nodes += frame["node"].tolist()[: 1 if question.whole else None]
-            answers += [ruling.outcome] if question.whole else [_OF_SIDE[side] for side in ruling.sides]
+            nodes += frame["node"].tolist()[: 1 if question.per_node else None]
+            answers += [ruling.outcome] if question.per_node else [_OUTCOMES[side] for side in ruling.sides]
     counts = pd.crosstab(np.array(nodes), np.array(answers))
     return counts.reindex(index=sorted(places), columns=ANSWERS, fill_value=0), np.concatenate(widths)
 
 
-def _share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
-    """Share of the trials with this answer and its 95% interval (Wilson). counts: of each answer, by node.
+def _answer_share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
+    """Return the share of trials with this answer and its 95% interval (Wilson). counts: trials by node and answer.
 
-    Trials of one node are not independent of each other: the interval is for as many independent trials as would make
-    the spread that is seen between nodes.
+    Trials on one node are dependent: the interval is for the number of independent trials that would give the observed
+    spread between nodes.
     """
     hits, sizes = counts[answer].to_numpy(float), counts.sum(axis=1).to_numpy(float)
     trials, nodes = sizes.sum(), len(sizes)
@@ -255,12 +259,12 @@ def _share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
     return {"share": float(share), "low": float(min(around.low, share)), "high": float(max(around.high, share))}
 
 
-def table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str, Any]:
-    """The table of calibration; the same for the same engine, settings and seed."""
+def calibration_table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str, Any]:
+    """Return the calibration table, deterministic for an engine, settings and seed."""
     rows = []
     for place, setting in enumerate(settings):
         began = time.monotonic()
-        rows.append(row(setting, [seed, place]))
+        rows.append(simulate_setting(setting, [seed, place]))
         told = "{question}; {noise}; {rounds} rounds, {points} points:".format(**rows[-1])
         shares = "  ".join(f"{answer} {rows[-1][answer]['share']:.2%}" for answer in ANSWERS)
         print(f"{told} {shares}  ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
@@ -278,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Simulate and write the table. Raises OSError."""
     parser = Parser(prog="python -m studies.calibration", description=__doc__)
     parser.add_argument("--out", required=True, type=parse_path, metavar="FILE")
-    write_json(parser.parse_args(argv).out, table())
+    write_json(parser.parse_args(argv).out, calibration_table())
     return 0
 
 

@@ -1,7 +1,7 @@
-"""Machines that do not exist: samples of points whose true times are known, disturbed as real machines are.
+"""Simulated machines: samples with known true times, disturbed as on real machines.
 
-A sample's time is the truth, times what befell its round, times what befell the sample itself. What befalls is
-symmetric on the log scale, save outliers and disturbed rounds, which only ever take longer.
+A sample's time is the true time multiplied by a round factor and a sample factor. Both are symmetric on the log scale,
+except for outliers and disturbed rounds, which only take longer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SAMPLES_PER_ROUND = 5
 
 @dataclass(frozen=True)
 class Noise:
-    """What disturbs a machine's times. Spreads are standard deviations of logarithms: 0.02 is 2%.
+    """Noise parameters. Spreads are standard deviations of logarithms: 0.02 is 2%.
 
-    between: spread of the rounds of one point. within: spread of the samples of one round. unequal: the points'
-    own `between` lie log-uniformly over this factor. heavy: round effects follow Student's t with 4 df, scaled to
-    the same variance. shared: the share of the variance between rounds that all points of a device have in common,
-    for a round is one process at one time. outliers: share of samples that are 1.5 to 10 times too long. disturbed:
-    share of a point's rounds that are 20% too slow. drift: how much slower the last round is than the first, in all
-    points alike. The truth is the undisturbed machine, in the middle of its drift.
+    between: spread between a point's rounds. within: spread between a round's samples. unequal: factor over which
+    `between` varies log-uniformly from point to point. heavy: round effects follow Student's t with 4 df, scaled to
+    the same variance. shared: share of the variance between rounds that is common to a device's points, since a round
+    is one process at one time. outliers: share of samples that are 1.5 to 10 times too long. disturbed: share of a
+    point's rounds that are 20% too slow. drift: slowdown from the first to the last round in all points. The truth is
+    the undisturbed machine in the middle of its drift.
     """
 
     between: float = 0.02
@@ -41,7 +41,7 @@ class Noise:
     drift: float = 0.0
 
     def describe(self) -> str:
-        """The noise in words: '2% between rounds (heavy tails); 5% outliers'."""
+        """Describe the noise: '2% between rounds (heavy tails); 5% outliers'."""
         more = [f"unequal over a factor of {self.unequal:g}"] if self.unequal != 1 else []
         more += ["heavy tails"] if self.heavy else []
         more += [f"{self.shared:.0%} of the variance shared by all points"] if self.shared else []
@@ -54,7 +54,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Machines:
-    """Many independent nodes alike: their devices, the points of each, the rounds of each point."""
+    """Identical independent nodes, with points per device and rounds per point."""
 
     nodes: int
     points: int
@@ -62,8 +62,8 @@ class Machines:
     devices: tuple[str, ...] = ("cpu",)
 
 
-def disturbance(noise: Noise, machines: Machines, random: np.random.Generator) -> Floats:
-    """What samples are multiplied by: shape (nodes, devices, points, rounds, samples)."""
+def noise_factors(noise: Noise, machines: Machines, random: np.random.Generator) -> Floats:
+    """Draw noise factors for samples, in shape (nodes, devices, points, rounds, samples)."""
     points = (machines.nodes, len(machines.devices), machines.points)
 
     def effects(*shape: int) -> Floats:
@@ -80,13 +80,13 @@ def disturbance(noise: Noise, machines: Machines, random: np.random.Generator) -
     return np.exp(samples)
 
 
-def sizes(machines: Machines) -> Floats:
-    """The parameter `size` along which the points of a device lie: powers of two, shape (points,)."""
+def point_sizes(machines: Machines) -> Floats:
+    """Return the parameter `size` per point: powers of two, shape (points,)."""
     return np.exp2(np.arange(machines.points, dtype=float))
 
 
-def samples(values: Floats, machines: Machines) -> pd.DataFrame:
-    """The table of samples that such machines would hand in, by `contract.sample_table.SAMPLES`; origin synthetic.
+def make_samples(values: Floats, machines: Machines) -> pd.DataFrame:
+    """Make a sample table (`contract.sample_table.SAMPLES`) with origin synthetic.
 
     values: times in s, shape (nodes, devices, points, rounds, samples).
     """
@@ -104,7 +104,7 @@ def samples(values: Floats, machines: Machines) -> pd.DataFrame:
         "backend": "none",
         "dtype": "float32",
         "threads": np.array([int(name == "cpu") for name in machines.devices])[device],
-        "params": text([f'{{"size": {size:.0f}}}' for size in sizes(machines)])[point],
+        "params": text([f'{{"size": {size:.0f}}}' for size in point_sizes(machines)])[point],
         "metric": "time",
         "sample": sample,
         "value": values.ravel(),

@@ -55,7 +55,7 @@ def test_intervals_cover_what_they_say_of_values_that_share_nothing(
         return {"median": middle, "iqr": high - low, "n": len(values), "wall_s": 1.0}
 
     runs = [{aa_study.TORCH: {label: reported() for label in labels}} for _ in range(4)]
-    found, seconds, honest_s = aa_study.row({"points": labels, "runs": runs}, aa_study.TORCH)
+    found, seconds, honest_s = aa_study.method_row({"points": labels, "runs": runs}, aa_study.TORCH)
     assert share[0] < found.share <= share[1] and factor[0] < found.factor < factor[1]
     assert honest_s >= seconds == 1.0
 
@@ -64,7 +64,7 @@ def test_intervals_cover_what_they_say_of_values_that_share_nothing(
     (0.98, 1.02, "met"), (0.9, 0.97, "missed"), (1.03, 1.2, "missed"), (0.97, 1.01, "undecided"),
 ])  # fmt: skip
 def test_an_interval_against_its_target(low: float, high: float, outcome: str) -> None:
-    assert core_over_bare.against_band(low, high, (0.98, 1.02)).partition(":")[0] == outcome
+    assert core_over_bare.band_outcome(low, high, (0.98, 1.02)).partition(":")[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -78,37 +78,39 @@ def test_an_interval_against_its_target(low: float, high: float, outcome: str) -
 )
 def test_a_share_against_its_target(covered: int, pairs: int, outcome: str) -> None:
     logs = np.array([0.0] * covered + [1.0] * (pairs - covered))
-    assert aa_study.share_against_band(aa_study.coverage(logs, np.full(pairs, 0.5)), (0.93, 0.97)) == outcome
+    assert aa_study.coverage_outcome(aa_study.coverage(logs, np.full(pairs, 0.5)), (0.93, 0.97)) == outcome
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_bare_triad_computes_what_it_should(tmp_path: Path, threads: int) -> None:
-    library = bare_loops.compiled(tmp_path, 64)[0]
+    library = bare_loops.compile_triad(tmp_path, 64)[0]
     if not library:
         missing("the bare triad in C: no C compiler with OpenMP; `apt-get install gcc` (Debian)")
-    once, amount = bare_loops.triad(library, 3 * 8 * 1001, threads)
+    once, amount = bare_loops.make_triad(library, 3 * 8 * 1001, threads)
     assert amount == 3 * 8 * (1001 // threads * threads)
     assert once() > 0
 
 
 def test_a_peer_that_is_missing_says_why() -> None:
     order = {"experiment": "bandwidth", "params": {"footprint": 2400, "threads": 1}, "library": "", "seconds": 0.01}
-    assert set(bare_loops.answer({**order, "library": "/nowhere/stream.so"})) == {"reason"}
+    assert set(bare_loops.run_order({**order, "library": "/nowhere/stream.so"})) == {"reason"}
 
 
 def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "watch_others", lambda seconds: None)
     monkeypatch.setattr(command, "load", lambda watched, cores: warning("load", "others take 50%", "", "stop them"))
-    monkeypatch.delenv(command.ANYWAY, raising=False)
+    monkeypatch.delenv(command.ANYWAY_VARIABLE, raising=False)
     with pytest.raises(StudyError, match="stop them, or set BENCH_ANYWAY=1"):
-        command.idle()
-    monkeypatch.setenv(command.ANYWAY, "1")
-    command.idle()
+        command.check_idle()
+    monkeypatch.setenv(command.ANYWAY_VARIABLE, "1")
+    command.check_idle()
 
 
 def test_the_published_page_is_that_of_its_data() -> None:
     data = ROOT / "docs" / "bench.json"
-    assert command.text(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text("utf-8")
+    assert command.render_page(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text(
+        "utf-8"
+    )
 
 
 @pytest.mark.slow
@@ -116,7 +118,7 @@ def test_a_smoke_run_passes_through_every_path(tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = subprocess.run(
         [sys.executable, "-m", "studies.bench", "--quick", "--out", str(out)],
-        cwd=ROOT, env={**os.environ, command.ANYWAY: "1"}, capture_output=True, text=True, check=False,
+        cwd=ROOT, env={**os.environ, command.ANYWAY_VARIABLE: "1"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert {path.name for path in out.iterdir()} == {"bench.json", "bench.md"}

@@ -17,8 +17,17 @@ from report.data.gather import gather
 from report.pages.families import checks
 from report.pages.figure_data import Evidence
 from report.statistics import DECIDING
-from studies.calibration.__main__ import ANSWERS, EVERYTHING, SETTINGS, USUAL, WIDTHS, Setting, row, table
-from studies.calibration.simulated_machines import Machines, Noise, disturbance, samples
+from studies.calibration.__main__ import (
+    ANSWERS,
+    EVERYTHING,
+    SETTINGS,
+    USUAL,
+    WIDTHS,
+    Setting,
+    calibration_table,
+    simulate_setting,
+)
+from studies.calibration.simulated_machines import Machines, Noise, make_samples, noise_factors
 from tests.report.conftest import Factory
 
 SMALL = [
@@ -40,7 +49,7 @@ def strays(setting: Setting) -> float:
     wanted = (setting.question.says, setting.noise.describe(), setting.rounds, setting.points)
     names = ("question", "noise", "rounds", "points")
     (told,) = [one for one in published()["rows"] if tuple(one[name] for name in names) == wanted]
-    seen = row(setting, [SEED])
+    seen = simulate_setting(setting, [SEED])
     apart = []
     for answer in ("supported", "challenged", "undecided"):
         errors = [(share["high"] - share["low"]) / (2 * 1.96) for share in (seen[answer], told[answer])]
@@ -61,7 +70,7 @@ def test_intervals_a_fifth_too_narrow_do_not_agree(monkeypatch: pytest.MonkeyPat
 
 def test_the_table_is_the_same_for_the_same_seed() -> None:
     settings = [Setting(USUAL, 3, 10, 20), Setting(USUAL, 5, 4, 20, "exists")]
-    rows = [table(settings, seed)["rows"] for seed in (3, 3, 4)]
+    rows = [calibration_table(settings, seed)["rows"] for seed in (3, 3, 4)]
     assert rows[0] == rows[1] != rows[2]
 
 
@@ -88,7 +97,7 @@ def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it
 
 @pytest.mark.parametrize("noise", [Noise(between=0.02), Noise(heavy=True), Noise(shared=0.5), Noise(unequal=1)])
 def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
-    log = np.log(disturbance(noise, Machines(4000, 2, 5), np.random.default_rng(1)))
+    log = np.log(noise_factors(noise, Machines(4000, 2, 5), np.random.default_rng(1)))
     medians = np.median(log, axis=-1)
     within = noise.within * 1.2 / np.sqrt(5)
     assert medians.std() == pytest.approx(np.hypot(noise.between, within), rel=0.05)
@@ -102,7 +111,7 @@ def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
 ) -> None:
     folder, data = Factory(tmp_path)("synthetic-000000").write(), tmp_path / "data"
     machines = Machines(1, 10, 3)
-    simulated = samples(disturbance(USUAL, machines, np.random.default_rng(1)), machines)
+    simulated = make_samples(noise_factors(USUAL, machines, np.random.default_rng(1)), machines)
     for number, part in simulated.groupby("round"):
         write_samples(folder / f"synthetic.cpu.{number}.parquet", part.reset_index(drop=True), {"seed": 1})
 

@@ -32,7 +32,7 @@ def table_of(folder: Path) -> pd.DataFrame:
 
 
 def products(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    points = repeat.compared(first, second)
+    points = repeat.compare_points(first, second)
     return points[points["experiment"] == "gemm"]
 
 
@@ -57,7 +57,7 @@ def test_a_drift_that_all_share_is_told_apart_and_one_points_is_not_taken_out(tm
     assert found["agrees"].mean() < 0.05 and 0.92 <= found["agrees_beside"].mean() <= 0.98
     assert not found.loc[found["params"].str.contains('"m": 7,'), "agrees_beside"].any() and alone.sum() == 1
     assert found["ratio"].median() == pytest.approx(1.5, rel=0.02)
-    assert '"m": 7,' in repeat._experiment("gemm", found)["worst"]["params"]
+    assert '"m": 7,' in repeat._summarise_experiment("gemm", found)["worst"]["params"]
 
 
 def test_the_clocks_of_both_runs_are_told(tmp_path: Path, of_tests: None) -> None:
@@ -71,7 +71,7 @@ def test_numbers_are_compared_by_what_they_were_and_shares_by_their_difference(t
         node = Factory(tmp_path / str(seed))("node-a", seed=seed)
         return table_of(node.point("time-to-train", values, params={"job": "j"}, unit="1", spread=0.02).write())
 
-    found = repeat.compared(counted(1, steps=60.0, repeat_share=0.5), counted(2, steps=90.0, repeat_share=0.75))
+    found = repeat.compare_points(counted(1, steps=60.0, repeat_share=0.5), counted(2, steps=90.0, repeat_share=0.75))
     ratios = found.set_index("metric")["ratio"].to_dict()
     assert ratios == {"repeat_share": pytest.approx(1.25, abs=0.03), "steps": pytest.approx(1.5, abs=0.05)}
 
@@ -81,7 +81,7 @@ def test_what_is_exact_agrees_only_if_it_is_equal(tmp_path: Path, value: float, 
     first = table_of(run(tmp_path, 1, points=1))
     second = first.copy()
     second.loc[second["experiment"] == "numerics", ["estimate", "low", "high"]] = value
-    found = repeat.compared(first, second)
+    found = repeat.compare_points(first, second)
     assert found.loc[found["experiment"] == "numerics", "agrees"].tolist() == [agrees]
 
 

@@ -12,7 +12,7 @@ from contract.errors import StudyError
 from contract.files import read_json, write_json
 from studies import replication as command
 
-AGAIN = command.Again("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
+AGAIN = command.Replication("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
 
 
 def case(part: str, dtype: str, estimate: float) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The table that the command writes of one result, with what is given of it and of the cases changed."""
 
     def run(cases: list[dict[str, Any]] = CASES, **changed: Any) -> dict[str, Any]:
-        monkeypatch.setattr(command, "AGAIN", [dataclasses.replace(AGAIN, **changed)])
+        monkeypatch.setattr(command, "REPLICATIONS", [dataclasses.replace(AGAIN, **changed)])
         part = {"name": "one core", "estimate": 30.0, "unit": "MAC/cycle", "threshold": 8.0}
         write_json(tmp_path / "verdicts.json", {"commit": "c", "verdicts": [
             {"id": "N03", "parts": [part], "cases": cases}]})  # fmt: skip
@@ -61,8 +61,8 @@ def test_the_case_that_is_meant_is_measured_again(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"labels": {"dtype": "int8"}}, "0 cases are what is measured again"),
-        ({"cases": [*CASES, CASES[0]]}, "2 cases are what is measured again"),
+        ({"labels": {"dtype": "int8"}}, "0 cases match, exactly one is needed"),
+        ({"cases": [*CASES, CASES[0]]}, "2 cases match, exactly one is needed"),
         ({"part": "none"}, "has no part 'none'"),
     ],
 )

@@ -33,7 +33,7 @@ def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
             for name, size in ((name, WHEELS[package][name]) for name in asked_for):
                 (into / f"{name}-1.0-py3-none-any.whl").write_bytes(bytes(size << 20))
 
-    monkeypatch.setattr(bundle, "pip", pip)
+    monkeypatch.setattr(bundle, "run_pip", pip)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "known").write_bytes(random.Random(0).randbytes(10 << 20) + bytes(10 << 20))
     (tmp_path / "unknown").write_bytes(bytes(5 << 20))
@@ -91,7 +91,7 @@ def test_a_mistake_is_told_in_one_line(
 
 def test_wheels_for_every_c_library_in_use_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: list[str] = []
-    monkeypatch.setattr(bundle, "pip", lambda *words: options.extend(words))
+    monkeypatch.setattr(bundle, "run_pip", lambda *words: options.extend(words))
     bundle.collect(tmp_path, "3.12", "aarch64", [])
     versions = {"1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 35))}
     assert {option for option in options if "linux" in option} == {f"manylinux{name}_aarch64" for name in versions}

@@ -62,11 +62,11 @@ def test_a_log_that_cannot_be_written_costs_the_run_nothing(
     tmp_path: Path, tool: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for log in (tmp_path, tool / "log"):
-        nvidia_log.start(log)
+        nvidia_log.start_log(log)
         assert capsys.readouterr().err.startswith(f"note: {log}: ")
 
 
 def test_without_the_tool_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    nvidia_log.start(tmp_path / "logs" / "smi")
+    nvidia_log.start_log(tmp_path / "logs" / "smi")
     assert list(tmp_path.iterdir()) == []

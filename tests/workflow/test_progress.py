@@ -165,7 +165,7 @@ def test_a_run_that_was_stopped_for_hours_is_not_taken_for_slow(monkeypatch: pyt
     workflow = SimpleNamespace(
         output_settings=SimpleNamespace(**asked), is_main_process=True, logger_manager=SimpleNamespace(get_logfile=list)
     )
-    progress.take_over(workflow, lambda: "results")
+    progress.replace_console(workflow, lambda: "results")
     begun = taken[0]._clock()
     clock._lost += 7200.0
     assert taken[0]._clock() - begun < -7000.0

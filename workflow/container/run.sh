@@ -1,3 +1,3 @@
 #!/bin/sh
-# The workflow of the container's study; its results lie in the working directory.
+# Run the workflow in the container, with results in the working directory.
 exec snakemake --snakefile /study/Snakefile --cores all "$@"

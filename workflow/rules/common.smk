@@ -1,4 +1,4 @@
-# Settings, and what has to be true before anything is measured.
+# Settings, checks before measuring, and input functions.
 
 from functools import cache
 
@@ -16,39 +16,39 @@ from workflow.result_files import (
     usable_record,
 )
 
-# What a shell command calls `python` is the interpreter that runs this workflow.
+# Make `python` in shell commands this interpreter.
 os.environ.update(
     PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]),
-    # And its packages are these, wherever they are called from.
+    # Make this project importable from every folder.
     PYTHONPATH=os.pathsep.join(
         filter(None, [str(HOME.resolve()), os.environ.get("PYTHONPATH")])
     ),
-    # Their logs are read as UTF-8.
+    # Logs are read as UTF-8.
     PYTHONIOENCODING="utf-8",
 )
-# What this process has asked for ends with it, however that happens, as it ends with the `make` that asked for it.
-# Not inherited further: on another computer it is another process.
-# Snakemake has been seen to wait for a job that a signal had ended: then it is killed.
+# Stop our children when this process ends, and this process when `make` does.
+# Do not pass on the caller's ID, which is meaningless on another computer.
+# Kill after a delay: Snakemake sometimes waits for a job that a signal has ended.
 forward_signals(int(os.environ.pop("STUDY_CALLER_PID", 0)), grace_s=30.0)
 os.environ[COORDINATOR] = str(os.getpid())
 
-# Raise this when rounds measured before must not be mixed with those measured after.
+# Increase this when old and new rounds must not be mixed.
 PROTOCOL = 3
-# Bytes that a run may need for samples, tables and the report.
+# Free bytes required for samples, tables and the report.
 ROOM = 300_000_000
 
 
 def stop(message):
-    """End the run with one line: a WorkflowError would add where in the workflow it was raised."""
+    """End the run with one line: a WorkflowError would add its position in the workflow."""
     for handler in logger.handlers:
         if isinstance(handler, Progress):
-            handler.show_held()  # or it would come after
+            handler.show_buffered()  # keep the order
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
 
-def tell_or_stop(package, *words):
-    """Run a command of one of the packages; its answer, or its one line of complaint."""
+def run_or_stop(package, *words):
+    """Run a package's command; return its output, or stop with its error."""
     answer = subprocess.run(
         [sys.executable, "-m", package, *words],
         capture_output=True,
@@ -73,7 +73,7 @@ def expand_homes(settings):
             settings[name] = expand_home(settings[name])
 
 
-def checked_config():
+def check_config():
     try:
         check_bounds(config, "configuration")
         expand_homes(config)
@@ -88,8 +88,8 @@ def checked_config():
         stop(mistake)
 
 
-def writable(folder):
-    """Stop unless `folder` can be made or written; Snakemake would answer with a traceback."""
+def require_writable(folder):
+    """Stop unless `folder` can be made or written, where Snakemake would print a traceback."""
     place = Path(folder).absolute()
     while not place.exists() and not place.is_symlink() and place != place.parent:
         place = place.parent
@@ -99,8 +99,8 @@ def writable(folder):
         stop(f"{folder}: cannot be written ({place} is read-only for you)")
 
 
-checked_config()
-# A scheduler's profile says how many jobs there may be, and not how many cores this machine has.
+check_config()
+# A scheduler's profile sets jobs, but not this machine's cores.
 CORES = workflow.resource_settings.cores
 CORES = available_cpus() if CORES is None else CORES
 if CORES < 1:
@@ -112,9 +112,9 @@ if not any(Path(PUBLISHED).glob("*/node*.json")):
     stop(
         f"{PUBLISHED}: holds no node: name a folder of nodes as `published`, or nothing for those of the study"
     )
-# Snakemake keeps its own notes in the working directory.
+# Snakemake writes to the working directory, too.
 for folder in (RESULTS, "."):
-    writable(folder)
+    require_writable(folder)
 
 
 MODELS = str(Path(config["models"]).resolve()) if config["models"] else ""
@@ -122,34 +122,32 @@ MODELS_WORDS = ["--models", MODELS] if MODELS else []
 if MODELS and workflow.is_main_process:
     if any("ssh" in (about or {}) for about in (config["machines"] or {}).values()):
         stop("models: not sent to machines that are reached by ssh: measure them there")
-    tell_or_stop("experiments", "check", *MODELS_WORDS)
+    run_or_stop("experiments", "check", *MODELS_WORDS)
 
 
 @cache
-def checked_preset(preset):
-    """What is to be known of a preset, once it has been found to be one."""
+def preset_facts(preset):
+    """Check a preset and return its facts."""
     words = ["--json", "--preset", preset, *MODELS_WORDS]
     if usable_record(NODE):
         words += ["--node", NODE]
-    return json.loads(tell_or_stop("experiments", "check", *words))
+    return json.loads(run_or_stop("experiments", "check", *words))
 
 
-PRESET = checked_preset(config["preset"])
-MACHINES = Machines(
-    config, RESULTS, lambda preset: checked_preset(preset)["budget_min"]
-)
+PRESET = preset_facts(config["preset"])
+MACHINES = Machines(config, RESULTS, lambda preset: preset_facts(preset)["budget_min"])
 OWN_NODES = [
     MACHINES.file(machine, "results/nodes") for machine in MACHINES.settings
 ] or [f"{RESULTS}/nodes"]
 for machine in MACHINES.settings:
-    checked_preset(MACHINES.of(machine, "preset"))
+    preset_facts(MACHINES.setting(machine, "preset"))
 if workflow.is_main_process:
-    MACHINES.ask()
-# What `experiments plan` is asked; without a record it looks at this machine.
+    MACHINES.request_measurements()
+# Arguments for `experiments plan`, which without a record inspects this machine.
 PLAN_WORDS = ["--preset", config["preset"], *MODELS_WORDS]
 if config["budget_min"]:
     PLAN_WORDS += ["--budget", str(config["budget_min"])]
-# What the page and the site are told of where they will lie, and of the edition before.
+# Options for the page and the site: address and previous edition.
 PUBLISHED_WORDS = [
     word
     for name in ("url", "previous")
@@ -157,17 +155,17 @@ PUBLISHED_WORDS = [
     for word in (f"--{name}", config[name])
 ]
 if config["previous"]:
-    # To compare it with itself reads all of it: what is wrong with it is told now, not after measuring.
-    tell_or_stop("report", "compare", config["previous"], config["previous"])
+    # Compare it with itself, to report errors in it before measuring.
+    run_or_stop("report", "compare", config["previous"], config["previous"])
 
 
 HELD_LOCK = None
 
 
 def hold_run_lock():
-    """Refuse a second run in the same results, or wait for the first, and a place without room, before any work.
+    """Take the run lock (refuse or wait if another run holds it), and stop if the disk is nearly full.
 
-    A kernel lock, in place of Snakemake's: it vanishes with this process, however that ends.
+    A kernel lock, unlike Snakemake's, is always released when this process ends.
     """
     global HELD_LOCK
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
@@ -193,9 +191,9 @@ def hold_run_lock():
 
 @cache
 def check_required_device():
-    """Stop a run, and warn in a dry run, where the device that the settings require is missing.
+    """Stop a run (warn in a dry run) if the device that the settings require is missing.
 
-    `onstart` alone would not do: it is left out where nothing is left to do. --report, --lint and the like run nothing.
+    `onstart` is not enough, since Snakemake skips it when nothing is left to do. Skip for --report, --lint and similar.
     """
     if config["require"] == "any" or MACHINES.settings:
         return
@@ -204,7 +202,7 @@ def check_required_device():
     command = ["experiments", "probe", "--require", config["require"]]
     if not workflow.dryrun:
         hold_run_lock()
-        tell_or_stop(*command)
+        run_or_stop(*command)
         return
     answer = subprocess.run([sys.executable, "-m", *command], capture_output=True)
     if answer.returncode:
@@ -215,11 +213,11 @@ def check_required_device():
 NOTED = set()
 
 
-def make_again(*files):
-    """Have files made again although they are there, and say so once.
+def force_files(*files):
+    """Force files to be remade although they exist, and print a note once per file.
 
-    Snakemake looks neither into a file nor for the inputs of one that is there (snakemake#1978), and takes a checkpoint
-    for finished as long as one of its outputs is there (snakemake#3879).
+    Snakemake checks neither the content nor the missing inputs of an existing file (snakemake#1978), and treats a
+    checkpoint as finished if any output exists (snakemake#3879).
     """
     workflow.dag.forcefiles.update(files)
     for file in files:
@@ -231,23 +229,23 @@ def make_again(*files):
             )
 
 
-def discovered():
-    """The outputs of the checkpoint; it runs again unless all of them can be used for what is asked."""
+def discover_outputs():
+    """Return the checkpoint's outputs; rerun it unless all are usable for these settings."""
     asked = {"sweeps": PRESET["digest"], "budget_min": config["budget_min"]}
     plan = usable_plan(PLAN)
     if not usable_record(NODE) or plan is None or plan.asked not in ({}, asked):
-        make_again(NODE, PLAN)
+        force_files(NODE, PLAN)
     return checkpoints.discover.get().output
 
 
 def this_node():
-    """The record of this machine, once it has been discovered."""
-    return usable_record(discovered().node) or stop_untouched(NODE)
+    """Return this machine's record after discovery."""
+    return usable_record(discover_outputs().node) or stop_untouched(NODE)
 
 
 def this_plan():
-    """Rounds, and what a budget leaves out on this machine."""
-    return usable_plan(discovered().plan) or stop_untouched(PLAN)
+    """Return this machine's plan after discovery."""
+    return usable_plan(discover_outputs().plan) or stop_untouched(PLAN)
 
 
 def stop_untouched(file):
@@ -260,23 +258,23 @@ def rounds():
     return range(1, this_plan().rounds + 1)
 
 
-def planned(wildcards):
-    """What the plan asks of one job, in a few digits: when that changes, the job is measured again."""
+def planned_digest(wildcards):
+    """Return the digest of a job's plan: when it changes, the job is measured again."""
     job = this_plan().job(wildcards.experiment, wildcards.device.replace("-", ":"))
     return job.digest(int(wildcards.round))
 
 
-def turn(wildcards):
-    """A job's priority: the number of jobs from it to the end of the plan's order."""
+def job_priority(wildcards):
+    """Return a job's priority: the number of jobs from here to the end of the plan."""
     name = f"{wildcards.experiment}.{wildcards.device}"
     order = [(number, job.name) for number, job in this_plan().order]
     return len(order) - order.index((int(wildcards.round), name))
 
 
-def jobs(round, first_stage=False):
-    """The rounds to measure on this machine: every experiment on every device of which the plan asks something.
+def round_files(round, first_stage=False):
+    """List the round files to measure on this machine, for all experiments and devices in the plan.
 
-    first_stage: only those that run before all other stages.
+    first_stage: only the plan's first stage.
     """
     node = this_node()["id"]
     asked = {
@@ -288,52 +286,56 @@ def jobs(round, first_stage=False):
         if not first_stage or job.stage == this_plan().order[0][1].stage
     }
     try:
-        make_again(*unusable_rounds(asked, node))
+        force_files(*unusable_rounds(asked, node))
     except StudyError as stranger:
         stop(stranger)
     return list(asked)
 
 
-def all_jobs(wildcards):
-    """The files of all rounds."""
-    return [file for round in rounds() for file in jobs(round)]
+def all_round_files(wildcards):
+    """List the files for all rounds."""
+    return [file for round in rounds() for file in round_files(round)]
 
 
-def sealed(wildcards):
-    """The record of this machine, with all its rounds; or that each of several machines has come to an end."""
+def sealed_records(wildcards):
+    """Return this machine's sealed record; with several machines, their `ended` files."""
     if MACHINES.settings:
-        return [ended(machine) for machine in MACHINES.settings]
+        return [ended_file(machine) for machine in MACHINES.settings]
     check_required_device()
     record = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
-    if not usable_record(record) or not all(map(os.path.exists, all_jobs(wildcards))):
-        make_again(record)
+    if not usable_record(record) or not all(
+        map(os.path.exists, all_round_files(wildcards))
+    ):
+        force_files(record)
     return record
 
 
-def ended(machine):
-    """The file that says how a machine's job ended; without the node that it measured, the job runs again."""
+def ended_file(machine):
+    """Return a machine's `ended` file; rerun its job if the measured node is missing."""
     file, nodes = (MACHINES.file(machine, name) for name in ("ended", "results/nodes"))
     try:
-        if machine not in MACHINES.failed() and not is_measured(nodes):
-            make_again(file)
+        if machine not in MACHINES.failures() and not is_measured(nodes):
+            force_files(file)
     except StudyError as stranger:
         stop(stranger)
     return file
 
 
 def first_page(wildcards):
-    """What the default target asks for besides the report: the page after round 1, while more rounds are to come."""
+    """Return the target for the page after round 1, unless round 2 is already measured or there is none."""
     if MACHINES.settings:
         return []
     if all(
-        Path(file).exists() for number in rounds()[1:2] for file in jobs(number, True)
+        Path(file).exists()
+        for number in rounds()[1:2]
+        for file in round_files(number, True)
     ):
         return []
     return f"{RESULTS}/nodes/{this_node()['id']}/.preliminary"
 
 
-def files(folder, *patterns):
-    """The files in a folder that match these patterns, in order. Each must match some: an empty answer hides a mistake."""
+def match_files(folder, *patterns):
+    """Return sorted files that match the patterns; stop if a pattern matches none, which would hide a mistake."""
     found = set()
     for pattern in patterns:
         these = [str(path) for path in Path(folder).glob(pattern) if path.is_file()]
@@ -343,6 +345,6 @@ def files(folder, *patterns):
     return sorted(found)
 
 
-def code(*patterns):
-    """Program files whose change is a reason to judge or render again, but never to measure."""
-    return files(HOME / "report", *patterns)
+def code_files(*patterns):
+    """Return program files in `report` whose changes trigger judging or rendering, but never measuring."""
+    return match_files(HOME / "report", *patterns)

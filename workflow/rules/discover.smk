@@ -1,18 +1,18 @@
-# What this machine is, and what is measured on it within the time that there is: decided before, and told.
+# Describe this machine, and plan the measurements within the budget.
 
 
-# One checkpoint for both: of two in a chain, a job that asks the first is not asked again after the second, so that a
-# run which was stopped between them could never go on.
+# One checkpoint for both: with two in a chain, Snakemake does not re-evaluate a job after the second, so that a run
+# stopped between them could never resume.
 checkpoint discover:
     output:
-        # Not removed before it is written again: a machine keeps its name.
+        # update(): keep the old file, since a machine keeps its name.
         node=update(f"{RESULTS}/node.json"),
         plan=f"{RESULTS}/plan.json",
     log:
         probe=f"{RESULTS}/logs/discover.log",
         plan=f"{RESULTS}/logs/plan.log",
     params:
-        # Whole paths name people and machines.
+        # The file name only: paths contain user and machine names.
         preset=Path(config["preset"]).name,
         seed=config["seed"],
         words=PLAN_WORDS,

@@ -1,12 +1,12 @@
-# Tidy tables of every node: this one, and those published with the study. This and all that follows runs where the
-# command was given, and is no scheduler's job (localrule).
+# Make tidy tables from this node and the published ones. This and all later rules run on the local machine, never as
+# scheduler jobs (localrule).
 
 
 rule gather:
     input:
-        measured=sealed,
-        published=files(PUBLISHED, "*/*.json", "*/*.parquet"),
-        code=code("*.py", "data/*.py", "publish/*.py"),
+        measured=sealed_records,
+        published=match_files(PUBLISHED, "*/*.json", "*/*.parquet"),
+        code=code_files("*.py", "data/*.py", "publish/*.py"),
     output:
         samples=f"{RESULTS}/data/samples.parquet",
         samples_csv=f"{RESULTS}/data/samples.csv",
@@ -25,7 +25,7 @@ rule gather:
         f"{RESULTS}/logs/gather.log",
     localrule: True
     params:
-        # The first of two nodes of one name keeps it.
+        # On duplicate names, the first node wins.
         nodes=[PUBLISHED, *OWN_NODES],
         out=subpath(output.samples, parent=True),
     shell:

@@ -1,4 +1,4 @@
-# Every claim's verdict, by the rule that its file declares.
+# Judge every claim by the rule in its file.
 
 
 rule judge:
@@ -7,10 +7,10 @@ rule judge:
         summary=f"{RESULTS}/data/summary.parquet",
         nodes=f"{RESULTS}/data/nodes.json",
         refused=f"{RESULTS}/data/refused.json",
-        claims=code("claims/*.yaml"),
-        reference=files(HOME / "data/reference", "*.yaml"),
-        published=files(HOME / "data/published", "*.csv", "*.yaml"),
-        code=code(
+        claims=code_files("claims/*.yaml"),
+        reference=match_files(HOME / "data/reference", "*.yaml"),
+        published=match_files(HOME / "data/published", "*.csv", "*.yaml"),
+        code=code_files(
             "*.py",
             "data/*.py",
             "quantities/*.py",

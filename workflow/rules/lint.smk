@@ -1,5 +1,5 @@
-# Every number of the verdicts has a source, a unit and an interval, and every page was made. lint.txt keeps the faults,
-# which do not cost the study: a point with a single round has no interval. `report lint` itself fails.
+# Check that every number in the verdicts has a source, a unit and an interval, and that every page was made. Faults go
+# to lint.txt and do not fail the study: a point with a single round has no interval. `report lint` itself fails.
 
 
 rule lint:
@@ -7,8 +7,8 @@ rule lint:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
         failures=f"{RESULTS}/report/failures.json",
-        reference=files(HOME / "data/reference", "*.yaml"),
-        code=code("commands/lint.py"),
+        reference=match_files(HOME / "data/reference", "*.yaml"),
+        code=code_files("commands/lint.py"),
     output:
         report(
             f"{RESULTS}/lint.txt",

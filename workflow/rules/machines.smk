@@ -1,32 +1,32 @@
-# The machines that `machines:` names. Each is one job, which runs this workflow there and stops before the report:
-# on this machine, on another computer by Snakemake's executor, or by ssh. What gathers and judges runs here.
+# Measure the machines in `machines:`. Each is one job, which runs this workflow up to the report on this machine, on
+# another computer by Snakemake's executor, or by ssh. Gathering and judging run here.
 
 
 wildcard_constraints:
     machine="[a-z0-9][a-z0-9_-]*",
 
 
-# Snakemake begins its log anew with each try; that beside the results has all of them.
+# Snakemake truncates its log on each try; the log beside the results keeps all tries.
 rule machine:
     input:
         asked=MACHINES.file("{machine}", "asked"),
-        preset=lambda wildcards: MACHINES.own_preset(wildcards.machine),
+        preset=lambda wildcards: MACHINES.preset_files(wildcards.machine),
     output:
         MACHINES.file("{machine}", "ended"),
     log:
         f"{RESULTS}/logs/machines/{{machine}}.log",
     wildcard_constraints:
-        machine=MACHINES.by_ssh(False),
+        machine=MACHINES.name_pattern(ssh=False),
     retries: TRIES
     threads: lambda wildcards, attempt: MACHINES.cores(wildcards.machine, attempt, CORES)
     resources:
         **MACHINES.resources(),
         attempt=lambda wildcards, attempt: attempt,
-        runtime=lambda wildcards: MACHINES.minutes(wildcards.machine),
+        runtime=lambda wildcards: MACHINES.runtime_min(wildcards.machine),
     params:
         folder=subpath(output[0], parent=True),
         snakefile=str(HOME.resolve() / "Snakefile"),
-        words=lambda wildcards: MACHINES.words(wildcards.machine),
+        words=lambda wildcards: MACHINES.config_words(wildcards.machine),
         tries=TRIES,
     shell:
         GIVE_UP
@@ -38,24 +38,26 @@ rule machine:
 rule machine_by_ssh:
     input:
         asked=MACHINES.file("{machine}", "asked"),
-        preset=lambda wildcards: MACHINES.own_preset(wildcards.machine),
+        preset=lambda wildcards: MACHINES.preset_files(wildcards.machine),
     output:
         MACHINES.file("{machine}", "ended"),
     log:
         f"{RESULTS}/logs/machines/{{machine}}.log",
     wildcard_constraints:
-        machine=MACHINES.by_ssh(True),
+        machine=MACHINES.name_pattern(ssh=True),
     retries: TRIES
     localrule: True
     resources:
         attempt=lambda wildcards, attempt: attempt,
     params:
-        host=lambda wildcards: MACHINES.of(wildcards.machine, "ssh"),
-        python=lambda wildcards: MACHINES.of(wildcards.machine, "python", "python3"),
-        there=lambda wildcards: MACHINES.of(wildcards.machine, "folder", ""),
+        host=lambda wildcards: MACHINES.setting(wildcards.machine, "ssh"),
+        python=lambda wildcards: MACHINES.setting(
+            wildcards.machine, "python", "python3"
+        ),
+        there=lambda wildcards: MACHINES.setting(wildcards.machine, "folder", ""),
         folder=subpath(output[0], parent=True),
         script=str(HOME / "workflow" / "measure-over-ssh.sh"),
-        words=lambda wildcards: MACHINES.words(wildcards.machine, "preset.yaml"),
+        words=lambda wildcards: MACHINES.config_words(wildcards.machine, "preset.yaml"),
         tries=TRIES,
     shell:
         GIVE_UP

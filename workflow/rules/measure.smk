@@ -1,5 +1,5 @@
-# One process per experiment, device and round. All cores are asked for, so that nothing
-# else runs meanwhile, with or without a profile; other computers' schedulers see `quiet`.
+# Measure in one process per experiment, device and round. A job takes all cores, so that nothing else runs in parallel;
+# executors for other computers go by `quiet`.
 
 
 wildcard_constraints:
@@ -11,22 +11,22 @@ wildcard_constraints:
 
 rule measure:
     input:
-        # ancient: a node that is described again is not another node.
+        # ancient: a new description of the node is no reason to measure again.
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
     output:
         f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
     log:
         f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
-    # Follows the order of the plan; one that fails does not hold up others.
-    priority: turn
+    # Follow the plan's order; a failed job does not block others.
+    priority: job_priority
     threads: CORES
     resources:
         quiet=100,
     params:
         protocol=PROTOCOL,
         seed=config["seed"],
-        planned=planned,
+        planned=planned_digest,
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
@@ -38,7 +38,7 @@ rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
-        rounds=all_jobs,
+        rounds=all_round_files,
     output:
         f"{RESULTS}/nodes/{{node}}/node.json",
     log:
@@ -48,7 +48,7 @@ rule seal:
         "--rounds {input.rounds:q} --out {output:q} 2> {log:q}"
 
 
-# All that a machine has to do which others make the report of.
+# Target for a machine whose report is made elsewhere.
 rule measured:
     input:
-        sealed,
+        sealed_records,

@@ -1,18 +1,18 @@
-# A first page after round 1 of the first stage, before the others are measured. Only the default target asks for it,
-# and it costs the study nothing but its time: where it fails, its log says so in one line.
+# Make a preliminary page after round 1 of the first stage. Only the default target requests it, and its failure, logged
+# in one line, does not fail the study.
 
 
-# Made and tried is the same here: the marker says that it need not be tried again.
+# The marker means tried: success or failure, it is not tried again.
 rule preliminary:
     input:
         node=ancient(f"{RESULTS}/node.json"),
-        # ancient: a copy of the results may give files other times, and the page was made all the same.
-        rounds=lambda wildcards: ancient(jobs(1, True)),
+        # ancient: copying the results may change file times.
+        rounds=lambda wildcards: ancient(round_files(1, True)),
     output:
         touch(f"{RESULTS}/nodes/{{node}}/.preliminary"),
     log:
         f"{RESULTS}/logs/{{node}}/preliminary.log",
-    # Before any job of round 2, and never beside one.
+    # Run before round 2, and never in parallel to a measurement.
     priority: 1000000
     threads: CORES
     resources:

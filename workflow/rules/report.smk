@@ -1,7 +1,7 @@
-# The published report: figures, then the pages and PDFs. It runs after measuring, never beside it.
+# Make the report: figures, then pages and PDFs. Runs after measuring, never in parallel.
 
-# The code of each part of the figures. A process for each family would read the evidence some twenty times, which takes
-# far longer than to draw them.
+# Code files per group of figures. One process per family would read the evidence about twenty times, which takes far
+# longer than drawing.
 FIGURES = {
     "claims": ["pages/claim_figure.py", "pages/previews.py"],
     "front": [
@@ -22,12 +22,12 @@ FIGURES = {
 }
 
 
-# One part's figures: drawn again where its data, its own files or the charts have changed.
+# Draw a group's figures again when data, its code or the charts change.
 rule figures:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
         summary=f"{RESULTS}/data/summary.parquet",
-        code=lambda wildcards: code(
+        code=lambda wildcards: code_files(
             "pages/charts.py",
             "pages/estimate_drawing.py",
             "pages/svg.py",
@@ -48,7 +48,7 @@ rule figures:
     params:
         data=subpath(input.summary, parent=True),
         out=subpath(output[0], parent=True),
-    # A figure that fails costs no other: `complete` names it in the end.
+    # A failed figure does not stop the others: `complete` reports it at the end.
     shell:
         "python -m report figures {wildcards.part} --verdicts {input.verdicts:q} --data {params.data:q} "
         "--out {params.out:q} 2> {log:q} || test -s {output:q}"
@@ -60,7 +60,7 @@ rule report:
         summary=f"{RESULTS}/data/summary.parquet",
         figures=expand(f"{RESULTS}/report/figures/{{part}}.json", part=FIGURES),
         calibration=str(HOME / "data/calibration.json"),
-        code=code(
+        code=code_files(
             "pages/**/*.py",
             "pages/templates/**/*",
             "publish/*.py",
@@ -94,9 +94,9 @@ rule report:
         published=PUBLISHED_WORDS,
         data=subpath(input.summary, parent=True),
         out=subpath(output.html, parent=True),
-        # The report takes its place.
+        # Removed once the report exists.
         preliminary=f"{RESULTS}/preliminary",
-    # A page that fails costs no other: failures.json, written last, names it, and `complete` in the end.
+    # A failed page does not stop the others: failures.json, written last, lists it, and `complete` reports it at the end.
     shell:
         "( python -m report render --verdicts {input.verdicts:q} --data {params.data:q} --drawn "
         "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q} "
@@ -104,7 +104,7 @@ rule report:
         "&& rm -rf {params.preliminary:q}"
 
 
-# The end of a study: it fails, by name, where a page or figure could not be made.
+# Finish the study: fail with the names of pages or figures that could not be made.
 rule complete:
     input:
         failures=f"{RESULTS}/report/failures.json",

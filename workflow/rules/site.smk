@@ -1,4 +1,4 @@
-# What makes the report a site that any static host serves as it is: verdicts, data, editions.
+# Add verdicts, data and editions to make the report a site for any static host.
 
 
 rule site:
@@ -10,7 +10,9 @@ rule site:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
         previous=config["previous"] or [],
-        code=code("pages/downloads.py", "pages/data_tables.py", "pages/editions/*.py"),
+        code=code_files(
+            "pages/downloads.py", "pages/data_tables.py", "pages/editions/*.py"
+        ),
     output:
         verdicts=f"{RESULTS}/report/verdicts.json",
         table=f"{RESULTS}/report/verdicts.csv",
