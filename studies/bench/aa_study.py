@@ -44,9 +44,10 @@ Points = dict[str, dict[str, Any]]
 
 
 def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: int) -> dict[str, Any]:
-    """Run both methods: {points, left_out, experiments, runs: [{study: [Points per round], blocked_autorange: Points}]}.
+    """Run both methods in turns. limits: a preset's target, point_s, round_s, max_samples.
 
-    limits: a preset's target, point_s, round_s, max_samples. Raises StudyError if nothing could be measured.
+    Returns {points, left_out, experiments, runs: [{study: [Points per round], blocked_autorange: Points}]}.
+    Raises StudyError if nothing could be measured.
     """
     found: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
