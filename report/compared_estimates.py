@@ -250,11 +250,11 @@ class PooledEstimates(Estimates):
     @cached_property
     def nodes(self) -> list[list[str]]:
         """List the nodes in each row, sorted by name; published figures have none."""
-        found: list[list[str]] = [[] for _ in range(len(self.frame))]
+        by_row: list[list[str]] = [[] for _ in range(len(self.frame))]
         for row, node in zip(self.instance_rows.tolist(), self.instances["node"].tolist(), strict=True):
             if isinstance(node, str):
-                found[row].append(node)
-        return [sorted(one) for one in found]
+                by_row[row].append(node)
+        return [sorted(names) for names in by_row]
 
     def values_at_rank(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
         """Pick, in each row, the machine value at an ascending rank (from 0), shape (rows,)."""
@@ -314,10 +314,10 @@ def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
 
     A settled side remains settled if as many machines agree on it as an interval at this level needs.
     """
-    found = pool_machines(compared.estimates)
-    if not isinstance(found, PooledEstimates):
+    pooled = pool_machines(compared.estimates)
+    if not isinstance(pooled, PooledEstimates):
         return compared
-    return ComparedEstimates(found, compared.unit, _settled_sides(found, compared.settled))
+    return ComparedEstimates(pooled, compared.unit, _settled_sides(pooled, compared.settled))
 
 
 def pool_machines(estimates: Estimates) -> Estimates:
@@ -372,9 +372,9 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
         **{name: each[name].to_numpy(object)[at[several]] for name in ("detail", *RUNTIMES) if name in each},
     }
     whole = {}
-    for name, some in values.items():
+    for name, pooled_values in values.items():
         column = frame[name].to_numpy(copy=True)
-        column[several] = some
+        column[several] = pooled_values
         whole[name] = column
     behind = frame["source_rows"].to_numpy(object, copy=True)
     for row in several.tolist():
@@ -384,17 +384,17 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
 
 
 def _settled_sides(cases: PooledEstimates, settled: Sequence[Side | None]) -> list[Side | None]:
-    found: list[Side | None] = [None] * len(cases)
+    sides: list[Side | None] = [None] * len(cases)
     if not any(settled):
-        return found
+        return sides
     n = cases.machine_counts
     needed = n - median_ranks(n, statistics.DECIDING) + 1
     for side in Side:
-        agree = cases.reduce_runs(np.logical_and, np.array([one is side for one in settled]))
+        agree = cases.reduce_runs(np.logical_and, np.array([settled_side is side for settled_side in settled]))
         votes = np.bincount(cases.machine_rows[agree], minlength=len(n))
         for row in np.flatnonzero(votes >= needed).tolist():
-            found[row] = side
-    return found
+            sides[row] = side
+    return sides
 
 
 def row_nodes(estimates: Estimates) -> list[list[str]]:
@@ -423,11 +423,11 @@ def derivation_labels(estimates: Estimates, row: int) -> dict[str, Any]:
 
 def nodes_by_kind(estimates: Estimates) -> Mapping[str, list[str]]:
     """Group all nodes in `estimates` by their kind."""
-    found: dict[str, dict[str, None]] = {}
+    by_kind: dict[str, dict[str, None]] = {}
     for nodes in row_nodes(estimates):
         for node in nodes:
-            found.setdefault(kind_of_node(node), {})[node] = None
-    return {kind: sorted(nodes) for kind, nodes in found.items()}
+            by_kind.setdefault(kind_of_node(node), {})[node] = None
+    return {kind: sorted(nodes) for kind, nodes in by_kind.items()}
 
 
 def row_name(estimates: Estimates, row: int) -> str:

@@ -57,7 +57,7 @@ def _conversion_factor(unit: str, wanted: str) -> float:
     try:
         return float(units.Quantity(1.0, unit).to(wanted).magnitude)
     except pint.DimensionalityError as fault:
-        raise ValueError(f"{wanted!r} cannot be made of {unit!r}") from fault
+        raise ValueError(f"{unit!r} cannot be converted to {wanted!r}") from fault
     except (pint.UndefinedUnitError, pint.DefinitionSyntaxError, AssertionError) as fault:
         raise ValueError(f"there is no unit {unit!r}") from fault
 
@@ -141,12 +141,12 @@ def assumed_input(value: float, unit: str, why: str, low: float = math.nan, high
 
 def measured_input(cases: Estimates, row: int, unit: str, what: str) -> Input:
     """Return one case's estimate and interval as input."""
-    held = cases.frame.iloc[row]
-    se, df = (float(held["se"]), float(held["df"])) if cases.log else (0.0, math.inf)
+    case = cases.frame.iloc[row]
+    se, df = (float(case["se"]), float(case["df"])) if cases.log else (0.0, math.inf)
     return Input(
-        float(held["estimate"]), unit, "measured", "measured by this study", float(held["low"]), float(held["high"]),
-        (), what, se, df, int(held["n_rounds"]), int(held["n_samples"]),
-        tuple(held["source_rows"]), not cases.log, True,
+        float(case["estimate"]), unit, "measured", "measured by this study", float(case["low"]), float(case["high"]),
+        (), what, se, df, int(case["n_rounds"]), int(case["n_samples"]),
+        tuple(case["source_rows"]), not cases.log, True,
     )  # fmt: skip
 
 
@@ -175,22 +175,22 @@ class Formula:
         import pint
 
         units = _unit_registry()
-        given = {
+        operands = {
             name: units.Quantity(np.asarray(values[name], float), unit) for name, (_, unit) in self.symbols.items()
         }
         try:
-            made = units.parse_expression(self.text.partition(" = ")[2], **given)
-            found: Floats = np.asarray(units.Quantity(made).to(self.unit).magnitude, float)
+            result = units.parse_expression(self.text.partition(" = ")[2], **operands)
+            magnitude: Floats = np.asarray(units.Quantity(result).to(self.unit).magnitude, float)
         except (pint.DimensionalityError, pint.UndefinedUnitError) as fault:
             raise StudyError(f"formula {self.text!r}: the result is not in {self.unit!r}: {fault}") from None
-        return np.ceil(found - 1e-9) if self.rounded_up else found
+        return np.ceil(magnitude - 1e-9) if self.rounded_up else magnitude
 
-    def convert(self, symbol: str, value: float, given: Input) -> float:
+    def convert(self, symbol: str, value: float, operand: Input) -> float:
         """Convert a value from an input's unit to its symbol's. Raises StudyError naming an input that does not fit."""
         try:
-            return value * _conversion_factor(given.unit, self.symbols[symbol][1])
+            return value * _conversion_factor(operand.unit, self.symbols[symbol][1])
         except ValueError as fault:
-            name = ", ".join(given.entries) or given.what or given.source
+            name = ", ".join(operand.entries) or operand.what or operand.source
             raise StudyError(f"{name}: its unit does not fit {symbol} in {self.text!r}: {fault}") from None
 
     def check_units(self) -> None:

@@ -37,8 +37,8 @@ class Derivation:
         """Return the inputs in their symbols' units, those in `names` at an end of their range."""
         moved = set(names or ())
         return {
-            name: self.formula.convert(name, getattr(one, end) if name in moved else one.value, one)
-            for name, one in self.inputs.items()
+            name: self.formula.convert(name, getattr(term, end) if name in moved else term.value, term)
+            for name, term in self.inputs.items()
         }
 
 
@@ -71,54 +71,58 @@ class DerivedEstimates(Estimates):
 
         An input that several cases share moves in all of them; a measurement for one case moves in it alone.
         """
-        here = self.derivations[row].inputs[symbol]
-        at = (
+        term = self.derivations[row].inputs[symbol]
+        rows = (
             [row]
-            if here.single_case
-            else [n for n, work in enumerate(self.derivations) if work.inputs.get(symbol) == here]
+            if term.single_case
+            else [n for n, derivation in enumerate(self.derivations) if derivation.inputs.get(symbol) == term]
         )
         fixed = replace(
-            here, value=getattr(here, end), low=math.nan, high=math.nan, se=0.0, df=math.inf, in_interval=False
+            term, value=getattr(term, end), low=math.nan, high=math.nan, se=0.0, df=math.inf, in_interval=False
         )
-        works = [self.derivations[n] for n in at]
-        made = derive([replace(work, inputs={**work.inputs, symbol: fixed}) for work in works]).frame
+        affected = [self.derivations[n] for n in rows]
+        moved = derive(
+            [replace(derivation, inputs={**derivation.inputs, symbol: fixed}) for derivation in affected]
+        ).frame
         frame = self.frame.copy()
         for name in ("estimate", "low", "high"):
             column = frame[name].to_numpy(float, copy=True)
-            column[at] = made[name].to_numpy(float)
+            column[rows] = moved[name].to_numpy(float)
             frame[name] = column
         return Estimates(frame, self.log)
 
 
-def derive(works: Sequence[Derivation]) -> DerivedEstimates:
+def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
     """Evaluate formulas case by case. Raises StudyError for a unit that does not fit.
 
     Intervals propagate inputs measured on the log scale, to first order (exact for products and quotients), with
     degrees of freedom as in `statistics.combine`, and then extend to the smallest and the largest result over the
     corners of all input ranges with `in_interval`. Without such inputs the case is exact.
     """
-    rows: list[dict[str, Any]] = [{} for _ in works]
-    log = any(one.se != 0 for work in works for one in work.inputs.values())
-    log = log and not any(one.in_interval for work in works for one in work.inputs.values())
-    for formula in dict.fromkeys(work.formula.text for work in works):
-        at = [place for place, work in enumerate(works) if work.formula.text == formula]
-        for place, made in zip(at, _evaluate_formula([works[place] for place in at], log), strict=True):
-            rows[place] = {**works[place].labels, **made}
+    rows: list[dict[str, Any]] = [{} for _ in derivations]
+    log = any(term.se != 0 for derivation in derivations for term in derivation.inputs.values())
+    log = log and not any(term.in_interval for derivation in derivations for term in derivation.inputs.values())
+    for formula in dict.fromkeys(derivation.formula.text for derivation in derivations):
+        at = [place for place, derivation in enumerate(derivations) if derivation.formula.text == formula]
+        for place, result in zip(at, _evaluate_formula([derivations[place] for place in at], log), strict=True):
+            rows[place] = {**derivations[place].labels, **result}
     if not rows:
         return DerivedEstimates(Estimates.empty().frame)
     frame = pd.DataFrame(rows)
-    return DerivedEstimates(frame, log, tuple(works))
+    return DerivedEstimates(frame, log, tuple(derivations))
 
 
-def _evaluate_formula(works: Sequence[Derivation], log: bool) -> list[dict[str, Any]]:
+def _evaluate_formula(derivations: Sequence[Derivation], log: bool) -> list[dict[str, Any]]:
     """Evaluate one formula for several derivations; return estimate, interval and counts for each."""
-    formula, names = works[0].formula, list(works[0].inputs)
-    values = [work.values() for work in works]
+    formula, names = derivations[0].formula, list(derivations[0].inputs)
+    values = [derivation.values() for derivation in derivations]
     arrays = {name: np.array([value[name] for value in values]) for name in names}
     estimate = formula.evaluate(arrays)
-    se2, spent = np.zeros(len(works)), np.zeros(len(works))
+    se2, spent = np.zeros(len(derivations)), np.zeros(len(derivations))
     for name in names:
-        errors, dfs = (np.array([getattr(work.inputs[name], of) for work in works]) for of in ("se", "df"))
+        errors, dfs = (
+            np.array([getattr(derivation.inputs[name], of) for derivation in derivations]) for of in ("se", "df")
+        )
         if (errors != 0).any():
             up, down = (formula.evaluate({**arrays, name: arrays[name] * np.exp(sign * _STEP)}) for sign in (1, -1))
             part = np.square(np.log(up / down) / (2 * _STEP) * errors)
@@ -128,37 +132,42 @@ def _evaluate_formula(works: Sequence[Derivation], log: bool) -> list[dict[str, 
     with np.errstate(divide="ignore", invalid="ignore"):
         df = np.where(se2 > 0, se2 / spent, np.where(np.isnan(se2), 0.0, np.inf))
     half = np.where(se2 == 0, 0.0, statistics.half_width(np.sqrt(se2), df))
-    least, most = _corners(works, arrays, estimate)
-    made = []
-    for place, work in enumerate(works):
-        inputs = [one for one in work.inputs.values() if one.n_rounds]
-        made.append(
+    least, most = _corners(derivations, arrays, estimate)
+    results = []
+    for place, derivation in enumerate(derivations):
+        inputs = [term for term in derivation.inputs.values() if term.n_rounds]
+        results.append(
             {
                 "estimate": float(estimate[place]),
                 "low": float(least[place] * np.exp(-half[place])),
                 "high": float(most[place] * np.exp(half[place])),
                 "se": float(np.sqrt(se2[place])) if log else math.nan,
                 "df": float(df[place]),
-                "n_rounds": min((one.n_rounds for one in inputs), default=0),
-                "n_samples": sum(one.n_samples for one in inputs),
-                "detail": work.detail,
-                "source_rows": merge_source_rows(one.source_rows for one in inputs),
+                "n_rounds": min((term.n_rounds for term in inputs), default=0),
+                "n_samples": sum(term.n_samples for term in inputs),
+                "detail": derivation.detail,
+                "source_rows": merge_source_rows(term.source_rows for term in inputs),
             }
         )
-    return made
+    return results
 
 
-def _corners(works: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats) -> tuple[Floats, Floats]:
+def _corners(
+    derivations: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats
+) -> tuple[Floats, Floats]:
     """Return the smallest and the largest results over the corners of all ranges with `in_interval`."""
     least, most = estimate.copy(), estimate.copy()
-    spanning = [name for name in arrays if any(work.inputs[name].in_interval for work in works)]
+    spanning = [name for name in arrays if any(derivation.inputs[name].in_interval for derivation in derivations)]
     for ends in itertools.product(("low", "high"), repeat=len(spanning)):
         corner = dict(arrays)
         for name, end in zip(spanning, ends, strict=True):
             corner[name] = np.array(
-                [work.values([name] if work.inputs[name].in_interval else [], end)[name] for work in works]
+                [
+                    derivation.values([name] if derivation.inputs[name].in_interval else [], end)[name]
+                    for derivation in derivations
+                ]
             )
-        at = works[0].formula.evaluate(corner)
+        at = derivations[0].formula.evaluate(corner)
         least, most = np.minimum(least, at), np.maximum(most, at)
     return least, most
 

@@ -132,12 +132,12 @@ class Estimates:
 
     def all_label_values(self) -> list[dict[str, Any]]:
         """Return `label_values` for every row."""
-        found: list[dict[str, Any]] = [{} for _ in range(len(self))]
+        rows: list[dict[str, Any]] = [{} for _ in range(len(self))]
         for name in self.labels:
-            for labels, value in zip(found, self.frame[name].tolist(), strict=True):
+            for labels, value in zip(rows, self.frame[name].tolist(), strict=True):
                 if not _is_absent(value):
                     labels[name] = _python_value(value)
-        return found
+        return rows
 
     def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
         """Return low and high interval ends at another level than LEVEL, each with shape (rows,).
@@ -164,7 +164,7 @@ class Estimates:
             allowed = list(value) if isinstance(value, (list, tuple, set)) else [value]
             column = self[name]
             if name == "device":
-                allowed += [one for one in column.unique() if device_kind(one) in allowed]
+                allowed += [device for device in column.unique() if device_kind(device) in allowed]
             keep &= column.isin(allowed).to_numpy(bool)
         return self.take(keep)
 
@@ -195,7 +195,7 @@ class Estimates:
         """Keep these labels alone. Raises ValueError if they do not distinguish the rows."""
         frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
-            raise ValueError(f"{', '.join(labels)} do not tell the estimates apart")
+            raise ValueError(f"several estimates agree in {', '.join(labels)}")
         return Estimates(frame, self.log)
 
     def best_per_group(self, by: Sequence[str], detail: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
@@ -220,8 +220,8 @@ class Estimates:
             ", ".join(filter(None, map(_label_text, detail, values)))
             for values in top[list(detail)].itertuples(index=False, name=None)
         ]
-        held = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=details)
-        return Estimates(held.reset_index(drop=True), self.log)
+        best = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=details)
+        return Estimates(best.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:
         """Set labels or values, one for all rows or one per row."""
@@ -268,11 +268,11 @@ class Estimates:
             n_samples=pairs["n_samples"] + pairs["n_samples_below"],
             source_rows=[above + below for above, below in both],
         )
-        kept = [name for name in pairs.columns if not name.endswith("_below")]
+        columns = [name for name in pairs.columns if not name.endswith("_below")]
         if self.log and other.log:
-            return Estimates.from_estimates(pairs[kept])
+            return Estimates.from_estimates(pairs[columns])
         ends = {"low": pairs["low"] / pairs["high_below"], "high": pairs["high"] / pairs["low_below"]}
-        return Estimates(pairs.assign(**ends, se=np.nan)[kept], log=False)
+        return Estimates(pairs.assign(**ends, se=np.nan)[columns], log=False)
 
     def ratio(self, label: str, above: Any, below: Any) -> Estimates:
         """Divide rows with label value `above` by rows with `below` that agree in all other labels; drop the label."""

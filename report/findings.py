@@ -79,21 +79,21 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
     key = "awaiting" if Verdict(outcome).awaits else outcome
     general = _PUBLISHED if verdict.get("decided_on") == OTHERS else GENERAL
     for sentence in (*declared.get(key, ()), general.get(key, "")):
-        told = fill_sentence(sentence, verdict)
-        if told:
+        text = fill_sentence(sentence, verdict)
+        if text:
             named = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACEHOLDER.findall(sentence))
-            return told, next((found[1] for found in named if found), "")
+            return text, next((match[1] for match in named if match), "")
     return str(verdict.get("untestable") or ""), ""
 
 
 def fill_sentence(sentence: str, verdict: Mapping[str, Any]) -> str | None:
     """Fill the placeholders in a sentence; None if the evidence lacks one."""
     pieces = PLACEHOLDER.split(sentence)
-    told = [
+    texts = [
         fill_placeholder(piece, verdict, surrounding_text(pieces, at)) if at % 2 else piece
         for at, piece in enumerate(pieces)
     ]
-    return None if None in told else formatting.capitalize("".join(map(str, told)))
+    return None if None in texts else formatting.capitalize("".join(map(str, texts)))
 
 
 def surrounding_text(pieces: Sequence[str], at: int) -> tuple[str, str]:
@@ -106,22 +106,24 @@ def unknown_placeholders(sentence: str, parts: Sequence[str]) -> Iterator[str]:
     """Yield placeholders that are not valid for a claim with these parts."""
     for place in PLACEHOLDER.findall(sentence):
         text, _, how = place.partition(":")
-        found = next(filter(None, (one.fullmatch(text) for one in (_NUMBER_OF_CASE, _COUNT, _SHARE, _THRESHOLD))), None)
-        named = found.groupdict().get("part") if found else None
-        if found is None or (how and how not in FORMATS) or (named and named not in parts):
+        match = next(
+            filter(None, (pattern.fullmatch(text) for pattern in (_NUMBER_OF_CASE, _COUNT, _SHARE, _THRESHOLD))), None
+        )
+        named = match.groupdict().get("part") if match else None
+        if match is None or (how and how not in FORMATS) or (named and named not in parts):
             yield place
 
 
 def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
     """Return the text for a placeholder; None if the evidence lacks it. around: the text before and after it."""
     text, _, how = place.partition(":")
-    counted, shared, found = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
+    counted, shared, number_match = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
     if counted:
         cases = [case for case in verdict["cases"] if counted["part"] in (None, case["part"])]
         return f"{sum(counted['which'] in (None, case['outcome']) for case in cases):,}"
     if shared:
-        told = find_part(verdict, shared["part"]) if shared["part"] else _part_with_share(verdict)
-        share = (told or {}).get("share")
+        share_part = find_part(verdict, shared["part"]) if shared["part"] else _part_with_share(verdict)
+        share = (share_part or {}).get("share")
         if not share:
             return None
         return str(share["units"]) if shared["units"] else _share_text(float(share[shared["end"] or "estimate"]))
@@ -129,21 +131,23 @@ def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, 
         part = find_part(verdict, limit["part"]) if limit["part"] else next(iter(verdict["parts"]), None)
         ends = Threshold.from_json(part["threshold"]).ends if part else []
         return " to ".join(sentence_number(end, str(part["unit"] or "1"), how) for end in ends) if part else None
-    if not found:
+    if not number_match:
         return None
-    case = find_case(verdict, found["part"] or "", found["which"], (found["name"], found["value"]))
+    case = find_case(
+        verdict, number_match["part"] or "", number_match["which"], (number_match["name"], number_match["value"])
+    )
     if case is None:
         return None
-    if found["label"]:
-        value = case_label(case, found["label"])
-        return None if value is None else _label_text(found["label"], value)
+    if number_match["label"]:
+        value = case_label(case, number_match["label"])
+        return None if value is None else _label_text(number_match["label"], value)
     part = find_part(verdict, str(case.get("part") or "")) or verdict
-    unit, which = str(part.get("unit") or "1"), str(found["which"])
+    unit, which = str(part.get("unit") or "1"), str(number_match["which"])
     if which in ("low", "high"):
         return sentence_number(case[which], unit, how)
     known = quantities().get(str(part.get("quantity")))
     ceiling = known.ceiling if known and known.ceiling is not None else math.inf
-    low, high = _placeholder_range(case, verdict, which, around, bool(found["name"]), ceiling)
+    low, high = _placeholder_range(case, verdict, which, around, bool(number_match["name"]), ceiling)
     if how == "percent" and high - low >= _NOTHING:
         return None
     return formatting.range_words(*(sentence_number(end, unit, how) for end in (low, high)))
@@ -162,7 +166,7 @@ def _placeholder_range(
     ceiling: the largest possible value.
     """
     same = [case] if which in ENDS and not labelled else same_cases(case, verdict)
-    known = [_case_range(one, ceiling) for one in same]
+    known = [_case_range(same_case, ceiling) for same_case in same]
     low, high = min(end for end, _ in known), max(end for _, end in known)
     before, after = around
     if which == "least" and not labelled and (_LOWER.search(before) or _LOWER_AFTER.search(after)):
@@ -190,8 +194,8 @@ def case_label(case: Mapping[str, Any], name: str) -> Any:
 def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return this case from every machine: same labels, same outcome."""
     cases = cases_with_interval(verdict, str(case.get("part") or ""))
-    found = [one for one in cases if all(one.get(name) == case.get(name) for name in _ALIKE)]
-    return found if case.get("node") else [case]
+    matching = [other for other in cases if all(other.get(name) == case.get(name) for name in _ALIKE)]
+    return matching if case.get("node") else [case]
 
 
 def _share_text(share: float) -> str:
@@ -279,8 +283,8 @@ def find_case(
     if which in ENDS:
         return cases[0 if which == "least" else -1] if cases else None
     if which in (None, *NUMBER):
-        told = find_part(verdict, part) if part else verdict
-        same = (case for case in cases if told and all(case[name] == told.get(name) for name in NUMBER))
+        headline = find_part(verdict, part) if part else verdict
+        same = (case for case in cases if headline and all(case[name] == headline.get(name) for name in NUMBER))
         return next(same, cases[0] if label[0] and cases else None)
 
     def far(case: Mapping[str, Any]) -> float:

@@ -49,7 +49,7 @@ def _append_unit(shown: str, name: str) -> str:
     """Append a unit to a printed number, singular after '1': '2 hours', '1 hour', '1 request/s', '3%'."""
     if name == "%":
         return f"{shown}%"
-    return f"{shown} {_PLURAL.sub(lambda found: found[1], name) if shown == '1' else name}".strip()
+    return f"{shown} {_PLURAL.sub(lambda match: match[1], name) if shown == '1' else name}".strip()
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
@@ -139,12 +139,12 @@ def thresholds_text(values: Sequence[float | Sequence[float]], unit: str, last: 
         return join_words([with_unit(value, unit) for value in values if isinstance(value, (int, float))], last)
     # A range with equal ends becomes one number.
     numbers = [[value] if isinstance(value, (int, float)) else list(dict.fromkeys(value)) for value in values]
-    scaled = {si_prefix(float(one), unit) for pair in numbers for one in pair}
+    scaled = {si_prefix(float(number), unit) for pair in numbers for number in pair}
     if len(scaled) == 1:
         scale, name = scaled.pop()
-        texts = [" to ".join(format_exact(one / scale) for one in pair) for pair in numbers]
+        texts = [" to ".join(format_exact(number / scale) for number in pair) for pair in numbers]
         return _append_unit(join_words(texts, last), name)
-    return join_words([" to ".join(_exact_with_unit(one, unit) for one in pair) for pair in numbers], last)
+    return join_words([" to ".join(_exact_with_unit(number, unit) for number in pair) for pair in numbers], last)
 
 
 def _exact_with_unit(value: float, unit: str) -> str:
@@ -322,8 +322,8 @@ def _published_case_name(labels: Mapping[str, Any], detail: str) -> str:
     sides = " over ".join(str(labels[name]) for name in ("of", "to") if labels.get(name))
     formats = labels.get("precision", "") if " over " in str(labels.get("precision", "")) else ""
     others = {name: value for name, value in labels.items() if name not in _HIDDEN_PUBLISHED}
-    told = [labels.get("model"), hardware, sides, formats, labels_text(others).replace("setting ", ""), detail]
-    text = ", ".join(str(one) for one in told if one)
+    parts = [labels.get("model"), hardware, sides, formats, labels_text(others).replace("setting ", ""), detail]
+    text = ", ".join(str(part) for part in parts if part)
     return f"{text} ({labels['source']})" if labels.get("source") else text
 
 
@@ -364,12 +364,12 @@ def machine_names(nodes: Sequence[Mapping[str, Any]]) -> str:
     kinds: dict[str, dict[str, str]] = {}
     for node in nodes:
         kinds.setdefault(kind_of_node(node["id"]), {})[node["id"]] = str(node.get("label") or node["id"])
-    told = []
+    texts = []
     for labels in kinds.values():
         label, *others = labels.values()
         make = label.rpartition(" (")[0] or label
-        told.append(f"{make}, {count_machines_and_runs([*labels])}" if others else label)
-    return shorten_names(told, "machine", [count_machines([*labels]) for labels in kinds.values()])
+        texts.append(f"{make}, {count_machines_and_runs([*labels])}" if others else label)
+    return shorten_names(texts, "machine", [count_machines([*labels]) for labels in kinds.values()])
 
 
 def case_nodes(case: Mapping[str, Any]) -> list[str]:

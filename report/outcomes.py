@@ -162,10 +162,10 @@ def tally(document: Mapping[str, Any]) -> str:
     articles = list(dict.fromkeys(verdict["article"] for verdict in document["verdicts"]))
     width = max(map(len, Verdict))
     head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all", "questions"])
-    asked = [question["verdict"] for question in document.get("questions", [])]
+    question_verdicts = [question["verdict"] for question in document.get("questions", [])]
 
-    def line(name: str, given: Sequence[str], questions: int) -> str:
-        counts = [*(given.count(article) for article in articles), len(given), questions]
+    def line(name: str, claim_articles: Sequence[str], questions: int) -> str:
+        counts = [*(claim_articles.count(article) for article in articles), len(claim_articles), questions]
         return name.ljust(width) + "".join(str(n).rjust(11) for n in counts)
 
     return "\n".join(
@@ -176,16 +176,16 @@ def tally(document: Mapping[str, Any]) -> str:
                 line(
                     name,
                     [verdict["article"] for verdict in document["verdicts"] if verdict["verdict"] == name],
-                    asked.count(name),
+                    question_verdicts.count(name),
                 )
                 for name in Verdict
             ),
-            line("claims differ", [], asked.count(DIFFER)),
+            line("claims differ", [], question_verdicts.count(DIFFER)),
             "-" * len(head),
-            line("in all", [verdict["article"] for verdict in document["verdicts"]], len(asked)),
+            line("in all", [verdict["article"] for verdict in document["verdicts"]], len(question_verdicts)),
             *_decided_line(document),
             "",
             *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),
-            *(f"left out: {one['file']}: {one['reason']}" for one in document["refused"]),
+            *(f"left out: {file['file']}: {file['reason']}" for file in document["refused"]),
         ]
     )

@@ -52,26 +52,27 @@ def hanging_sentence(node: str) -> str:
 
 def rule_text(part: Record) -> str:
     """Format a part's rule and threshold: 'supported if at most 1,000 MAC/cycle in every case'."""
-    given, kind, unit, bound = part["options"], part["rule"], part["unit"], part["threshold"]
+    options, kind, unit, bound = part["options"], part["rule"], part["unit"], part["threshold"]
     own = kind in _COMPARES
     exact = isinstance(bound, list) and bound[0] == bound[1]
-    compares = "exactly" if exact else _COMPARES[kind if own else given.get("compare", "at_least")]
+    compares = "exactly" if exact else _COMPARES[kind if own else options.get("compare", "at_least")]
     limit = threshold_text(bound, "1" if kind in ("ratio", "trend", "crossover") else unit)
     if unit == YES_NO:
         text = f"the answer is {limit}"
     elif kind == "ratio":
-        text = f"the ratio {side_name(given['of'])} over {side_name(given['to'])} is {compares} {limit} in every case"
+        text = (
+            f"the ratio {side_name(options['of'])} over {side_name(options['to'])} is {compares} {limit} in every case"
+        )
     elif kind == "trend":
-        text = f"it grows as {given['along']} to the power of {compares} {limit} in every series"
+        text = f"it grows as {options['along']} to the power of {compares} {limit} in every series"
     elif kind == "crossover":
-        pair = f"{side_name(given['of'])} and {side_name(given['to'])}"
-        text = f"{pair} change places along {given['along']}, at a value of {compares} {limit}"
+        pair = f"{side_name(options['of'])} and {side_name(options['to'])}"
+        text = f"{pair} change places along {options['along']}, at a value of {compares} {limit}"
     elif kind == "exists":
         text = f"some case is {compares} {limit}"
     elif kind == "for_share_of":
-        text = (
-            f"at least {format_exact(100 * float(given.get('share', 1)))}% of the {given['of']}s are {compares} {limit}"
-        )
+        share = format_exact(100 * float(options.get("share", 1)))
+        text = f"at least {share}% of the {options['of']}s are {compares} {limit}"
     else:
         text = f"{compares} {limit} in every case"
     scaled = f", after {_scaling_text(part['scale'])} ({part['scale_why']})" if part["scale"] != 1 else ""
@@ -118,48 +119,48 @@ def _missing_reason(need: Record) -> str:
     return "the points that ran do not give this quantity on any node"
 
 
-def _failure_text(one: Record) -> str:
-    where = f"on the {one['device'].upper()} of {shorten_names(one['nodes'], 'node')}"
-    return f"{one['status']} {where}: {one['reason']}" if one["status"] else f"not run {where}"
+def _failure_text(failure: Record) -> str:
+    where = f"on the {failure['device'].upper()} of {shorten_names(failure['nodes'], 'node')}"
+    return f"{failure['status']} {where}: {failure['reason']}" if failure["status"] else f"not run {where}"
 
 
-def boundary_text(found: Record) -> str:
+def boundary_text(record: Record) -> str:
     """Format where a claim holds and fails; for a crossover, which side is ahead from where on."""
-    if "ahead" in found:
-        return str(found["ahead"])
-    if "label" in found:
-        undecided = found.get("undecided", 0)
-        return _separation_text(found) + (f" ({format_count(undecided, 'case')} undecided)" if undecided else "")
-    parts = [f"{_HOLDS[side]} in {n}" for side, n in found["counts"].items()]
-    every = format_count(sum(found["counts"].values()), "case")
+    if "ahead" in record:
+        return str(record["ahead"])
+    if "label" in record:
+        undecided = record.get("undecided", 0)
+        return _separation_text(record) + (f" ({format_count(undecided, 'case')} undecided)" if undecided else "")
+    parts = [f"{_HOLDS[side]} in {n}" for side, n in record["counts"].items()]
+    every = format_count(sum(record["counts"].values()), "case")
     return f"{join_words(parts)} of {every}, which no one or two labels tell apart"
 
 
-def _separation_text(found: Record) -> str:
+def _separation_text(record: Record) -> str:
     """Format 'holds from batch 256 on, fails up to batch 64', 'holds for cnn, fails for mlp', or either per label
     value.
     """
-    label = found["label"]
-    if "ranges" in found:
-        lower, upper = found["ranges"]
+    label = record["label"]
+    if "ranges" in record:
+        lower, upper = record["ranges"]
         texts = {lower["side"]: _range_text(lower, "up to {}"), upper["side"]: _range_text(upper, "from {} on")}
         return ", ".join(texts[side] for side in _HOLDS if side in texts)
-    if "values" in found:
+    if "values" in record:
         at = "on" if label == "node" else "for"
         return ", ".join(
-            f"{_HOLDS[one['side']]} {at} {join_words([label_value(label, value) for value in one['values']])}"
-            for one in found["values"]
+            f"{_HOLDS[item['side']]} {at} {join_words([label_value(label, value) for value in item['values']])}"
+            for item in record["values"]
         )
     return "; ".join(
-        f"{label_value(label, one['value'])}: "
-        + (f"{_HOLDS[one['side']]} throughout" if "side" in one else _separation_text(one))
-        for one in found["inner"]
+        f"{label_value(label, item['value'])}: "
+        + (f"{_HOLDS[item['side']]} throughout" if "side" in item else _separation_text(item))
+        for item in record["inner"]
     )
 
 
-def _range_text(found: Record, where: str) -> str:
-    place = (("at {}") if found["single"] else where).format(label_value(found["label"], found["value"]))
-    return f"{_HOLDS[found['side']]} {place}"
+def _range_text(record: Record, where: str) -> str:
+    place = (("at {}") if record["single"] else where).format(label_value(record["label"], record["value"]))
+    return f"{_HOLDS[record['side']]} {place}"
 
 
 def when_written_text(then: Record) -> str:
@@ -173,21 +174,21 @@ def when_written_text(then: Record) -> str:
 
 def turn_text(verdict: Record) -> str | None:
     """Format the nearest change that turns the verdict; None for a claim not judged here."""
-    found = verdict.get("turn")
-    if not found:
+    nearest = verdict.get("turn")
+    if not nearest:
         return _FACT if verdict.get("robust") == UNTRIED else None
-    part = next((part for part in verdict["parts"] if part["name"] == found.get("part")), None)
-    if part is None and found["kind"] == "nothing":
+    part = next((part for part in verdict["parts"] if part["name"] == nearest.get("part")), None)
+    if part is None and nearest["kind"] == "nothing":
         return "Nothing that was tried on any part turns it."
     if part is None:
-        parts = "" if found["kind"] == "input" else " in every part that has it"
-        return f"{change_text(found)}{parts}, {_verdict_effect(found)}."
-    if found["kind"] == "nothing":
+        parts = "" if nearest["kind"] == "input" else " in every part that has it"
+        return f"{change_text(nearest)}{parts}, {_verdict_effect(nearest)}."
+    if nearest["kind"] == "nothing":
         text = _fruitless_trials(part)
-    elif found["kind"] == "margin":
+    elif nearest["kind"] == "margin":
         text = f"Nothing that was tried turns it, but it is close. {_margin_text(part)}".strip()
     else:
-        text = f"{change_text(found, part)}, {effect_text(found, part)}."
+        text = f"{change_text(nearest, part)}, {effect_text(nearest, part)}."
     return f"{capitalize(part['name'])}: {text}" if len(verdict["parts"]) > 1 else text
 
 

@@ -158,7 +158,7 @@ def full_schema() -> dict[str, Any]:
     """Return the published schema, extended by the names and labels of registered quantities."""
     schema = copy.deepcopy(SCHEMA)
     present = {"not": {"required": ["awaits"]}}
-    own = [name for name, one in quantities().items() if one.tier != Tier.PUBLISHED]
+    own = [name for name, item in quantities().items() if item.tier != Tier.PUBLISHED]
     rules: list[dict[str, Any]] = [
         {"if": present, "then": {"properties": {"quantity": {"enum": own}}}},
     ]
@@ -194,12 +194,12 @@ def full_schema() -> dict[str, Any]:
     return schema
 
 
-def _group_by_labels(some: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
+def _group_by_labels(registered: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
     """Group quantity names by their labels; a schema rule per quantity would take twice as long to validate."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for one in some:
-        found.setdefault(tuple(one.labels), []).append(one.name)
-    return found
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for quantity in registered:
+        groups.setdefault(tuple(quantity.labels), []).append(quantity.name)
+    return groups
 
 
 def _enum_schema(allowed: list[str]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
     flat = [key for key in _PART if key in raw]
     if flat and "all_of" in raw:
         raise StudyError(
-            f"{yaml_place(path, flat[0])}: {flat[0]!r} stands beside 'all_of': move it into one of the parts"
+            f"{yaml_place(path, flat[0])}: {flat[0]!r} cannot be combined with 'all_of': move it into one of the parts"
         )
     if (raw["kind"] == "judgement" or "untestable" in raw) and (flat or "all_of" in raw):
         key, what = (flat or ["all_of"])[0], "a judgement" if raw["kind"] == "judgement" else "what cannot be tested"
@@ -233,12 +233,14 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
     if twice is not None:
         where = yaml_place(path, "all_of", twice, "name")
         raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
-    said = _parse_sentences(raw.get("findings", {}), names, path, "findings")
+    findings = _parse_sentences(raw.get("findings", {}), names, path, "findings")
     others = raw.get("published", {})
-    for number, one in enumerate(others.get("evidence", [])):
-        if one.get("part", "") not in names and parts:
+    for number, evidence in enumerate(others.get("evidence", [])):
+        if evidence.get("part", "") not in names and parts:
             where = yaml_place(path, "published", "evidence", number)
-            raise StudyError(f"{where}: published: there is no part {one.get('part', '')!r}. Parts: {', '.join(names)}")
+            raise StudyError(
+                f"{where}: published: there is no part {evidence.get('part', '')!r}. Parts: {', '.join(names)}"
+            )
     changed = {change["version"] for change in raw.get("changes", [])}
     for version in range(2, raw["version"] + 1):
         if version not in changed:
@@ -252,7 +254,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
         kind=raw["kind"],
         version=raw["version"],
         path=path,
-        findings=said,
+        findings=findings,
         parts=tuple(parts),
         when_written=tuple(map(_parse_part, raw.get("when_written", []))),
         published=tuple(map(_parse_evidence, others.get("evidence", []))),
@@ -269,12 +271,14 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
 
 def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
     """Normalize sentences by outcome. Raises StudyError for an unknown placeholder."""
-    said = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in raw.items()}
-    for outcome, sentences in said.items():
+    by_outcome = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in raw.items()}
+    for outcome, sentences in by_outcome.items():
         for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):
             where = yaml_place(path, *steps, outcome)
-            raise StudyError(f"{where}: {'.'.join(steps)}: {{{fault}}} names nothing that could stand there")
-    return said
+            raise StudyError(
+                f"{where}: {'.'.join(steps)}: {{{fault}}} is no known placeholder (see report/findings.py)"
+            )
+    return by_outcome
 
 
 def _parse_scope(raw: dict[str, Any]) -> dict[str, Any]:
@@ -284,8 +288,8 @@ def _parse_scope(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_evidence(raw: dict[str, Any]) -> PublishedEvidence:
-    given = {key: raw[key] for key in ("quantity", "strength", "why")}
-    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **given, **_parse_scope(raw))
+    fields = {key: raw[key] for key in ("quantity", "strength", "why")}
+    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **fields, **_parse_scope(raw))
 
 
 def _parse_part(raw: dict[str, Any]) -> Part:

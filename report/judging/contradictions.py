@@ -58,28 +58,28 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
     """
     if not path.exists():
         return []
-    known, found = {claim.id: claim for claim in claims}, list[Contradiction]()
-    for at, one in enumerate(read_yaml(path, SCHEMA) or []):
-        sides = tuple(tuple(map(_parse_carrier, side["claims"])) for side in one["sides"])
-        entries = one.get("figures", {}).get("entries", [])
-        for steps, what in _find_faults(one, sides, known, reference):
-            raise StudyError(f"{yaml_place(path, at, *steps)}: {one['id']}: {what}")
-        if any(one["id"] == other.id for other in found):
-            raise StudyError(f"{yaml_place(path, at, 'id')}: {one['id']}: this id is used twice")
-        found.append(Contradiction(one, sides, tuple(dict(reference[name]) for name in entries)))
-    return found
+    known, contradictions = {claim.id: claim for claim in claims}, list[Contradiction]()
+    for at, raw in enumerate(read_yaml(path, SCHEMA) or []):
+        sides = tuple(tuple(map(_parse_carrier, side["claims"])) for side in raw["sides"])
+        entries = raw.get("figures", {}).get("entries", [])
+        for steps, what in _find_faults(raw, sides, known, reference):
+            raise StudyError(f"{yaml_place(path, at, *steps)}: {raw['id']}: {what}")
+        if any(raw["id"] == other.id for other in contradictions):
+            raise StudyError(f"{yaml_place(path, at, 'id')}: {raw['id']}: this id is used twice")
+        contradictions.append(Contradiction(raw, sides, tuple(dict(reference[name]) for name in entries)))
+    return contradictions
 
 
-def _parse_carrier(given: str | Mapping[str, str]) -> tuple[str, str]:
+def _parse_carrier(raw: str | Mapping[str, str]) -> tuple[str, str]:
     """Parse a claim id and its part name; '' means the whole claim."""
-    return (given, "") if isinstance(given, str) else (given["claim"], given["part"])
+    return (raw, "") if isinstance(raw, str) else (raw["claim"], raw["part"])
 
 
 def _find_faults(
-    one: Record, sides: Sequence[Sequence[tuple[str, str]]], known: Mapping[str, Claim], reference: Mapping[str, Record]
+    raw: Record, sides: Sequence[Sequence[tuple[str, str]]], known: Mapping[str, Claim], reference: Mapping[str, Record]
 ) -> Iterable[tuple[tuple[str | int, ...], str]]:
     """Yield mistakes, each with its location."""
-    seen: set[str] = set()
+    claimed: set[str] = set()
     for side, carriers in enumerate(sides):
         for number, (claim, part) in enumerate(carriers):
             where = ("sides", side, "claims", number)
@@ -88,18 +88,18 @@ def _find_faults(
             parts = [part.name for part in known[claim].parts]
             if part and part not in parts:
                 yield (*where, "part"), f"claim {claim} has no part {part!r}.{did_you_mean(part, parts)}"
-            if claim in seen:
-                yield where, f"claim {claim} stands twice: give it to one side"
-            seen.add(claim)
-    if one["stands"] == "opposites" and len(sides) != 2:
+            if claim in claimed:
+                yield where, f"claim {claim} appears twice: give it to one side"
+            claimed.add(claim)
+    if raw["stands"] == "opposites" and len(sides) != 2:
         yield ("stands",), "`opposites` is for two sides: use `each`, or leave sides out"
-    if one["conflict"] == "wording":
+    if raw["conflict"] == "wording":
         apart = rule_conflicts(
             [[rule for carrier in side for rule in _rule_records(*carrier, known)] for side in sides]
         )
         if apart:
             yield ("conflict",), f"more than wording: {apart[0]} Call it real or in part"
-    entries = one.get("figures", {}).get("entries", [])
+    entries = raw.get("figures", {}).get("entries", [])
     for number, entry in enumerate(entries):
         if entry not in reference:
             hint = did_you_mean(entry, list(reference))
@@ -112,9 +112,12 @@ def _find_faults(
 def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
     """Return a claim's rules, or one part's, shaped like the records in `verdicts.json`."""
     keys = ("quantity", "scope", "rule", "scale")
-    judged = [one for one in known[claim].parts if part in ("", one.name)]
-    given = [{key: getattr(one, key) for key in keys} | {"threshold": one.threshold.json, "unit": ""} for one in judged]
-    return [(claim, one) for one in given]
+    judged = [rule_part for rule_part in known[claim].parts if part in ("", rule_part.name)]
+    records = [
+        {key: getattr(rule_part, key) for key in keys} | {"threshold": rule_part.threshold.json, "unit": ""}
+        for rule_part in judged
+    ]
+    return [(claim, rule_part) for rule_part in records]
 
 
 def decide_contradictions(
@@ -127,20 +130,20 @@ def decide_contradictions(
     return [_contradiction_record(contradiction, verdicts) for contradiction in contradictions]
 
 
-def _contradiction_record(one: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, Any]:
-    given = one.declared
-    carried = [[_carrier_record(verdicts[claim], part) for claim, part in side] for side in one.sides]
-    own = [side_standing([claim["verdict"] for claim in side]) for side in carried]
-    stood = settle_opposites(own) if given["stands"] == "opposites" else own
-    names = ascii_uppercase[: len(one.sides)]
+def _contradiction_record(contradiction: Contradiction, verdicts: Mapping[str, Record]) -> dict[str, Any]:
+    declared = contradiction.declared
+    carriers = [[_carrier_record(verdicts[claim], part) for claim, part in side] for side in contradiction.sides]
+    own_standings = [side_standing([claim["verdict"] for claim in side]) for side in carriers]
+    standings = settle_opposites(own_standings) if declared["stands"] == "opposites" else own_standings
+    names = ascii_uppercase[: len(contradiction.sides)]
     return {
-        **{key: given[key] for key in ("id", "title", "question")},
-        "conflict": _conflict_by_figures(one) if one.figures else given["conflict"],
+        **{key: declared[key] for key in ("id", "title", "question")},
+        "conflict": _conflict_by_figures(contradiction) if contradiction.figures else declared["conflict"],
         "sides": [
             {"name": name, "says": side["says"], "standing": where, "claims": claims}
-            for name, side, where, claims in zip(names, given["sides"], stood, carried, strict=True)
+            for name, side, where, claims in zip(names, declared["sides"], standings, carriers, strict=True)
         ],
-        "outcome": contradiction_outcome(stood),
+        "outcome": contradiction_outcome(standings),
     }
 
 
@@ -149,7 +152,7 @@ def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
 
     verdict: a record from `verdicts.json`; part: a part's name, or '' for the whole claim.
     """
-    outcomes = [str(one["outcome"]) for one in verdict["parts"] if one["name"] == part]
+    outcomes = [str(item["outcome"]) for item in verdict["parts"] if item["name"] == part]
     return {"id": str(verdict["id"]), "part": part, "verdict": outcomes[0] if part else str(verdict["verdict"])}
 
 
@@ -173,14 +176,14 @@ def side_standing(verdicts: Iterable[str]) -> str:
 def settle_opposites(standings: Sequence[str]) -> list[str]:
     """Complete the standings if each side denies the other: a decided side settles an open one."""
     by = {"holds": "fails", "fails": "holds"}
-    one, other = standings
+    left, right = standings
     free = ("open", "opinion", "undecided")
-    return [by.get(other, one) if one in free else one, by.get(one, other) if other in free else other]
+    return [by.get(right, left) if left in free else left, by.get(left, right) if right in free else right]
 
 
 def contradiction_outcome(standings: Sequence[str]) -> str:
     """Return the outcome: open while an open side could change it, otherwise by the number of sides that hold."""
-    decided = [one for one in standings if one != "opinion"]
+    decided = [standing for standing in standings if standing != "opinion"]
     if not decided:
         return "opinion"
     for kind in ("open", "undecided", "in part"):
@@ -192,18 +195,18 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
     return {0: "none stands", 1: "one stands"}.get(n, "some stand")
 
 
-def _figure_suffices(one: Contradiction, entry: Record) -> bool | None:
+def _figure_suffices(contradiction: Contradiction, entry: Record) -> bool | None:
     """Tell if a published figure reaches the requirement; None if it was not read in its primary source."""
-    return float(entry["value"]) >= one.required if entry["status"] == "verified" else None
+    return float(entry["value"]) >= contradiction.required if entry["status"] == "verified" else None
 
 
-def _conflict_by_figures(one: Contradiction) -> str:
+def _conflict_by_figures(contradiction: Contradiction) -> str:
     """Classify a conflict by its published figures: real if all fall short of the other side's requirement."""
-    met = [_figure_suffices(one, entry) for entry in one.figures]
-    if False in met:
+    sufficient = [_figure_suffices(contradiction, entry) for entry in contradiction.figures]
+    if False in sufficient:
         # An unverified figure might still suffice.
-        return "real" if set(met) == {False} else "in part"
-    return "awaiting source" if None in met else "wording"
+        return "real" if set(sufficient) == {False} else "in part"
+    return "awaiting source" if None in sufficient else "wording"
 
 
 def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
@@ -212,17 +215,17 @@ def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
     sides: for each side, claim ids and parts shaped as in `verdicts.json`. Compares rules with the same quantity and
     overlapping scopes.
     """
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for one, other in combinations(sides, 2):
-        for (first, a), (second, b) in product(one, other):
+    by_rules: dict[tuple[str, str], dict[str, None]] = {}
+    for left, right in combinations(sides, 2):
+        for (first, a), (second, b) in product(left, right):
             where = _shared_scope(a, b)
             if where is not None and _are_disjoint(accepted_range(a), accepted_range(b)):
-                asked = f"{first} asks for {_requirement_text(a)} and {second} for {_requirement_text(b)}"
-                found.setdefault((a["quantity"], asked), {})[where] = None
-    listed = {key: "; ".join(filter(None, wheres)) for key, wheres in found.items()}
+                requirements = f"{first} asks for {_requirement_text(a)} and {second} for {_requirement_text(b)}"
+                by_rules.setdefault((a["quantity"], requirements), {})[where] = None
+    listed = {key: "; ".join(filter(None, wheres)) for key, wheres in by_rules.items()}
     return [
-        f"Of {quantity}{f' ({where})' if where else ''}, {asked}: no measurement satisfies both."
-        for (quantity, asked), where in listed.items()
+        f"Of {quantity}{f' ({where})' if where else ''}, {requirements}: no measurement satisfies both."
+        for (quantity, requirements), where in listed.items()
     ]
 
 
@@ -246,12 +249,12 @@ def _shared_scope(a: Record, b: Record) -> str | None:
         return None
     shared = []
     for label in (label for label in a["scope"] if label in b["scope"]):
-        one, other = (
+        left, right = (
             {*value} if isinstance(value, list) else {value} for value in (a["scope"][label], b["scope"][label])
         )
-        if not one & other:
+        if not left & right:
             return None
-        shared.append(f"{label} {join_words(sorted(map(str, one & other)), 'or')}")
+        shared.append(f"{label} {join_words(sorted(map(str, left & right)), 'or')}")
     return ", ".join(shared)
 
 

@@ -33,27 +33,27 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     A server without a GPU has two processors there. low, high: include the range over entries. Uses rounds with both
     kinds of machines, batch work only, the laxer quality target, and no robot modules (Jetson).
     """
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    known = speedup(data).filter(baseline="server", family="mlperf")
-    for row in record_rows(known.frame) if len(known) else []:
+    by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    speedups = speedup(data).filter(baseline="server", family="mlperf")
+    for row in record_rows(speedups.frame) if len(speedups) else []:
         key, record = (row["task"], row["model"]), data.published.by_key[row["records"].split()[0]]
         bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER
         if key in JOBS and bulk and "Jetson" not in str(row["gpu"]):
-            found.setdefault(key, []).append({**row, "date": record["date"]})
+            by_job.setdefault(key, []).append({**row, "date": record["date"]})
     rows = []
     for key, job in JOBS.items():
-        if key not in found:
+        if key not in by_job:
             continue
-        newest = max(row["date"] for row in found[key])
-        alike = [row for row in found[key] if row["date"] == newest]
-        least, most = (pick(alike, key=lambda row: float(row["estimate"])) for pick in (min, max))
+        newest = max(row["date"] for row in by_job[key])
+        newest_rows = [row for row in by_job[key] if row["date"] == newest]
+        least, most = (pick(newest_rows, key=lambda row: float(row["estimate"])) for pick in (min, max))
         rows.append(
             {
                 "job": job,
                 "training": key[0] == "train-to-target",
                 "setting": str(most["setting"]).split(", ")[0],
                 "source": most["source"],
-                "gpus": len({row["gpu"] for row in alike}),
+                "gpus": len({row["gpu"] for row in newest_rows}),
                 "server": most["cpu"],
                 **{name: _gpu_record(row) for name, row in (("least", least), ("most", most))},
             }

@@ -77,11 +77,11 @@ def judge(
         "origin": "synthetic" if any(node.record["origin"] == "synthetic" for node in data.nodes.nodes) else "measured",
         "nodes": _node_records(data),
         "refused": data.nodes.refused,
-        "tally": {name: sum(one["verdict"] == name for one in judged) for name in Verdict},
+        "tally": {name: sum(record["verdict"] == name for record in judged) for name in Verdict},
         "decided": count_decided(judged),
         "questions": group_by_question(judged),
         "verdicts": judged,
-        "contradictions": decide_contradictions({one["id"]: one for one in judged}, declared),
+        "contradictions": decide_contradictions({record["id"]: record for record in judged}, declared),
         "triangulation": compare_pairs(data, beside, cache),
         "references": reference_records(data.reference, reference_users(cache, wanted, declared, pairs)),
         "published": source_users(
@@ -106,17 +106,17 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
 
 def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     """Judge one claim; return its record for `verdicts.json`. Raises StudyError as `evaluate_part` does."""
-    found = [add_published_results(evaluate_part(part, claim, cache), claim, cache) for part in claim.parts]
-    then = [evaluate_part(part, claim, cache) for part in claim.when_written]
-    verdict = claim_verdict(found, then)
+    results = [add_published_results(evaluate_part(part, claim, cache), claim, cache) for part in claim.parts]
+    past = [evaluate_part(part, claim, cache) for part in claim.when_written]
+    verdict = claim_verdict(results, past)
     parts = []
-    for at, one in enumerate(found):
+    for at, result in enumerate(results):
 
         def whole(outcome: Verdict, at: int = at) -> Verdict:
             """Return the claim's verdict if this part had another outcome."""
-            return claim_verdict([*found[:at], replace(found[at], outcome=outcome), *found[at + 1 :]], then)
+            return claim_verdict([*results[:at], replace(results[at], outcome=outcome), *results[at + 1 :]], past)
 
-        parts.append(part_record(one, cache, whole))
+        parts.append(part_record(result, cache, whole))
     first = verdicts.representative_part(parts, verdict)
     robust, turn = claim_robustness(parts, verdict)
     of_part: dict[str, Any] = {name: getattr(first, name, None) for name in _OF_PART}
@@ -130,19 +130,21 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
             finding="",
             finding_part="",
             **of_part,
-            cases=[case for one in found for case in case_records(one, cache)],
+            cases=[case for result in results for case in case_records(result, cache)],
             parts=parts,
             by_threshold=claim_sliders(
-                found,
+                results,
                 lambda other: claim_verdict(
-                    [replace(one, outcome=other.get(at, one.outcome)) for at, one in enumerate(found)], then
+                    [replace(result, outcome=other.get(at, result.outcome)) for at, result in enumerate(results)], past
                 ),
             ),
-            when_written=[_when_written_record(one) for one in then],
+            when_written=[_when_written_record(result) for result in past],
             robust=robust,  # type: ignore[arg-type]
             turn=turn,
-            evidence_tier=Tier.weakest([one.quantity.tier for one in found if one.result and one.quantity]),
-            decided_on=deciding_source(found, verdict),  # type: ignore[arg-type]
+            evidence_tier=Tier.weakest(
+                [result.quantity.tier for result in results if result.result and result.quantity]
+            ),
+            decided_on=deciding_source(results, verdict),  # type: ignore[arg-type]
             hangs_on="",
             see_also=list(claim.see_also),
             bears_on=list(claim.bears_on),
@@ -156,18 +158,18 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     return dict(record)
 
 
-def claim_verdict(found: Sequence[PartResult], then: Sequence[PartResult] = ()) -> Verdict:
-    """Combine the parts' outcomes; NOT_TESTABLE without parts. then: the parts as of the article's date."""
-    now = combine_verdicts([one.outcome for one in found]) if found else Verdict.NOT_TESTABLE
-    held = bool(then) and claim_verdict(then) is Verdict.SUPPORTED
-    return Verdict.OUTDATED if held and now is Verdict.CHALLENGED else now
+def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()) -> Verdict:
+    """Combine the parts' outcomes; NOT_TESTABLE without parts. past: the parts as of the article's date."""
+    now = combine_verdicts([result.outcome for result in results]) if results else Verdict.NOT_TESTABLE
+    was_supported = bool(past) and claim_verdict(past) is Verdict.SUPPORTED
+    return Verdict.OUTDATED if was_supported and now is Verdict.CHALLENGED else now
 
 
-def deciding_source(found: Sequence[PartResult], verdict: Verdict) -> str:
+def deciding_source(results: Sequence[PartResult], verdict: Verdict) -> str:
     """Return HERE, OTHERS if the verdict depends on published measurements, '' if it is not decided."""
     if not verdict.decided:
         return ""
-    return OTHERS if any(one.waits for one in found) else HERE
+    return OTHERS if any(result.waits for result in results) else HERE
 
 
 def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str]) -> str:
@@ -183,25 +185,25 @@ def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str
     return min(nodes) if nodes <= set(contributed) and count_machines(nodes) == 1 else ""
 
 
-def _when_written_record(found: PartResult) -> dict[str, Any]:
+def _when_written_record(part_result: PartResult) -> dict[str, Any]:
     """Return a part as of the article's date: its outcome and representative case."""
-    result, row = found.result, found.result.representative if found.result else None
+    result, row = part_result.result, part_result.result.representative if part_result.result else None
     number = row_interval(result.estimates, row) if result and row is not None else {}
     name = row_name(result.estimates, row) if result and row is not None else ""
     return {
-        "outcome": found.outcome,
+        "outcome": part_result.outcome,
         "case": name,
-        "unit": found.unit,
-        "threshold": found.part.threshold.json,
+        "unit": part_result.unit,
+        "threshold": part_result.part.threshold.json,
         **number,
     }
 
 
 def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Count claims decided here, decided by published runs, and open; among the open ones, those not testable."""
-    of = Counter(str(verdict["decided_on"]) for verdict in verdicts)
-    never = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
-    return {HERE: of[HERE], OTHERS: of[OTHERS], "open": of[""], "not testable": never}
+    origins = Counter(str(verdict["decided_on"]) for verdict in verdicts)
+    not_testable = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
+    return {HERE: origins[HERE], OTHERS: origins[OTHERS], "open": origins[""], "not testable": not_testable}
 
 
 def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -209,23 +211,23 @@ def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 
     The verdict is 'differ' if the decided claims disagree. With none decided it is what all lack, or undecided.
     """
-    asked: dict[str, list[Mapping[str, Any]]] = {}
-    for one in verdicts:
-        asked.setdefault(one["question"], []).append(one)
+    by_question: dict[str, list[Mapping[str, Any]]] = {}
+    for record in verdicts:
+        by_question.setdefault(record["question"], []).append(record)
 
-    def answered(verdicts: set[str]) -> str:
-        said = {verdict for verdict in verdicts if Verdict(verdict).decided} or verdicts
-        if len(said) == 1:
-            return said.pop()
-        return DIFFER if any(Verdict(one).decided for one in said) else Verdict.UNDECIDED
+    def shared_verdict(verdicts: set[str]) -> str:
+        decisive = {verdict for verdict in verdicts if Verdict(verdict).decided} or verdicts
+        if len(decisive) == 1:
+            return decisive.pop()
+        return DIFFER if any(Verdict(verdict).decided for verdict in decisive) else Verdict.UNDECIDED
 
     return [
         {
             "question": question,
-            "claims": [one["id"] for one in alike],
-            "verdict": answered({str(one["verdict"]) for one in alike}),
+            "claims": [record["id"] for record in records],
+            "verdict": shared_verdict({str(record["verdict"]) for record in records}),
         }
-        for question, alike in asked.items()
+        for question, records in by_question.items()
     ]
 
 
@@ -236,7 +238,7 @@ def _claim_sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
         entries = part.entries if part.quantity == "reference.value" else []
         names += [name for name in entries if name in data.reference]
     listed = [source_record(dict(data.reference[name])) for name in dict.fromkeys(names)]
-    return [one for place, one in enumerate(listed) if one not in listed[:place]]
+    return [entry for place, entry in enumerate(listed) if entry not in listed[:place]]
 
 
 def _node_records(data: Dataset) -> list[dict[str, Any]]:

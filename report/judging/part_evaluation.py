@@ -72,8 +72,8 @@ def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
 
 def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
     """Return the kinds of devices needed to decide the part."""
-    asked = part.scope.get("device", [])
-    kinds = {*quantity.kinds, *(asked if isinstance(asked, list) else [asked])}
+    scope_kinds = part.scope.get("device", [])
+    kinds = {*quantity.kinds, *(scope_kinds if isinstance(scope_kinds, list) else [scope_kinds])}
     if part.options.get("over") == "device":
         kinds |= {str(part.options["of"]), str(part.options["to"])}
     return sorted(kind if kind in ("cpu", "gpu") else device_kind(kind) for kind in kinds)
@@ -298,7 +298,7 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
 
     Raises StudyError naming the claim's file if a rule does not fit the records.
     """
-    found = []
+    results = []
     for declared in claim.published:
         if declared.part != part.name:
             continue
@@ -325,8 +325,8 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
         if result is not None and not len(result.estimates):
             result = None
         unit = result.unit if result else quantity.unit
-        found.append(PublishedResult(own, declared.strength, declared.why, unit, estimates, chosen, result))
-    return found
+        results.append(PublishedResult(own, declared.strength, declared.why, unit, estimates, chosen, result))
+    return results
 
 
 def _published_rule(part: Part, labels: Sequence[str]) -> str:
@@ -343,15 +343,15 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
     return estimates
 
 
-def add_published_results(found: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
+def add_published_results(part_result: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
     """Add published results to a part; if it waits and direct evidence decides, take that outcome."""
-    waits = found.missing or _missing_rounds(found)
-    others = judge_published(found.part, claim, cache)
+    waits = part_result.missing or _missing_rounds(part_result)
+    others = judge_published(part_result.part, claim, cache)
     deciding = next(
         (other for other in others if other.strength == DIRECT and other.outcome and other.outcome.decided), None
     )
     if waits is None or deciding is None or deciding.result is None:
-        return replace(found, others=tuple(others))
+        return replace(part_result, others=tuple(others))
     return PartResult(
         part=deciding.part,
         outcome=deciding.result.outcome,
@@ -364,12 +364,12 @@ def add_published_results(found: PartResult, claim: Claim, cache: QuantityCache)
     )
 
 
-def _missing_rounds(found: PartResult) -> Missing | None:
+def _missing_rounds(part_result: PartResult) -> Missing | None:
     """Return the need for more rounds if a part is undecided and most estimates have one round, without interval."""
-    if found.result is None or found.quantity is None or found.outcome is not Verdict.UNDECIDED:
+    if part_result.result is None or part_result.quantity is None or part_result.outcome is not Verdict.UNDECIDED:
         return None
-    single, every = int(found.result.single_round.sum()), len(found.result.estimates)
+    single, every = int(part_result.result.single_round.sum()), len(part_result.result.estimates)
     if 2 * single <= every:
         return None
-    wanted = list(found.quantity.experiments)
+    wanted = list(part_result.quantity.experiments)
     return Missing(Verdict.AWAITING_EXPERIMENT, wanted, single_rounds=single, estimates=every)

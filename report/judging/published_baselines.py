@@ -33,38 +33,38 @@ def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[di
     published = cache.data.published
     if not path.exists() or not published.by_key:
         return []
-    found = []
-    for number, one in enumerate(read_yaml(path, SCHEMA)):
+    records = []
+    for number, pair in enumerate(read_yaml(path, SCHEMA)):
         for kind, key, known in (
-            ("quantity", one["quantity"], quantities()),
-            *(("record", one[side], published.by_key) for side in ("of", "over") if side in one),
+            ("quantity", pair["quantity"], quantities()),
+            *(("record", pair[side], published.by_key) for side in ("of", "over") if side in pair),
         ):
             if key not in known:
                 near = did_you_mean(key, list(known))
-                raise StudyError(f"{yaml_place(path, number)}: {one['title']}: there is no {kind} {key!r}.{near}")
-        above = published.by_key[one["of"]]
-        below = published.by_key[one["over"]] if "over" in one else None
+                raise StudyError(f"{yaml_place(path, number)}: {pair['title']}: there is no {kind} {key!r}.{near}")
+        above = published.by_key[pair["of"]]
+        below = published.by_key[pair["over"]] if "over" in pair else None
         value = float(above["value"]) / (float(below["value"]) if below else 1.0)
-        found.append(
+        records.append(
             {
-                "title": one["title"],
-                "quantity": one["quantity"],
-                "unit": quantities()[one["quantity"]].unit,
+                "title": pair["title"],
+                "quantity": pair["quantity"],
+                "unit": quantities()[pair["quantity"]].unit,
                 "published": value,
                 "machine": machine_name(above),
                 "source": above["source"],
-                "records": [one[side] for side in ("of", "over") if side in one],
-                "differs": one["differs"],
-                "here": _measured_rows(one, value, cache),
+                "records": [pair[side] for side in ("of", "over") if side in pair],
+                "differs": pair["differs"],
+                "here": _measured_rows(pair, value, cache),
             }
         )
-    return found
+    return records
 
 
-def _measured_rows(one: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
+def _measured_rows(pair: Mapping[str, Any], published: float, cache: QuantityCache) -> list[dict[str, Any]]:
     """Return each node kind's largest estimate in scope, with its interval and its ratio to the published value."""
     try:
-        estimates = pool_machines(select(cache.estimates(quantities()[one["quantity"]]), one["scope"]))
+        estimates = pool_machines(select(cache.estimates(quantities()[pair["quantity"]]), pair["scope"]))
     except MissingSourceError:
         return []
     rows = []

@@ -20,17 +20,17 @@ def record_users(
     named: pairs of claim id and record key. replaced, beside: rows from `judging.cpus_per_gpu` and
     `judging.published_baselines`.
     """
-    found: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
+    by_record: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
     for claim, key in named:
-        found.setdefault(key, {})[claim] = None
+        by_record.setdefault(key, {})[claim] = None
     for row in replaced:
         for end in ("least", "most"):
             for key in row[end]["records"].split():
-                found[key][OPENING] = None
+                by_record[key][OPENING] = None
     for row in beside:
         for key in row["records"]:
-            found[key][COUNTERPART] = None
-    return {key: list(claims) for key, claims in found.items()}
+            by_record[key][COUNTERPART] = None
+    return {key: list(claims) for key, claims in by_record.items()}
 
 
 def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
@@ -44,10 +44,10 @@ def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
 
 def source_users(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     """Return each source with its record count, the number of records in use, and its users (`record_users`)."""
-    found = []
+    records = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]
         by = {user: None for key in keys for user in used[key]}
         named = sum(bool(used[key]) for key in keys)
-        found.append({**source, "records": len(keys), "named": named, "used_by": list(by)})
-    return found
+        records.append({**source, "records": len(keys), "named": named, "used_by": list(by)})
+    return records

@@ -64,10 +64,10 @@ def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache 
 
 def _scaling_text(pair: Pair) -> str:
     """Describe how the measured value is scaled before the comparison."""
-    told = [f"Multiplied by {format_exact(pair.scale)}. {pair.scale_why}"] if pair.scale != 1 else []
+    sentences = [f"Multiplied by {format_exact(pair.scale)}. {pair.scale_why}"] if pair.scale != 1 else []
     if pair.sockets:
-        told.append(f"{'Divided' if pair.sockets == 'divide' else 'Multiplied'} by the processors of the machine.")
-    return " ".join(told)
+        sentences.append(f"{'Divided' if pair.sockets == 'divide' else 'Multiplied'} by the processors of the machine.")
+    return " ".join(sentences)
 
 
 class _Machines:
@@ -115,8 +115,8 @@ def _is_device_kind(wanted: Record, device: Record, node: Node) -> bool:
 
 
 def _processor_record(node: Node) -> Record:
-    told = node.record["hardware"].get("cpu") or {}
-    return told if isinstance(told, Mapping) else {"model": told}
+    cpu = node.record["hardware"].get("cpu") or {}
+    return cpu if isinstance(cpu, Mapping) else {"model": cpu}
 
 
 def _socket_count(node: Node) -> int:
@@ -165,27 +165,27 @@ class _PairComparison:
         where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else format_count(len(nodes), "node")
         return self.lacking or f"{join_words(list(self.pair.quantity.experiments))} on {where}"
 
-    def _case(self, figure: Figure, at: Place) -> dict[str, Any]:
-        node, device = at
+    def _case(self, figure: Figure, place: Place) -> dict[str, Any]:
+        node, device = place
         row, pair = self.at[node.id, device["id"]], self.pair
         by = {"divide": 1 / _socket_count(node), "multiply": float(_socket_count(node))}.get(
             pair.sockets, 1.0
         ) * pair.scale
         values = {name: None if end is None else end * by for name, end in row_interval(self.best, row).items()}
-        held: dict[str, Any] = {
+        counts: dict[str, Any] = {
             name: self.best.frame[name].iat[row] for name in ("n_rounds", "n_samples", "source_rows")
         }
         deviation = {name: _relative_deviation(value, figure.value) for name, value in values.items()}
-        outcome, why = _deviation_outcome(pair, figure, deviation["estimate"], at, self.evidence)
+        outcome, why = _deviation_outcome(pair, figure, deviation["estimate"], place, self.evidence)
         return {
             "node": node.id,
             "device": device["id"],
             "name": str(device["name"]),
             "label": row_name(self.best, row),
             **values,
-            "n_rounds": int(held["n_rounds"]),
-            "n_samples": int(held["n_samples"]),
-            "behind": format_ranges(self.evidence.source_rows(pair.quantity, held["source_rows"], [node.id])),
+            "n_rounds": int(counts["n_rounds"]),
+            "n_samples": int(counts["n_samples"]),
+            "behind": format_ranges(self.evidence.source_rows(pair.quantity, counts["source_rows"], [node.id])),
             "deviation": deviation,
             "outcome": outcome,
             "explained": why,
@@ -204,9 +204,9 @@ def _largest_cases(cases: Estimates) -> Estimates:
 
 def _figure_source(figure: Figure, data: Dataset) -> dict[str, Any]:
     """Return a figure's description and sources."""
-    held = [data.reference[name] for name in figure.entries]
-    told = [f"{entry['subject']}, {uncapitalize(entry['what'])}" for entry in held]
-    return {"what": "; over ".join(told), "sources": [source_record(dict(entry)) for entry in held]}
+    entries = [data.reference[name] for name in figure.entries]
+    descriptions = [f"{entry['subject']}, {uncapitalize(entry['what'])}" for entry in entries]
+    return {"what": "; over ".join(descriptions), "sources": [source_record(dict(entry)) for entry in entries]}
 
 
 def _relative_deviation(value: float | None, published: float | None) -> float | None:
@@ -222,10 +222,10 @@ def _deviation_outcome(
         return UNVERIFIED, ""
     if abs(deviation) <= TOLERATED or least <= deviation <= most:
         return AGREES, ""
-    for one in pair.explained:
-        least, most = one["between"]
-        if least <= deviation <= most and _has_cases(one["shown_by"], at, evidence):
-            return EXPLAINED, f"{one['says']} Shown by {one['shown_by']}."
+    for explanation in pair.explained:
+        least, most = explanation["between"]
+        if least <= deviation <= most and _has_cases(explanation["shown_by"], at, evidence):
+            return EXPLAINED, f"{explanation['says']} Shown by {explanation['shown_by']}."
     return TO_EXPLAIN, ""
 
 
@@ -243,12 +243,14 @@ def comparison_sentence(pairs: Sequence[Record]) -> str:
     figures = [figure for pair in pairs for figure in pair["figures"]]
     outcomes = [case["outcome"] for figure in figures for case in figure["cases"]]
     waiting = sum(bool(figure["waits"]) for figure in figures)
-    told = []
+    sentences = []
     if outcomes:
         of_each = [f"{n} {_OUTCOME_WORDS[outcome]}" for outcome in OUTCOMES if (n := outcomes.count(outcome))]
-        told.append(f"{format_count(len(outcomes), 'measured value')} beside a published one: {join_words(of_each)}.")
+        sentences.append(
+            f"{format_count(len(outcomes), 'measured value')} beside a published one: {join_words(of_each)}."
+        )
     if waiting:
-        told.append(
+        sentences.append(
             f"{format_count(waiting, 'figure')} {'waits' if waiting == 1 else 'wait'} for a machine to be measured."
         )
-    return " ".join(told)
+    return " ".join(sentences)

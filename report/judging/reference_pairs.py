@@ -79,7 +79,8 @@ def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangula
         if name in ids[:number]:
             raise StudyError(f"{yaml_place(path, 'pairs', number, 'id')}: the id {name!r} is used twice")
     pairs = [
-        _PairReader(path, number, one, raw["devices"], reference).pair() for number, one in enumerate(raw["pairs"])
+        _PairReader(path, number, declared, raw["devices"], reference).pair()
+        for number, declared in enumerate(raw["pairs"])
     ]
     return Triangulation(raw["devices"], tuple(pairs))
 
@@ -100,8 +101,8 @@ class _PairReader:
         quantity = quantities()[raw["quantity"]]
         for label in raw["scope"]:
             self._known(label, quantity.labels, f"label of {quantity.name}", "scope", label)
-        for one in raw.get("explained", []):
-            self._known(one["shown_by"], quantities(), "quantity", "explained")
+        for explanation in raw.get("explained", []):
+            self._known(explanation["shown_by"], quantities(), "quantity", "explained")
         unit = str(scale.get("unit", quantity.unit))
         return Pair(
             id=raw["id"],
@@ -113,42 +114,44 @@ class _PairReader:
             sockets=str(raw.get("sockets", "")),
             unit=unit,
             figures=tuple(
-                figure for number, given in enumerate(raw["figures"]) for figure in self._figures(given, unit, number)
+                figure
+                for number, raw_figure in enumerate(raw["figures"])
+                for figure in self._figures(raw_figure, unit, number)
             ),
             differs=raw["differs"],
             explained=tuple(raw.get("explained", [])),
         )
 
-    def _figures(self, given: str | Record, unit: str, number: int) -> list[Figure]:
+    def _figures(self, raw: str | Record, unit: str, number: int) -> list[Figure]:
         """Parse one figure, or expand a pattern to all devices of the kind."""
         steps = ("figures", number)
-        if not isinstance(given, str):
-            return [self._figure(given, unit, steps)]
+        if not isinstance(raw, str):
+            return [self._figure(raw, unit, steps)]
         kind = self.raw["scope"]["device"]
-        own = {name: given.replace("*", name) for name, device in self.devices.items() if device["kind"] == kind}
-        found = [{"device": name, "entry": entry} for name, entry in own.items() if entry in self.reference]
-        if not found:
-            raise self._fault(f"no device of this kind has an entry {given!r} in the reference", *steps)
-        return [self._figure(one, unit, steps) for one in found]
+        own = {name: raw.replace("*", name) for name, device in self.devices.items() if device["kind"] == kind}
+        expanded = [{"device": name, "entry": entry} for name, entry in own.items() if entry in self.reference]
+        if not expanded:
+            raise self._fault(f"no device of this kind has an entry {raw!r} in the reference", *steps)
+        return [self._figure(item, unit, steps) for item in expanded]
 
-    def _figure(self, given: Record, unit: str, steps: tuple[str | int, ...]) -> Figure:
-        host, below = str(given.get("host", "")), given.get("over")
-        for device in filter(None, (given["device"], host)):
+    def _figure(self, raw: Record, unit: str, steps: tuple[str | int, ...]) -> Figure:
+        host, below = str(raw.get("host", "")), raw.get("over")
+        for device in filter(None, (raw["device"], host)):
             self._known(device, self.devices, "device", *steps)
-        sides = [given, below] if below else [given]
+        sides = [raw, below] if below else [raw]
         for side in sides:
             self._known(side["entry"], self.reference, "reference entry", *steps)
         entries = [self.reference[side["entry"]] for side in sides]
         units = list(dict.fromkeys(str(entry["unit"]) for entry in entries))
-        told = (
+        entry_unit = (
             "1" if below and len(units) == 1 else "/".join([*units, *([self.raw["per"]] if "per" in self.raw else [])])
         )
-        if told != unit:
-            raise self._fault(f"{given['entry']} is in {told}, what is measured in {unit}", *steps)
+        if entry_unit != unit:
+            raise self._fault(f"{raw['entry']} is in {entry_unit}, the measured value in {unit}", *steps)
         counts = [float(side.get("count", 1)) for side in sides]
         value, low, high = _figure_range(entries, counts)
         return Figure(
-            device=given["device"],
+            device=raw["device"],
             host=host,
             entries=tuple(side["entry"] for side in sides),
             value=value,
@@ -156,7 +159,7 @@ class _PairReader:
             high=high,
             verified=value is not None and all(entry["status"] == "verified" for entry in entries),
             worked_out=_calculation_text(entries, counts)
-            if value is not None and given.keys() & {"over", "count"}
+            if value is not None and raw.keys() & {"over", "count"}
             else "",
         )
 
@@ -177,7 +180,8 @@ def _figure_range(
 
     def end(name: str, other: str) -> float:
         each = [
-            float(one.get(key, one["value"])) / n for one, n, key in zip(entries, counts, (name, other), strict=False)
+            float(item.get(key, item["value"])) / n
+            for item, n, key in zip(entries, counts, (name, other), strict=False)
         ]
         return each[0] / each[1] if len(each) > 1 else each[0]
 

@@ -32,38 +32,38 @@ def reference_users(
     comparison with measurements here, a GPU's rating, the plausibility check on nodes, or a quantity module that
     declares it (`ENTRIES`) for data not present here.
     """
-    found: dict[str, dict[str, None]] = {name: {} for name in cache.data.reference}
+    by_entry: dict[str, dict[str, None]] = {name: {} for name in cache.data.reference}
 
     def note(names: Iterable[str], user: str) -> None:
-        for name in found.keys() & set(names):
-            found[name][user] = None
+        for name in by_entry.keys() & set(names):
+            by_entry[name][user] = None
 
-    asked = {name: cache.entries(one) for name, one in quantities().items()}
+    used_entries = {name: cache.entries(quantity) for name, quantity in quantities().items()}
     for claim in claims:
         note(claim.sources, claim.id)
         for part in (*claim.parts, *claim.when_written):
-            note([*part.entries, *asked.get(part.quantity, [])], claim.id)
-    for one in contradictions:
-        note((str(entry["id"]) for entry in one.figures), f"contradiction {one.id}")
-    for name, entries in asked.items():
+            note([*part.entries, *used_entries.get(part.quantity, [])], claim.id)
+    for contradiction in contradictions:
+        note((str(entry["id"]) for entry in contradiction.figures), f"contradiction {contradiction.id}")
+    for name, entries in used_entries.items():
         note(entries, name)
     for module in MODULES:
         for pattern in getattr(import_module(f"report.quantities.{module}"), "ENTRIES", ()):
-            note(fnmatch.filter(found, pattern), f"quantities of {module}")
+            note(fnmatch.filter(by_entry, pattern), f"quantities of {module}")
     for pair in triangulation.pairs if triangulation else ():
         note((name for figure in pair.figures for name in figure.entries), f"comparison {pair.id}")
     for gpu in gpu_specs(cache.data.reference):
         note([*gpu.entries, *gpu.lacking], f"rating {gpu.id}")
     note(plausibility.ENTRIES, "what a node may claim")
-    return {name: list(users) for name, users in found.items()}
+    return {name: list(users) for name, users in by_entry.items()}
 
 
 def reference_records(reference: Mapping[str, Record], users: Uses) -> list[dict[str, Any]]:
     """Return every entry with source and users, for `verdicts.json`."""
-    kept = ("id", "subject", "what", "value", "low", "high", "unit", "status", "note")
+    fields = ("id", "subject", "what", "value", "low", "high", "unit", "status", "note")
     return [
         {
-            **{key: entry[key] for key in kept if key in entry},
+            **{key: entry[key] for key in fields if key in entry},
             "source": source_record(dict(entry)),
             "used_by": list(users[name]),
         }

@@ -93,8 +93,8 @@ class Retrial:
     def _outcome_at(self, threshold: Threshold) -> Verdict:
         if self.population:
             return self.population.share_at(threshold.low).outcome(self.part.share)
-        kept = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
-        return outcome_from_sides(self.part.rule, [new if known else old for new, known, old in kept])
+        sides = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
+        return outcome_from_sides(self.part.rule, [new if known else old for new, known, old in sides])
 
     @property
     def is_settled(self) -> bool:
@@ -157,7 +157,9 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
         return float(widths[result.representative or 0])
     there = [side for side in Side if side in result.sides][:2]
     clearest = [widths[np.array(result.sides) == side] for side in there]
-    return float(np.min([np.nanmax(one) if not np.isnan(one).all() else np.nan for one in clearest]))
+    return float(
+        np.min([np.nanmax(side_widths) if not np.isnan(side_widths).all() else np.nan for side_widths in clearest])
+    )
 
 
 def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
@@ -168,9 +170,9 @@ def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
         straight = [np.abs(estimate - end) for end in ends]
         by_logs = [np.abs(np.log(estimate / end)) for end in ends if end > 0] or straight
         gap = np.where(logs, np.min(by_logs, axis=0), np.min(straight, axis=0))
-        found: Floats = gap / np.where(logs, np.log(high / low), high - low)
+        distances: Floats = gap / np.where(logs, np.log(high / low), high - low)
     # Exact figures have no width, so the distance is infinite, even on the threshold.
-    return np.where(low == high, np.inf, found)
+    return np.where(low == high, np.inf, distances)
 
 
 # Thresholds
@@ -188,27 +190,27 @@ def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
 
 def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
     """Yield declared ranges that turn the verdict, with the larger factor between their ends."""
-    for one in retrial.part.thresholds:
-        outcome = retrial.outcome_at(one)
+    for threshold in retrial.part.thresholds:
+        outcome = retrial.outcome_at(threshold)
         if retrial.turns(outcome):
-            factors = [_larger_ratio(*ends) for ends in zip(one.ends, retrial.part.threshold.ends, strict=True)]
+            factors = [_larger_ratio(*ends) for ends in zip(threshold.ends, retrial.part.threshold.ends, strict=True)]
             factor = None if None in factors else max(factor for factor in factors if factor is not None)
-            yield retrial.trial("threshold", outcome, threshold=one.json, side="range", factor=factor)
+            yield retrial.trial("threshold", outcome, threshold=threshold.json, side="range", factor=factor)
 
 
 def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
     """Yield the nearest thresholds below and above the declared one that turn the verdict."""
     declared, tried = retrial.part.threshold.low, retrial.part.thresholds
-    found = list(outcome_pieces(retrial, tried[0].low, tried[-1].low))
-    now = sum(start < declared or (start == declared and not later) for start, _, _, later in found) - 1
-    for ahead in (range(now + 1, len(found)), range(now - 1, -1, -1)):
-        at = next((at for at in ahead if retrial.turns(found[at][1])), None)
+    stretches = list(outcome_pieces(retrial, tried[0].low, tried[-1].low))
+    now = sum(start < declared or (start == declared and not later) for start, _, _, later in stretches) - 1
+    for ahead in (range(now + 1, len(stretches)), range(now - 1, -1, -1)):
+        at = next((at for at in ahead if retrial.turns(stretches[at][1])), None)
         if at is not None:
             # A piece's start may still belong to the previous piece.
-            start, _, _, later = found[at] if at > now else found[at + 1]
+            start, _, _, later = stretches[at] if at > now else stretches[at + 1]
             side = ("above" if later else "from") if at > now else ("to" if later else "below")
             yield retrial.trial(
-                "threshold", found[at][1], threshold=start, side=side, factor=_larger_ratio(start, declared)
+                "threshold", stretches[at][1], threshold=start, side=side, factor=_larger_ratio(start, declared)
             )
 
 
@@ -241,8 +243,8 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
     """Return the range's ends and all thresholds between them where an estimate may change sides."""
     ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
     if "family" in retrial.result.estimates.labels:
-        told = [retrial.result.estimates.numbers(name).to_numpy(float) for name in ("low", "high")]
-        ends = np.concatenate([ends, *told, *(one * CLEAR for one in told), *(one / CLEAR for one in told)])
+        stated = [retrial.result.estimates.numbers(name).to_numpy(float) for name in ("low", "high")]
+        ends = np.concatenate([ends, *stated, *(end * CLEAR for end in stated), *(end / CLEAR for end in stated)])
     if retrial.population:
         ends = np.concatenate([ends, np.linspace(low, high, 33)])
     inside = np.unique(ends[np.isfinite(ends) & (ends > low) & (ends < high)])
@@ -274,8 +276,10 @@ def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial)
             swapped = replace(part, scope={**part.scope, name: value, **best_shape})
             outcome = rule_outcome(swapped, select(estimates, swapped.scope) * part.scale, unit)
             if outcome is not None:
-                given = value.item() if isinstance(value, np.generic) else value
-                yield retrial.trial("scope", outcome, label=name, value=given, now=now, plain_loop=given in LOOPS)
+                python_value = value.item() if isinstance(value, np.generic) else value
+                yield retrial.trial(
+                    "scope", outcome, label=name, value=python_value, now=now, plain_loop=python_value in LOOPS
+                )
 
 
 def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping[str, Any]) -> list[Any]:
@@ -298,18 +302,18 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
     whole = retrial.population
 
-    def outcome_without(rows: NDArray[np.bool_], some: int, supporting: int, challenging: int) -> Verdict:
+    def outcome_without(rows: NDArray[np.bool_], n_omitted: int, supporting: int, challenging: int) -> Verdict:
         """Return the outcome without `rows`, given how many they are, and how many support and challenge."""
         if whole:
             return whole.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
-        return outcome_from_counts(retrial.part.rule, n - some, pro - supporting, contra - challenging)
+        return outcome_from_counts(retrial.part.rule, n - n_omitted, pro - supporting, contra - challenging)
 
     def listed(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
         """Yield a trial per name, or a single one for more than MOST_NAMED."""
         if number > MOST_NAMED:
             named = [{"what": ""}]
         shared = {"of": of, "number": number if number > MOST_NAMED else 1, **more}
-        return (retrial.trial("without", outcome, **shared, **one) for one in named)
+        return (retrial.trial("without", outcome, **shared, **name_fields) for name_fields in named)
 
     if whole and len(whole.names) > 1:
         for unit, name in enumerate(whole.names):
@@ -320,22 +324,22 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
         at = np.flatnonzero(retrial.sides == side)
         outcome = outcome_without(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
         if len(at) and outcome != retrial.outcome:
-            found = [{"what": _case_text(estimates, int(row), data)} for row in at[:MOST_NAMED]]
-            yield from listed("case", found, len(at), outcome)
+            named_cases = [{"what": _case_text(estimates, int(row), data)} for row in at[:MOST_NAMED]]
+            yield from listed("case", named_cases, len(at), outcome)
     if "node" not in estimates.labels:
         return
     codes, kinds = pd.factorize(estimates["node"].map(kind_of_node, na_action="ignore"))
-    alike = nodes_by_kind(estimates)
+    kind_nodes = nodes_by_kind(estimates)
     here = [codes >= 0, *((codes >= 0) & (retrial.sides == side) for side in (Side.SUPPORTS, Side.CHALLENGES))]
     each = np.array([np.bincount(codes[of], minlength=len(kinds)) for of in here])
     hang: dict[tuple[Verdict, bool], list[list[str]]] = {}
     for code, (kind, counts) in enumerate(zip(kinds, each.T.tolist(), strict=True)):
         outcome = outcome_without(codes == code, *counts)
         if n > counts[0] and outcome != retrial.outcome:
-            hang.setdefault((outcome, counts[0] == 1), []).append(alike[kind])
-    for (turned, alone), some in hang.items():
-        named = [{"what": data.group_label(nodes), "id": nodes[0]} for nodes in some[:MOST_NAMED]]
-        yield from listed("machine", named, len(some), turned, one_case=alone)
+            hang.setdefault((outcome, counts[0] == 1), []).append(kind_nodes[kind])
+    for (turned, alone), node_groups in hang.items():
+        named = [{"what": data.group_label(nodes), "id": nodes[0]} for nodes in node_groups[:MOST_NAMED]]
+        yield from listed("machine", named, len(node_groups), turned, one_case=alone)
 
 
 def _case_text(estimates: Estimates, row: int, data: Dataset) -> str:
@@ -359,13 +363,13 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     if all(part.robustness.fact for part in tried) and not inputs:  # type: ignore[union-attr]
         return UNTRIED, None
     tried = [part for part in tried if not part.robustness.fact] or tried  # type: ignore[union-attr]
-    ranked = [one for part in tried for one in _ranked_turns(part)]
-    together = [((1, 1.0), one) for one in (*inputs, *joint_turns(tried, verdict))]
+    ranked = [item for part in tried for item in _ranked_turns(part)]
+    together = [((1, 1.0), item) for item in (*inputs, *joint_turns(tried, verdict))]
     able = [part for part in tried if part.robustness and part.robustness.decides]
     sensitive = bool(together) or any(part.robustness.fragile for part in able if part.robustness)
     word = SENSITIVE if sensitive else LISTED if any(part.cases_why for part in tried) else ROBUST
     nothing = Turn(kind="nothing", part=able[0].name if len(parts) == 1 and able else None)
-    _, turn = min([*ranked, *together], key=lambda one: one[0], default=(None, nothing))
+    _, turn = min([*ranked, *together], key=lambda item: item[0], default=(None, nothing))
     return None if verdict == Verdict.UNDECIDED else word, turn
 
 
@@ -402,13 +406,14 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
     for part in parts:
         record = part.arithmetic or {}
         for work in (record, *record.get("also", [])):
-            known = {one["symbol"]: one for one in work.get("inputs", [])}
+            known = {input_record["symbol"]: input_record for input_record in work.get("inputs", [])}
             for tried in work.get("sensitivity", []):
                 if tried["verdict"] != verdict:
-                    one = known[tried["symbol"]]
+                    input_record = known[tried["symbol"]]
                     yield Turn(
-                        kind="input", symbol=one["symbol"], means=one["means"], value=tried["input"], now=one["value"],
-                        unit=tried["unit"], outcome=tried["outcome"], verdict=tried["verdict"],
+                        kind="input", symbol=input_record["symbol"], means=input_record["means"],
+                        value=tried["input"], now=input_record["value"], unit=tried["unit"],
+                        outcome=tried["outcome"], verdict=tried["verdict"],
                     )  # fmt: skip
 
 
@@ -418,26 +423,26 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     parts: all judged. Machines of one kind count as the same. Each turn is the first part's trial, with the claim's
     verdict.
     """
-    made: dict[tuple[Any, ...], dict[int, Trial]] = {}
+    by_change: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):
-        for one in part.robustness.trials if part.robustness else []:
-            if one.kind == "scope" and not one.plain_loop:
-                made.setdefault((one.label, one.now, one.value), {})[at] = one
-            elif one.kind == "without" and one.id:
-                made.setdefault((kind_of_node(one.id),), {})[at] = one
-    found = []
-    for changed in made.values():
+        for trial in part.robustness.trials if part.robustness else []:
+            if trial.kind == "scope" and not trial.plain_loop:
+                by_change.setdefault((trial.label, trial.now, trial.value), {})[at] = trial
+            elif trial.kind == "without" and trial.id:
+                by_change.setdefault((kind_of_node(trial.id),), {})[at] = trial
+    turns = []
+    for changed in by_change.values():
         outcomes = [changed[at].outcome if at in changed else part.outcome for at, part in enumerate(parts)]
         turned = combine_verdicts([str(outcome) for outcome in outcomes])
         if len(changed) > 1 and turned != verdict:
-            found.append(_turn_from_trial(next(iter(changed.values())), None, verdict=turned))
-    return sorted(found, key=lambda one: one.kind == "without")
+            turns.append(_turn_from_trial(next(iter(changed.values())), None, verdict=turned))
+    return sorted(turns, key=lambda trial: trial.kind == "without")
 
 
 # Sliders: a page looks outcomes up and has no rules of its own
 
 
-def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
+def part_slider(part_result: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
     """Return a part's outcomes and the claim's verdicts at other thresholds, with the other parts fixed.
 
     None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. `range`: the
@@ -445,35 +450,35 @@ def part_slider(found: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[
     `outcome_pieces`. For a threshold with two ends, and for more than MOST_PIECES, `choices` instead: a list of
     threshold, outcome and verdict.
     """
-    found = _with_published_result(found)
-    declared = found.part.thresholds
-    if found.result is None or found.unchecked or len(declared) < 2:
+    part_result = _with_published_result(part_result)
+    declared = part_result.part.thresholds
+    if part_result.result is None or part_result.unchecked or len(declared) < 2:
         return None
     # Published measurements replace ours only if they decide.
-    open_ = found.waits.verdict if found.waits else Verdict.UNDECIDED
-    retrial = Retrial(found.part, found.result, whole, open_)
+    open_ = part_result.waits.verdict if part_result.waits else Verdict.UNDECIDED
+    retrial = Retrial(part_result.part, part_result.result, whole, open_)
     if retrial.is_settled:
         return None
     low, high = declared[0].low, declared[-1].low
-    stretches = [] if found.part.threshold.is_range else list(map(list, outcome_pieces(retrial, low, high)))
+    stretches = [] if part_result.part.threshold.is_range else list(map(list, outcome_pieces(retrial, low, high)))
     if stretches and len(stretches) <= MOST_PIECES:
         log = bool(low > 0 and high / low > LOGARITHMIC)
-        return {"declared": found.part.threshold.low, "range": [low, high], "log": log, "pieces": stretches}
-    outcomes = [(one, retrial.outcome_at(one)) for one in declared]
-    choices = [[one.json, outcome, whole(outcome)] for one, outcome in outcomes]
-    return {"declared": found.part.threshold.json, "choices": choices}
+        return {"declared": part_result.part.threshold.low, "range": [low, high], "log": log, "pieces": stretches}
+    outcomes = [(threshold, retrial.outcome_at(threshold)) for threshold in declared]
+    choices = [[threshold.json, outcome, whole(outcome)] for threshold, outcome in outcomes]
+    return {"declared": part_result.part.threshold.json, "choices": choices}
 
 
-def _with_published_result(found: PartResult) -> PartResult:
+def _with_published_result(part_result: PartResult) -> PartResult:
     """Replace a waiting part by its published result, which may decide at another threshold."""
-    direct = [other for other in found.others if other.strength == DIRECT and other.result is not None]
-    if found.missing is None or len(direct) != 1:
-        return found
-    return replace(found, part=direct[0].part, result=direct[0].result, waits=found.missing)
+    direct = [other for other in part_result.others if other.strength == DIRECT and other.result is not None]
+    if part_result.missing is None or len(direct) != 1:
+        return part_result
+    return replace(part_result, part=direct[0].part, result=direct[0].result, waits=part_result.missing)
 
 
 def claim_sliders(
-    found: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]
+    part_results: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]
 ) -> list[dict[str, Any]]:
     """Return the `part_slider` records; parts with the same thresholds share one slider.
 
@@ -481,18 +486,18 @@ def claim_sliders(
     and `unit`; for several parts, the outcome in a piece is the claim's verdict.
     """
     records = {}
-    for at, one in enumerate(found):
-        record = part_slider(one, lambda outcome, at=at: whole({at: outcome}))  # type: ignore[misc]
+    for at, part_result in enumerate(part_results):
+        record = part_slider(part_result, lambda outcome, at=at: whole({at: outcome}))  # type: ignore[misc]
         if record:
             records[at] = record
     groups: dict[Any, list[int]] = {}
     for at, record in records.items():
-        same = "pieces" in record and (found[at].part.threshold, found[at].unit, *record["range"])
+        same = "pieces" in record and (part_results[at].part.threshold, part_results[at].unit, *record["range"])
         groups.setdefault(same or at, []).append(at)
     return [
         {
-            "parts": [found[at].part.name for at in group],
-            "unit": found[group[0]].unit,
+            "parts": [part_results[at].part.name for at in group],
+            "unit": part_results[group[0]].unit,
             **(records[group[0]] if len(group) == 1 else _joint_slider(group, records, whole)),
         }
         for group in groups.values()

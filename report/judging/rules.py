@@ -124,8 +124,8 @@ def apply_rule(
     outcome = _outcome(part, sides, share)
     where = None
     if outcome is Verdict.DEPENDS:
-        alike = nodes_by_kind(compared.estimates).values()
-        names = {node: named(nodes) for nodes in alike for node in nodes}
+        node_groups = nodes_by_kind(compared.estimates).values()
+        names = {node: named(nodes) for nodes in node_groups for node in nodes}
         where = find_boundary(_with_boundary_labels(compared.estimates), sides, names)
     representative = _representative_row(part, compared.estimates, sides, outcome)
     crossover = ""
@@ -150,8 +150,8 @@ def _with_boundary_labels(estimates: Estimates) -> Estimates:
 
 
 def _compared_sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    found = side_finder(part, compared.estimates, deciding_ends(part, compared.estimates))(part.threshold)
-    return [settled or side for settled, side in zip(compared.settled, found, strict=True)]
+    sides = side_finder(part, compared.estimates, deciding_ends(part, compared.estimates))(part.threshold)
+    return [settled or side for settled, side in zip(compared.settled, sides, strict=True)]
 
 
 def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
@@ -189,13 +189,13 @@ class PublishedEnds:
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
         """Return each figure's side of the threshold."""
         plain = _side_numbers(*self.stated_ends, threshold, compare)
-        found = _side_numbers(*self.decisive_ends, threshold, compare)
+        numbers = _side_numbers(*self.decisive_ends, threshold, compare)
         for side in (0, 1):
             here = plain == side
             there = np.bincount(self.family_numbers[here], minlength=len(self.are_independent)) > 0
             agreed_on = (self.are_independent & there).any(axis=1).take(self.family_numbers)
-            found = np.where((found == _UNDECIDED) & here & agreed_on, side, found)
-        return _sides_from_numbers(found)
+            numbers = np.where((numbers == _UNDECIDED) & here & agreed_on, side, numbers)
+        return _sides_from_numbers(numbers)
 
 
 def share_population(part: Part, estimates: Estimates) -> Population | None:
@@ -268,7 +268,10 @@ def may_be_negative(part: Part) -> bool:
 
     Times, counts, rates and ratios are never negative.
     """
-    return part.rule == "trend" or min(end for one in (part.threshold, *part.sensitivity) for end in one.ends) < 0
+    return (
+        part.rule == "trend"
+        or min(end for threshold in (part.threshold, *part.sensitivity) for end in threshold.ends) < 0
+    )
 
 
 # Shares
@@ -358,13 +361,13 @@ class Population:
 
     def share_at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
         """Return the share that reaches a threshold. keep: mask of estimates to use, shape (estimates,)."""
-        kept = np.ones(len(self.units), dtype=bool) if keep is None else keep
-        sizes = np.bincount(self.units[kept], minlength=len(self.names)).astype(float)
+        mask = np.ones(len(self.units), dtype=bool) if keep is None else keep
+        sizes = np.bincount(self.units[mask], minlength=len(self.names)).astype(float)
         there = int((sizes > 0).sum())
         if not there:
             return Share(math.nan, 0.0, 1.0, 0, self.of)
-        weights = 1 / sizes[self.units[kept]]
-        least, most = (float((weights * chance[kept]).sum()) for chance in self._reach_chances(threshold))
+        weights = 1 / sizes[self.units[mask]]
+        least, most = (float((weights * chance[mask]).sum()) for chance in self._reach_chances(threshold))
         low, high = clopper_pearson(min(least, there), min(most, there), there)
         return Share((least + most) / 2 / there, low, high, there, self.of)
 
@@ -419,8 +422,8 @@ def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapp
     both = Side.SUPPORTS in counts and Side.CHALLENGES in counts
     decided = [row for row in rows if row["_"] != Side.UNDECIDED] if both else rows
     left = {"counts": counts, "undecided": len(rows) - len(decided)}
-    found = _one_label_boundary(decided) or _two_label_boundary(decided)
-    return Boundary(**{**vars(found), **left}) if found else Boundary(**left)  # type: ignore[arg-type]
+    boundary = _one_label_boundary(decided) or _two_label_boundary(decided)
+    return Boundary(**{**vars(boundary), **left}) if boundary else Boundary(**left)  # type: ignore[arg-type]
 
 
 def _varying_labels(rows: Sequence[Row]) -> list[str]:
@@ -440,9 +443,9 @@ def _one_label_boundary(rows: Sequence[Row]) -> Boundary | None:
         return None
     for name in _varying_labels(rows):
         values = {side: {row[name] for row in rows if row["_"] == side} for side in sides}
-        found = _numeric_boundary(name, rows, values) if _is_numeric(rows, name) else _named_boundary(name, values)
-        if found:
-            return found
+        boundary = _numeric_boundary(name, rows, values) if _is_numeric(rows, name) else _named_boundary(name, values)
+        if boundary:
+            return boundary
     return None
 
 
@@ -480,12 +483,12 @@ def _two_label_boundary(rows: Sequence[Row]) -> Boundary | None:
         if len(groups) > _MOST_VALUES:
             continue
         inner = []
-        for value in sorted(groups, key=lambda one: (str(type(one)), one)):
+        for value in sorted(groups, key=lambda item: (str(type(item)), item)):
             sides = {row["_"] for row in groups[value]}
-            found = sides.pop() if len(sides) == 1 else _one_label_boundary(groups[value])
-            if found is None:
+            side_or_boundary = sides.pop() if len(sides) == 1 else _one_label_boundary(groups[value])
+            if side_or_boundary is None:
                 break
-            inner.append((value, found))
+            inner.append((value, side_or_boundary))
         else:
             return Boundary(name, inner=tuple(inner))
     return None

@@ -36,77 +36,85 @@ def row_interval(estimates: Estimates, row: int) -> dict[str, float | None]:
     return {name: finite_or_none(float(estimates.value(name, row))) for name in _ENDS}
 
 
-def part_record(found: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> verdicts.Part:
+def part_record(part_result: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> verdicts.Part:
     """Build a part's record. whole: the claim's verdict for another outcome of this part."""
-    part, result = found.part, found.result
+    part, result = part_result.part, part_result.result
     number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
     tried: verdicts.Robustness | None = None
     if result is not None and result.representative is not None:
         number = row_interval(result.estimates, result.representative)
-    if result is not None and result.representative is not None and found.waits is None:
-        tried = part_robustness(part, found.estimates, result, found.unit, cache.data, whole)
-        tried.fact = tried.exact and _is_fact(found)
+    if result is not None and result.representative is not None and part_result.waits is None:
+        tried = part_robustness(part, part_result.estimates, result, part_result.unit, cache.data, whole)
+        tried.fact = tried.exact and _is_fact(part_result)
     return verdicts.Part(
         name=part.name,
         quantity=part.quantity,
-        unit=found.unit,
+        unit=part_result.unit,
         rule=part.rule,
         options=part.options,
         threshold=part.threshold.json,
         threshold_why=part.why,
-        sensitivity=[one.json for one in part.sensitivity],
+        sensitivity=[threshold.json for threshold in part.sensitivity],
         scope=part.scope,
         scale=part.scale,
         scale_why=part.scale_why,
-        how=inspect.getdoc(found.quantity.compute) if found.quantity else None,
-        entries=_part_entries(found, cache),
-        from_samples=found.quantity is not None and cache.from_samples(found.quantity),
+        how=inspect.getdoc(part_result.quantity.compute) if part_result.quantity else None,
+        entries=_part_entries(part_result, cache),
+        from_samples=part_result.quantity is not None and cache.from_samples(part_result.quantity),
         followed=result is None or _has_source_rows(result.estimates),
-        outcome=found.outcome,
-        tier=Tier(found.quantity.tier) if found.quantity and result is not None else Tier.NONE,
-        waits=found.waits,
-        others=[published_record(other, found, whole) for other in found.others],
-        unchecked=found.unchecked,
-        checked=found.quantity.checked if found.quantity and found.quantity.tier == "derived" else None,
-        check=check_record(found, cache),
+        outcome=part_result.outcome,
+        tier=Tier(part_result.quantity.tier) if part_result.quantity and result is not None else Tier.NONE,
+        waits=part_result.waits,
+        others=[published_record(other, part_result, whole) for other in part_result.others],
+        unchecked=part_result.unchecked,
+        checked=part_result.quantity.checked
+        if part_result.quantity and part_result.quantity.tier == "derived"
+        else None,
+        check=check_record(part_result, cache),
         cases_why=part.cases_why,
         n_cases=len(result.sides) if result else 0,
         share=share_record(result.share) if result and result.share else None,
-        missing=found.missing,
+        missing=part_result.missing,
         boundary=boundary_record(result),
         **number,
         robustness=tried,
-        arithmetic=None if found.waits else arithmetic_record(part, found.quantity, found.estimates, result, whole),
+        arithmetic=None
+        if part_result.waits
+        else arithmetic_record(part, part_result.quantity, part_result.estimates, result, whole),
     )
 
 
-def published_record(one: PublishedResult, found: PartResult, whole: Callable[[Verdict], Verdict]) -> verdicts.Others:
+def published_record(
+    published: PublishedResult, part_result: PartResult, whole: Callable[[Verdict], Verdict]
+) -> verdicts.Others:
     """Build the record for a part's published result.
 
     decides: True if the part rests on it; the part's cases are then its own, and name their records. records: keys of
     the compared published records. beside: our estimate divided by the published one, each the nearest to the
     threshold; None unless both are known.
     """
-    decides = found.waits is not None and one.part is found.part
-    known: list[float] = one.result.estimates.numbers("estimate").dropna().tolist() if one.result else []
+    decides = part_result.waits is not None and published.part is part_result.part
+    known: list[float] = published.result.estimates.numbers("estimate").dropna().tolist() if published.result else []
     ours: float | None = None
-    if found.waits is None and one.result is not None and found.result is not None:
-        sides = [(result.estimates, result.representative) for result in (found.result, one.result)]
+    if part_result.waits is None and published.result is not None and part_result.result is not None:
+        sides = [(result.estimates, result.representative) for result in (part_result.result, published.result)]
         values = [None if row is None else row_interval(of, row)["estimate"] for of, row in sides]
-        ours = values[0] / values[1] if values[0] and values[1] and found.unit == one.unit else None
+        ours = values[0] / values[1] if values[0] and values[1] and part_result.unit == published.unit else None
     return verdicts.Others(
-        quantity=one.part.quantity,
-        scope=one.part.scope,
-        strength=one.strength,
-        why=one.why,
-        unit=one.unit,
+        quantity=published.part.quantity,
+        scope=published.part.scope,
+        strength=published.strength,
+        why=published.why,
+        unit=published.unit,
         decides=decides,
-        outcome=one.outcome,
+        outcome=published.outcome,
         least=min(known, default=None),
         most=max(known, default=None),
-        trials=list(threshold_trials(Retrial(one.part, one.result, whole))) if one.result and decides else [],
+        trials=list(threshold_trials(Retrial(published.part, published.result, whole)))
+        if published.result and decides
+        else [],
         beside=ours,
-        records=[] if decides else one.records,
+        records=[] if decides else published.records,
     )
 
 
@@ -117,29 +125,29 @@ def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
     return _boundary_fields(result.boundary) if result.boundary else {"ahead": result.crossover}
 
 
-def _boundary_fields(found: Boundary) -> dict[str, Any]:
+def _boundary_fields(boundary: Boundary) -> dict[str, Any]:
     record: dict[str, Any] = {
-        "label": found.label,
-        "ranges": [{"side": side, **asdict(one)} for side, one in found.ranges],
-        "values": [{"side": side, "values": list(values)} for side, values in found.values],
+        "label": boundary.label,
+        "ranges": [{"side": side, **asdict(item)} for side, item in boundary.ranges],
+        "values": [{"side": side, "values": list(values)} for side, values in boundary.values],
         "inner": [
-            {"value": value, **({"side": one} if isinstance(one, Side) else _boundary_fields(one))}
-            for value, one in found.inner
+            {"value": value, **({"side": item} if isinstance(item, Side) else _boundary_fields(item))}
+            for value, item in boundary.inner
         ],
-        "counts": dict(found.counts),
-        "undecided": found.undecided,
+        "counts": dict(boundary.counts),
+        "undecided": boundary.undecided,
     }
     return {name: value for name, value in record.items() if value}
 
 
-def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | None:
+def check_record(part_result: PartResult, cache: QuantityCache) -> dict[str, float] | None:
     """Return how well a derived quantity's model agreed with measurements; None if nothing was checked.
 
     For whole runs, jobs: number of runs; predicted: how many were predicted from the others; shortest, longest:
     measured duration relative to the derived one; width: factor to either end of a prediction's interval. Otherwise,
     cases: their number; least, most: error relative to the measured value.
     """
-    by = found.quantity.checked if found.quantity else ""
+    by = part_result.quantity.checked if part_result.quantity else ""
     if by in ("", ARITHMETIC):
         return None
     if by == CHECK:
@@ -149,9 +157,9 @@ def check_record(found: PartResult, cache: QuantityCache) -> dict[str, float] | 
     return {"cases": len(errors), "least": float(errors.min()), "most": float(errors.max())} if len(errors) else None
 
 
-def _is_fact(found: PartResult) -> bool:
+def _is_fact(part_result: PartResult) -> bool:
     """Return True if a part rests on published figures and plain arithmetic alone."""
-    quantity = found.quantity
+    quantity = part_result.quantity
     return quantity is not None and (quantity.tier == "documented" or quantity.checked == ARITHMETIC)
 
 
@@ -166,21 +174,21 @@ def _has_source_rows(estimates: Estimates) -> bool:
     return all(rows or not isinstance(node, str) for rows, node in zip(estimates["source_rows"], nodes, strict=True))
 
 
-def _part_entries(found: PartResult, cache: QuantityCache) -> list[str]:
+def _part_entries(part_result: PartResult, cache: QuantityCache) -> list[str]:
     """Return the reference entries that a part rests on."""
-    if found.quantity is None:
+    if part_result.quantity is None:
         return []
-    named = found.part.entries if found.quantity.tier == "documented" else []
-    return sorted({*named, *cache.entries(found.quantity)})
+    named = part_result.part.entries if part_result.quantity.tier == "documented" else []
+    return sorted({*named, *cache.entries(part_result.quantity)})
 
 
-def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
+def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
     """Build the records for a part's compared estimates.
 
     A pooled case also has `instances` (ids), `machines` (in words), `instance_low` and `instance_high` (range over the
     instances). A case with disturbed summary rows has their share (`disturbed`).
     """
-    result, quantity, disturbed = found.result, found.quantity, cache.data.disturbed
+    result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed
     if result is None or quantity is None:
         return []
     estimates = result.estimates
@@ -203,7 +211,7 @@ def case_records(found: PartResult, cache: QuantityCache) -> list[verdicts.Case]
             }
         records.append(
             verdicts.Case(
-                part=found.part.name,
+                part=part_result.part.name,
                 node=labels.pop("node", None),
                 device=labels.pop("device", None),
                 labels=labels,
@@ -251,16 +259,16 @@ def arithmetic_record(
     # An infinite estimate has no derivation.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
-    found = [
-        _derivation_record(part, quantity, estimates, one, whole)
-        for one in (row, *_rows_by_other_formulas(estimates, result, row))
+    records = [
+        _derivation_record(part, quantity, estimates, derivation_row, whole)
+        for derivation_row in (row, *_rows_by_other_formulas(estimates, result, row))
     ]
     beside = [
-        {"name": name, "unit": unit, "formula": work.formula.text, **values}
+        {"name": name, "unit": unit, "formula": derivation.formula.text, **values}
         for name, unit, other in estimates.other_results
-        for work, values in zip(other.derivations, _case_rows(other), strict=True)
+        for derivation, values in zip(other.derivations, _case_rows(other), strict=True)
     ]
-    return {**record, **found[0], "also": found[1:], "beside": beside}
+    return {**record, **records[0], "also": records[1:], "beside": beside}
 
 
 def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
@@ -278,12 +286,16 @@ def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row
 def _derivation_record(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> dict[str, Any]:
-    work = estimates.derivations[row]
+    derivation = estimates.derivations[row]
     return {
         "case": row_name(estimates, row),
-        "formula": work.formula.text,
-        "inputs": [_input_record(symbol, one, work) for symbol, one in work.inputs.items()],
-        "result": {"symbol": work.formula.result, "unit": work.formula.unit, **_value_fields(estimates, row)},
+        "formula": derivation.formula.text,
+        "inputs": [_input_record(symbol, term, derivation) for symbol, term in derivation.inputs.items()],
+        "result": {
+            "symbol": derivation.formula.result,
+            "unit": derivation.formula.unit,
+            **_value_fields(estimates, row),
+        },
         "sensitivity": list(_input_sensitivity(part, quantity, estimates, row, whole)),
     }
 
@@ -293,20 +305,20 @@ def _formula_record(formula: Formula) -> dict[str, Any]:
     return {"text": formula.text, "unit": formula.unit, "rounded_up": formula.rounded_up, "symbols": symbols}
 
 
-def _input_record(symbol: str, one: Input, work: Derivation) -> dict[str, Any]:
+def _input_record(symbol: str, term: Input, derivation: Derivation) -> dict[str, Any]:
     return {
         "symbol": symbol,
-        "means": work.formula.symbols[symbol][0],
-        "what": one.what,
-        "value": one.value,
-        "low": one.low if one.has_range else None,
-        "high": one.high if one.has_range else None,
-        "unit": one.unit,
-        "kind": one.kind,
-        "entries": list(one.entries),
-        "rows": format_ranges(one.source_rows),
-        "source": one.source,
-        "in_interval": one.in_interval or one.kind == "measured",
+        "means": derivation.formula.symbols[symbol][0],
+        "what": term.what,
+        "value": term.value,
+        "low": term.low if term.has_range else None,
+        "high": term.high if term.has_range else None,
+        "unit": term.unit,
+        "kind": term.kind,
+        "entries": list(term.entries),
+        "rows": format_ranges(term.source_rows),
+        "source": term.source,
+        "in_interval": term.in_interval or term.kind == "measured",
     }
 
 
@@ -325,14 +337,14 @@ def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the effect of moving each input to either end of its range."""
-    for symbol, one in estimates.derivations[row].inputs.items():
+    for symbol, term in estimates.derivations[row].inputs.items():
         for end in ("low", "high"):
-            at = getattr(one, end)
-            if not math.isfinite(at) or at == one.value:
+            at = getattr(term, end)
+            if not math.isfinite(at) or at == term.value:
                 continue
             moved = estimates.move_input(row, symbol, end)
             outcome = apply_rule(part, select(moved, part.scope) * part.scale, quantity.unit).outcome
             yield {
-                "symbol": symbol, "end": end, "input": at, "unit": one.unit, **_value_fields(moved, row),
+                "symbol": symbol, "end": end, "input": at, "unit": term.unit, **_value_fields(moved, row),
                 "outcome": outcome, "verdict": whole(outcome),
             }  # fmt: skip

@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "finding of no outcome": ({"findings": {"suported": "So."}}, "suported: So.", ["Did you mean 'supported'?"]),
     "finding that is too long": ({"findings": {"supported": "a " * 151}}, "supported:", ["has 302 characters"]),
     "finding of an unknown part": (
-        {"findings": {"depends": "It took {[time] least}."}}, "depends: It took", ["{[time] least} names nothing"]
+        {"findings": {"depends": "It took {[time] least}."}}, "depends: It took", ["{[time] least} is no known placeholder"]
     ),
     "option that is no value of its label": (
         {"rule": "ratio", "options": {"over": "device", "of": "tpu", "to": "cpu"}}, "of: tpu", ["Allowed: cpu, gpu."]
@@ -125,7 +125,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "mistake within a part": (
         {**BARE, "all_of": [PART, {**PART, "name": "b", "rule": "exist"}]}, "rule: exist", [EVERY_RULE, "'exists'?"]
     ),
-    "part beside a rule": ({"all_of": [PART]}, "quantity: gemm.rate", ["'quantity' stands beside 'all_of'"]),
+    "part beside a rule": ({"all_of": [PART]}, "quantity: gemm.rate", ["'quantity' cannot be combined with 'all_of'"]),
     "judgement with a rule": ({"kind": "judgement", "bears_on": []}, "quantity: gemm.rate", ["remove 'quantity'"]),
     "link to an unknown claim": ({"see_also": ["W15", "W99"]}, "- W99", ["see_also: there is no claim 'W99'"]),
     "link with a line break": ({"see_also": ["W16\n"]}, "W16", ["see_also.0"]),

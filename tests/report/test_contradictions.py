@@ -92,7 +92,7 @@ PART = {"claim": "G03", "part": "numbers of cores"}
     ("change", "line", "says"),
     [
         ({"sides": sides(["N12"], ["W66"])}, "- W66", "there is no claim 'W66'. Did you mean 'W"),
-        ({"sides": sides(["N12", "N11"], ["N11"])}, "- N11", "claim N11 stands twice"),
+        ({"sides": sides(["N12", "N11"], ["N11"])}, "- N11", "claim N11 appears twice"),
         ({"sides": sides(["N11"], [PART])}, "part: numbers of", "G03 has no part 'numbers of cores'. Did you mean"),
         ({"sides": sides(["N11"], ["N12"], ["G09"]), "stands": "opposites"}, "stands: opposites", "for two sides"),
         ({"stands": "eech"}, "stands: eech", "Did you mean 'each'?"),
