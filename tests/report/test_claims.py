@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "finding of no outcome": ({"findings": {"suported": "So."}}, "suported: So.", ["Did you mean 'supported'?"]),
     "finding that is too long": ({"findings": {"supported": "a " * 151}}, "supported:", ["has 302 characters"]),
     "finding of an unknown part": (
-        {"findings": {"depends": "It took {[time] least}."}}, "depends: It took", ["{[time] least} is no known placeholder"]
+        {"findings": {"depends": "It took {[time] least}."}}, "depends: It took", ["{[time] least} is no known"]
     ),
     "option that is no value of its label": (
         {"rule": "ratio", "options": {"over": "device", "of": "tpu", "to": "cpu"}}, "of: tpu", ["Allowed: cpu, gpu."]
