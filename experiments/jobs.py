@@ -153,7 +153,7 @@ class Job:
         return processes * self.start_s + min(sum(point.predicted_s for point in points), self.round_s + longest)
 
     def leave_out(self, omitted: Mapping[Point, str]) -> Job:
-        """Return the job with points marked as omitted. omitted: the reason per point."""
+        """Return the job with some points left out. omitted: their reasons."""
         return replace(
             self, points=tuple(replace(point, left_out=omitted.get(point, point.left_out)) for point in self.points)
         )

@@ -54,8 +54,8 @@ def format_findings(findings: Sequence[Finding], width: int) -> str:
     count = _count_warnings(findings)
     verdict = "No problem found that would spoil results."
     if count:
-        verdict = f"{count} {'problem' if count == 1 else 'problems'} will spoil results: fix them if possible, or "
-        verdict += "expect flagged samples and wider intervals."
+        verdict = f"{count} problem{'s' * (count != 1)} will spoil results: fix {'it' if count == 1 else 'them'} if "
+        verdict += "possible, or expect flagged samples and wider intervals."
     return "\n\n".join([*blocks, textwrap.fill(verdict, width)])
 
 
