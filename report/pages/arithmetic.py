@@ -25,10 +25,12 @@ def derivation_entries(
     worked: list[dict[str, Any]] = []
     for part in parts:
         record = part.get("arithmetic") or {}
-        for one in [record, *record.get("also", [])] if record.get("formula") else []:
-            worked.append({"part": str(part.get("name") or ""), **_derivation_entry(one), "beside": [], "more": 0})
+        for derivation in [record, *record.get("also", [])] if record.get("formula") else []:
+            worked.append(
+                {"part": str(part.get("name") or ""), **_derivation_entry(derivation), "beside": [], "more": 0}
+            )
         if worked and record.get("beside"):
-            beside = filter_cases(record["beside"], shown, lambda one: one["labels"].get("node"))
+            beside = filter_cases(record["beside"], shown, lambda result: result["labels"].get("node"))
             worked[-1]["beside"] = _further_results(beside, machines or {})
             worked[-1]["more"] = len(record["beside"]) - len(beside)
     return worked
@@ -57,36 +59,36 @@ def _derivation_entry(record: Mapping[str, Any]) -> dict[str, Any]:
         "formula": format_formula(record["formula"]),
         "result": f"{result['symbol']} = {_format_result(result, unit)}",
         "case": str(record["case"]),
-        "inputs": [_input_row(one) for one in record["inputs"]],
+        "inputs": [_input_row(entry) for entry in record["inputs"]],
         "turns": [
             {
-                "what": f"{one['symbol']} = {_format_input(one['input'], one['unit'])}",
-                "result": _format_result(one, unit),
-                "verdict": str(one["verdict"]),
+                "what": f"{trial['symbol']} = {_format_input(trial['input'], trial['unit'])}",
+                "result": _format_result(trial, unit),
+                "verdict": str(trial["verdict"]),
             }
-            for one in record["sensitivity"]
+            for trial in record["sensitivity"]
         ],
     }
 
 
-def _input_row(one: Mapping[str, Any]) -> dict[str, str]:
-    about = "; ".join(dict.fromkeys(filter(None, (str(one["means"]), str(one["what"])))))
-    ends = [one["low"], one["high"]]
-    known = [_format_input(end, one["unit"]) for end in ends if end is not None]
-    where = ", ".join(one["entries"]) or str(one["source"])
+def _input_row(record: Mapping[str, Any]) -> dict[str, str]:
+    about = "; ".join(dict.fromkeys(filter(None, (str(record["means"]), str(record["what"])))))
+    ends = [record["low"], record["high"]]
+    known = [_format_input(end, record["unit"]) for end in ends if end is not None]
+    where = ", ".join(record["entries"]) or str(record["source"])
     return {
-        "symbol": str(one["symbol"]),
+        "symbol": str(record["symbol"]),
         "about": about,
-        "value": _format_input(one["value"], one["unit"]),
+        "value": _format_input(record["value"], record["unit"]),
         "range": " to ".join(known),
-        "where": f"{_KINDS[one['kind']]}: {where}" if one["kind"] != "measured" or one["entries"] else where,
+        "where": f"{_KINDS[record['kind']]}: {where}" if record["kind"] != "measured" or record["entries"] else where,
     }
 
 
-def _format_result(one: Mapping[str, Any], unit: str) -> str:
+def _format_result(result: Mapping[str, Any], unit: str) -> str:
     """Format a result, with its interval in brackets."""
-    around = format_interval(one["low"], one["high"], unit)
-    return formatting.with_unit(one["value"], unit) + (f" ({around})" if around else "")
+    around = format_interval(result["low"], result["high"], unit)
+    return formatting.with_unit(result["value"], unit) + (f" ({around})" if around else "")
 
 
 def _format_input(value: float, unit: str) -> str:

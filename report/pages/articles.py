@@ -29,27 +29,27 @@ def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
     Raises StudyError with file and line for a schema violation, a stray bracket, or a duplicate article or claim.
     """
     raw: list[dict[str, Any]] = read_yaml(path, SCHEMA)
-    seen: dict[str, Steps] = {}
+    positions: dict[str, Steps] = {}
     for number, article in enumerate(raw):
-        _check_unique(path, seen, f"article {article['key']}", (number, "key"))
+        _check_unique(path, positions, f"article {article['key']}", (number, "key"))
         for at, section in enumerate(article["sections"]):
             steps = (number, "sections", at, "text")
             stray = _STRAY.search(_CLAUSE.sub("", section["text"]))
             if stray:
                 raise StudyError(
-                    f"{yaml_place(path, *steps)}: section {section['heading']!r} has a {stray[0]!r} that is no clause's"
+                    f"{yaml_place(path, *steps)}: section {section['heading']!r} has a stray {stray[0]!r}"
                     ": write [the clause]{W15}"
                 )
             for _, claim in _CLAUSE.findall(section["text"]):
-                _check_unique(path, seen, f"claim {claim}", steps)
+                _check_unique(path, positions, f"claim {claim}", steps)
     return raw
 
 
-def _check_unique(path: Path, seen: dict[str, Steps], what: str, steps: Steps) -> None:
-    if what in seen:
-        first = yaml_place(path, *seen[what]).rpartition(", ")[2]
-        raise StudyError(f"{yaml_place(path, *steps)}: {what} stands twice, first in {first}: keep one of them")
-    seen[what] = steps
+def _check_unique(path: Path, positions: dict[str, Steps], what: str, steps: Steps) -> None:
+    if what in positions:
+        first = yaml_place(path, *positions[what]).rpartition(", ")[2]
+        raise StudyError(f"{yaml_place(path, *steps)}: duplicate {what}, first in {first}: keep one of them")
+    positions[what] = steps
 
 
 def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict
     placed = {claim for section in raw["sections"] for _, claim in _CLAUSE.findall(section["text"])}
     strange = sorted((placed & known) - set(own))
     if strange:
-        raise StudyError(f"articles: claim {strange[0]} is not one of {raw['key']!r}: take it out there")
+        raise StudyError(f"articles: claim {strange[0]} is not in article {raw['key']!r}: remove it there")
     fares = verdict_words.format_tally(list(own.values()))
     return {
         "source": link(capitalize(str(raw["source"])), str(raw.get("address") or "")),
@@ -73,7 +73,9 @@ def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict
             {"heading": capitalize(str(section["heading"])), "text": _section_markdown(str(section["text"]), own)}
             for section in raw["sections"]
         ],
-        "unplaced": [verdict_words.claim_entry(one, "finding") for name, one in own.items() if name not in placed],
+        "unplaced": [
+            verdict_words.claim_entry(verdict, "finding") for name, verdict in own.items() if name not in placed
+        ],
     }
 
 

@@ -33,14 +33,14 @@ def format_bibtex(document: Mapping[str, Any]) -> str:
 
 
 def _bibtex_entries(document: Mapping[str, Any]) -> Iterator[str]:
-    seen = set()
-    for one in document["references"]:
-        source = one["source"]
-        if source["url"] not in seen:
-            seen.add(source["url"])
+    urls = set()
+    for figure in document["references"]:
+        source = figure["source"]
+        if source["url"] not in urls:
+            urls.add(source["url"])
             yield _bibtex_entry(document_key(str(source["url"])), source)
-    for one in document["published"] or []:
-        yield _bibtex_entry(published_key(str(one["id"])), one)
+    for published_source in document["published"] or []:
+        yield _bibtex_entry(published_key(str(published_source["id"])), published_source)
 
 
 def _bibtex_entry(key: str, source: Mapping[str, Any]) -> str:
@@ -63,29 +63,29 @@ def _escape_tex(text: str) -> str:
 def sources_page(document: Mapping[str, Any]) -> Page:
     """Build the page that lists published figures and runs with the claims that use them."""
     documents: dict[str, dict[str, Any]] = {}
-    for one in document["references"]:
-        source = one["source"]
+    for figure in document["references"]:
+        source = figure["source"]
         row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
         row["title"], row["plain"] = Markdown(f"[@{document_key(str(source['url']))}]"), str(source["title"])
-        value = "could not be verified" if one["value"] is None else str(one["value"])
-        if isinstance(one["value"], int | float):
-            value = formatting.threshold_text(one["value"], str(one["unit"]))
-        row["what"].append(f"{one['subject']}, {one['what']}: {value}")
-        row["claims"] += [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))]
+        value = "could not be verified" if figure["value"] is None else str(figure["value"])
+        if isinstance(figure["value"], int | float):
+            value = formatting.threshold_text(figure["value"], str(figure["unit"]))
+        row["what"].append(f"{figure['subject']}, {figure['what']}: {value}")
+        row["claims"] += [identifier(str(name)) for name in figure["used_by"] if _CLAIM.fullmatch(str(name))]
     rows = [
         {**row, "what": "; ".join(row["what"]), "claims": list(dict.fromkeys(sorted(row["claims"])))}
         for row in documents.values()
     ]
     runs = [
         {
-            "title": Markdown(f"[@{published_key(str(one['id']))}]"),
-            "about": f"{one['title']}. {one['note']}",
-            "records": f"{one['records']:,}",
-            "claims": [identifier(str(name)) for name in one["used_by"] if _CLAIM.fullmatch(str(name))],
+            "title": Markdown(f"[@{published_key(str(run['id']))}]"),
+            "about": f"{run['title']}. {run['note']}",
+            "records": f"{run['records']:,}",
+            "claims": [identifier(str(name)) for name in run["used_by"] if _CLAIM.fullmatch(str(name))],
         }
-        for one in document["published"] or []
+        for run in document["published"] or []
     ]
-    records = sum(one["records"] for one in document["published"] or [])
+    records = sum(run["records"] for run in document["published"] or [])
     sources = format_count(len(runs), "source")
     counts = f"{records:,} records from {sources}, each read from the place where it was published."
     # `*` lists every entry: the tables cite them all.

@@ -50,20 +50,20 @@ def line_points(
     cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0
 ) -> list[dict[str, Any]]:
     """Return points for `charts.line_chart`, sorted by x: x, y, interval bounds and one_round."""
-    found = [
+    rows = [
         {"x": float(case[along]) / x_by, "one_round": is_single_round(case), **scale_case(case, by)} for case in cases
     ]
-    return sorted(({"y": one.pop("estimate"), **one} for one in found), key=lambda one: float(one["x"] or 0.0))
+    return sorted(({"y": point.pop("estimate"), **point} for point in rows), key=lambda point: float(point["x"] or 0.0))
 
 
 def row_dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Convert table rows to dicts."""
-    return [{str(name): value for name, value in one.items()} for one in table.to_dict("records")]
+    return [{str(name): value for name, value in record.items()} for record in table.to_dict("records")]
 
 
 def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Describe chart rows in a sentence for screen readers."""
-    return "; ".join(f"{' '.join(str(one['label']).split())}: {one['text']}" for one in rows)
+    return "; ".join(f"{' '.join(str(row['label']).split())}: {row['text']}" for row in rows)
 
 
 def figure_suffix(place: int, device: str) -> str:

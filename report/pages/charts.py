@@ -195,7 +195,7 @@ def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
 
 def _axis_values(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
     """Collect all numbers that the axis must span."""
-    known = [float(one) for name in table for one in table[name].dropna()]
+    known = [float(value) for name in table for value in table[name].dropna()]
     return [*known, *map(float, lines)]
 
 
@@ -320,9 +320,9 @@ def line_chart(
         figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
         handles = [
             matplotlib.lines.Line2D(
-                [], [], color=colours[one], marker=marks[one], label=str(one), linestyle="-" if joined else "none"
+                [], [], color=colours[level], marker=marks[level], label=str(level), linestyle="-" if joined else "none"
             )
-            for one in (hues if hue and len(hues) > 1 else ())
+            for level in (hues if hue and len(hues) > 1 else ())
         ]
         if "one_round" in table and table["one_round"].eq(True).any():
             handles.append(
@@ -352,13 +352,15 @@ def bar_chart(
         legend = 0.22 * len(hues) if is_narrow(width) else 0.3
         figure = Figure(figsize=(width, height + 0.7 + (legend if hue else 0)))
         axes = figure.add_subplot()
-        shown = table.assign(**{y: [labels[str(one)] for one in table[y]]})
+        shown = table.assign(**{y: [labels[str(name)] for name in table[y]]})
         palette = dict(zip(hues, itertools.cycle(SERIES), strict=False))
         if stacked and hue:
             left = np.zeros(len(names))
-            for one in hues:
-                part = shown[shown[hue] == one].groupby(y, sort=False)[x].sum().reindex(list(labels.values())).fillna(0)
-                axes.barh(list(labels.values()), part, left=left, color=palette[one], label=str(one), height=0.7)
+            for level in hues:
+                part = (
+                    shown[shown[hue] == level].groupby(y, sort=False)[x].sum().reindex(list(labels.values())).fillna(0)
+                )
+                axes.barh(list(labels.values()), part, left=left, color=palette[level], label=str(level), height=0.7)
                 left += part.to_numpy()
             axes.invert_yaxis()
         else:
@@ -388,7 +390,7 @@ def heat_map(
 
     def draw(width: float) -> Figure:
         grid = table.pivot(index=y, columns=x, values=value)
-        words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda one: format_number(one, 2))
+        words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda cell: format_number(cell, 2))
         figure = Figure(figsize=(width, 0.34 * len(grid) + 1.1))
         axes = figure.add_subplot()
         sns.heatmap(grid, annot=words, fmt="", cmap=sns.light_palette(BLUE, as_cmap=True), cbar=False, ax=axes,

@@ -67,13 +67,13 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     axis = _axis_title(parts[0], unit_name)
     limit = formatting.threshold_text(parts[0]["threshold"], unit) if declared else ""
     line = f"threshold: {limit}" if declared else ""
-    told = alt_text(rows)
+    alt = alt_text(rows)
     return charts.Chart(
         str(verdict["id"]),
         chart_title(cases, declared, limit),
-        charts.estimate_chart(rows, axis, [one / scale for one in declared], line),
+        charts.estimate_chart(rows, axis, [end / scale for end in declared], line),
         _chart_note(rows, 1 if alike else len(cases)),
-        f"{axis}. {told}. {formatting.capitalize(line)}.",
+        f"{axis}. {alt}. {formatting.capitalize(line)}.",
     )
 
 
@@ -93,14 +93,14 @@ def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     able = [part for part in parts if part.get("unit") != YES_NO and number_of_cases(part)]
     if not able:
         return []
-    told = verdict.get("estimate")
+    estimate = verdict.get("estimate")
 
     def rank(part: Mapping[str, Any]) -> tuple[bool, bool, bool, bool, int]:
         return (
             str(part.get("name") or "") != verdict.get("finding_part"),
             part["outcome"] != verdict["verdict"],
             number_of_cases(part) < 2,
-            told is None or part.get("estimate") != told,
+            estimate is None or part.get("estimate") != estimate,
             parts.index(part),
         )
 
@@ -115,18 +115,18 @@ def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float])
     order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:
         return order
-    kept = {0, len(order) - 1}
+    chosen = {0, len(order) - 1}
     for line in declared:
         above = [place for place, case in enumerate(order) if case["estimate"] >= line]
-        kept |= {above[-1]} if above else set()
-        kept |= {len(above)} if len(above) < len(order) else set()
+        chosen |= {above[-1]} if above else set()
+        chosen |= {len(above)} if len(above) < len(order) else set()
     for place in np.linspace(0, len(order) - 1, MOST_ROWS).round().astype(int):
-        if len(kept) < MOST_ROWS:
-            kept.add(int(place))
+        if len(chosen) < MOST_ROWS:
+            chosen.add(int(place))
     for place in range(len(order)):
-        if len(kept) < MOST_ROWS:
-            kept.add(place)
-    return [order[place] for place in sorted(kept)]
+        if len(chosen) < MOST_ROWS:
+            chosen.add(place)
+    return [order[place] for place in sorted(chosen)]
 
 
 def short_labels(
@@ -142,23 +142,23 @@ def short_labels(
         varies = [name for name in varies if name != "parameters"]
     if "gpu" in varies and "machine" in varies:
         varies.remove("machine")
-    kept: list[str] = []
+    chosen: list[str] = []
     labels = [""] * len(cases)
     for name in varies:
-        if len(kept) == _MOST_LABELS or len(set(labels)) == len(cases):
+        if len(chosen) == _MOST_LABELS or len(set(labels)) == len(cases):
             break
-        if kept and len({(one, str(case_label(case, name))) for one, case in zip(labels, cases, strict=True)}) == len(
-            set(labels)
-        ):
+        if chosen and len(
+            {(text, str(case_label(case, name))) for text, case in zip(labels, cases, strict=True)}
+        ) == len(set(labels)):
             continue
-        kept.append(name)
-        labels = [", ".join(_label_text(one, case) for one in kept if _label_text(one, case)) for case in cases]
+        chosen.append(name)
+        labels = [", ".join(_label_text(key, case) for key in chosen if _label_text(key, case)) for case in cases]
     if len({case.get("node") for case in cases if case.get("node")}) > 1 and len(set(labels)) < len(cases):
         labels = [f"{label}, {formatting.case_machine(case, machines)}".strip(", ")
                   for label, case in zip(labels, cases, strict=True)]  # fmt: skip
     alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
     for label in alike:
-        places = [at for at, one in enumerate(labels) if one == label]
+        places = [at for at, text in enumerate(labels) if text == label]
         full = [formatting.verdict_case_name(cases[at]) for at in places]
         for at, whole, other in zip(places, full, _distinctive_pieces(full), strict=True):
             labels[at] = _join_labels(label, other) or _truncate(whole) or "the whole"
@@ -173,20 +173,20 @@ def _join_labels(label: str, other: str) -> str:
 
 def _number_duplicates(labels: Sequence[str]) -> list[str]:
     """Number duplicate labels."""
-    seen: Counter[str] = Counter()
-    told = []
+    counts: Counter[str] = Counter()
+    numbered = []
     for label in labels:
-        seen[label] += 1
-        told.append(f"{label} ({seen[label]})" if labels.count(label) > 1 else label)
-    return told
+        counts[label] += 1
+        numbered.append(f"{label} ({counts[label]})" if labels.count(label) > 1 else label)
+    return numbered
 
 
 def _distinctive_pieces(labels: Sequence[str]) -> list[str]:
     """Reduce labels to the pieces not common to all, rarest first."""
     pieces = [label.split(", ") for label in labels]
-    shared = Counter(piece for one in pieces for piece in set(one))
-    kept = [[piece for piece in one if shared[piece] < len(labels)] for one in pieces]
-    return [", ".join(sorted(one, key=lambda piece: shared[piece])[:2]) for one in kept]
+    shared = Counter(piece for label_pieces in pieces for piece in set(label_pieces))
+    selected = [[piece for piece in label_pieces if shared[piece] < len(labels)] for label_pieces in pieces]
+    return [", ".join(sorted(distinctive, key=lambda piece: shared[piece])[:2]) for distinctive in selected]
 
 
 def _label_text(name: str, case: Mapping[str, Any]) -> str:
@@ -224,8 +224,8 @@ def _axis_title(part: Mapping[str, Any], unit: str) -> str:
     """Name the compared quantity and its unit."""
     name = quantity_name(str(part.get("quantity") or ""))
     form = {"ratio": "{}, times", "trend": "growth exponent of {}", "crossover": "crossover of {}"}
-    told = formatting.capitalize(form.get(str(part.get("rule")), "{}").format(name))
-    return f"{told}, {unit}" if unit and unit not in told else told
+    title = formatting.capitalize(form.get(str(part.get("rule")), "{}").format(name))
+    return f"{title}, {unit}" if unit and unit not in title else title
 
 
 def quantity_name(quantity: str) -> str:
@@ -277,12 +277,12 @@ def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], l
 def _chart_note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
     """Explain marks and bars, and count the cases not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
-    told = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
+    marks = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
     sides = {str(row["side"]) for row in rows}
     colours = [f"{colour} {says}" for side, colour, says in (
         ("supports", "blue", "supports the claim"), ("challenges", "orange", "speaks against it"),
         ("undecided", "grey", "cannot tell")) if side in sides]  # fmt: skip
-    text = f"{formatting.capitalize(formatting.join_words(told))}; {', '.join(colours)}." if colours else ""
+    text = f"{formatting.capitalize(formatting.join_words(marks))}; {', '.join(colours)}." if colours else ""
     if any(row["low"] is not None and row["high"] is not None and row["high"] > row["low"] for row in rows):
         text += f" {verdict_words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
     if any(row["one_round"] for row in rows):

@@ -101,7 +101,7 @@ def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str
             yield "A machine counts once, however often it was measured."
     sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
     if sources:
-        named = {one for source in sources for one in source.split(" and ")}
+        named = {name for source in sources for name in source.split(" and ")}
         yield f"{format_count(len(cases), 'case')} from {format_count(len(named), 'published source')}."
     ways = parts_to_draw(verdict)
     if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
@@ -114,8 +114,8 @@ def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str
             if text:
                 yield text
     if verdict["verdict"] == "outdated":
-        for one in verdict.get("when_written") or []:
-            yield f"When it was written: {verdict_sentences.when_written_text(one)}."
+        for condition in verdict.get("when_written") or []:
+            yield f"When it was written: {verdict_sentences.when_written_text(condition)}."
 
 
 def _format_rounds(values: Sequence[int]) -> str:
@@ -157,15 +157,15 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
         for other in part.get("others") or []:
             if other["decides"]:
                 unit = str(other["unit"] or "1")
-                told = [
+                turning = [
                     f"{trial['outcome']} at {formatting.threshold_text(trial['threshold'], unit)}"
                     for trial in other["trials"]
                     if "side" not in trial and trial["outcome"] != other["outcome"]
                 ]
                 what = f"{capitalize(str(part['name']))}: with" if part["name"] else "With"
                 yield (
-                    f"{what} other thresholds: {join_words(told)}."
-                    if told
+                    f"{what} other thresholds: {join_words(turning)}."
+                    if turning
                     else f"{what} other fair thresholds it stays."
                 )
         if part.get("missing"):
@@ -178,10 +178,10 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
     """Yield an entry per question with a contrary claim in this or another article."""
     known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
-    for one in document["contradictions"]:
-        sides = one["sides"]
+    for contradiction in document["contradictions"]:
+        sides = contradiction["sides"]
         own = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
-        if len(own) != 1 or one["conflict"] != "real":
+        if len(own) != 1 or contradiction["conflict"] != "real":
             continue
         against = [
             verdict_words.claim_entry(known[claim["id"]])
@@ -193,7 +193,7 @@ def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -
         says = join_words([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
         others = {_STANDS[side["standing"]] for side in sides if side is not own[0]}
         answer = f"What this claim says {_STANDS[own[0]['standing']]}; the other {join_words(sorted(others))}."
-        yield {"question": str(one["question"]), "says": says, "claims": against, "answer": answer}
+        yield {"question": str(contradiction["question"]), "says": says, "claims": against, "answer": answer}
 
 
 def _part_context(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _part_context(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any
 
 
 def _format_scope_value(value: Any) -> str:
-    return formatting.join_words([str(one) for one in value], "or") if isinstance(value, list) else str(value)
+    return formatting.join_words([str(item) for item in value], "or") if isinstance(value, list) else str(value)
 
 
 def _published_rows(part: Mapping[str, Any]) -> Any:
@@ -249,7 +249,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
         cases = [case for case in cases if case.get("estimate") is not None]
         if not cases:
             continue
-        told = sorted(filter_cases(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
+        listed = sorted(filter_cases(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
         rows = [
             {
                 "what": formatting.verdict_case_name(case) or "the whole",
@@ -264,15 +264,15 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
                 "behind": _format_source_rows(str(case.get("behind") or verdict_words.NOTHING)),
                 "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "cannot tell"),
             }
-            for case in told
+            for case in listed
         ]
         yield {
             "title": capitalize(str(part["name"])) if len(parts) > 1 else "",
             "rows": rows,
-            "more": len(cases) - len(told),
+            "more": len(cases) - len(listed),
             "where": several_nodes,
             "behind": any(row["behind"] != verdict_words.NOTHING for row in rows),
-            "disturbed": any(case.get("disturbed") for case in told),
+            "disturbed": any(case.get("disturbed") for case in listed),
             "rounds": any(row["rounds"] != verdict_words.NOTHING for row in rows),
         }
 
@@ -293,14 +293,14 @@ def _format_source_rows(rows: str) -> str:
 def _cited_sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List published sources and documents used by the verdict, with title and bibliography key."""
     used = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
-    named = {one for source in used for one in source.split(" and ")}
+    named = {name for source in used for name in source.split(" and ")}
     rows = [
-        {"key": published_key(str(one["id"])), "title": str(one["title"])}
-        for one in document["published"] or []
-        if one["id"] in named
+        {"key": published_key(str(source_entry["id"])), "title": str(source_entry["title"])}
+        for source_entry in document["published"] or []
+        if source_entry["id"] in named
     ]
     titles: dict[str, str] = {}
-    for one in document["references"]:
-        if verdict["id"] in one["used_by"]:
-            titles.setdefault(str(one["source"]["url"]), str(one["source"]["title"]))
+    for figure in document["references"]:
+        if verdict["id"] in figure["used_by"]:
+            titles.setdefault(str(figure["source"]["url"]), str(figure["source"]["title"]))
     return rows + [{"key": document_key(url), "title": title} for url, title in titles.items()]

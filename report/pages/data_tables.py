@@ -52,7 +52,7 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
         listed.append((name, node, experiment, device, len(samples), size))
     names = [name for name, *_ in listed]
     if len(set(names)) != len(names):
-        raise StudyError(f"{data}: two tables of samples would have one name: rename an experiment or a device")
+        raise StudyError(f"{data}: two sample tables would get the same name: rename an experiment or a device")
     columns = ["path", "node", "experiment", "device", "samples", "bytes"]
     write_table(pd.DataFrame(sorted(listed), columns=columns), out / site_paths.FILES)
     write_table(read_summary(data) if nodes else evidence.table, out / site_paths.SUMMARY)
@@ -75,7 +75,7 @@ def _with_row_numbers(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame
     """Add the summary row number, and sort by it. Raises StudyError."""
     numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
     if numbered["row"].isna().any():
-        raise StudyError("samples.parquet: holds samples that summary.parquet has no row for: gather again")
+        raise StudyError("samples.parquet: some samples have no row in summary.parquet: gather again")
     return numbered.astype({"row": int}).sort_values(["row", "round", "sample"], kind="stable")
 
 
@@ -83,9 +83,9 @@ def _wide_table(part: pd.DataFrame) -> pd.DataFrame:
     """Expand parameters into columns, and drop columns that are empty or in the summary."""
     codes, texts = pd.factorize(part["params"])
     parameters = _parameter_columns([str(text) for text in texts], list(part.columns)).take(codes)
-    told = part.drop(columns=_ELSEWHERE).assign(**{name: _round_digits(part[name]) for name in _COUNTERS})
-    rest = told.drop(columns=_FIRST)
-    parts = [told[_FIRST], parameters, rest]
+    table = part.drop(columns=_ELSEWHERE).assign(**{name: _round_digits(part[name]) for name in _COUNTERS})
+    rest = table.drop(columns=_FIRST)
+    parts = [table[_FIRST], parameters, rest]
     whole = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
     return whole[[name for name in whole if name in _FIRST or _has_values(whole[name])]]
 
@@ -96,9 +96,10 @@ def _parameter_columns(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFra
     taken: existing sample columns; a parameter with such a name gets a prefix.
     """
     read = [json.loads(text) for text in texts]
-    names = list(dict.fromkeys(name for one in read for name in one))
+    names = list(dict.fromkeys(name for parameters in read for name in parameters))
     columns = {
-        f"param_{name}" if name in taken else name: _parameter_column([one.get(name) for one in read]) for name in names
+        f"param_{name}" if name in taken else name: _parameter_column([parameters.get(name) for parameters in read])
+        for name in names
     }
     return pd.DataFrame(columns, index=range(len(texts)))
 

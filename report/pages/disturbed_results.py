@@ -20,8 +20,8 @@ def exhibits_with_disturbances(family: Family, evidence: Evidence) -> list[Exhib
         return []
     with evidence.data.track_use() as used:
         shown = list(family.show(evidence))
-    said = disturbance_sentence(evidence.data, used)
-    return [replace(shown[0], says=[*shown[0].says, said]), *shown[1:]] if shown and said else shown
+    note = disturbance_sentence(evidence.data, used)
+    return [replace(shown[0], says=[*shown[0].says, note]), *shown[1:]] if shown and note else shown
 
 
 def disturbance_sentence(data: Dataset, used: DataUse) -> str:

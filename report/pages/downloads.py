@@ -32,15 +32,15 @@ def write_downloads(report: Path, verdicts: Path, data: Path, previous: Path | N
     current = extract_edition(document, verdicts)
     editions = [*(earlier_editions(read_editions(previous), current) if previous else []), current]
     evidence = Evidence(document, data)
-    made = write_data(data, report, evidence.shown_nodes if evidence.choice else ())
+    written = write_data(data, report, evidence.shown_nodes if evidence.choice else ())
     for source, name in ((verdicts, site_paths.VERDICTS), (verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE)):
         _copy(source, report / name)
     write_editions(report / site_paths.EDITIONS, editions)
     write_text(report / _NO_TEMPLATES, "")
-    made += [site_paths.VERDICTS, site_paths.VERDICTS_TABLE, site_paths.EDITIONS, _NO_TEMPLATES]
-    _remove_others(report, made)
-    write_json(report / RECORD, {"editions": len(editions), "files": sorted(made)})
-    return sorted(made)
+    written += [site_paths.VERDICTS, site_paths.VERDICTS_TABLE, site_paths.EDITIONS, _NO_TEMPLATES]
+    _remove_others(report, written)
+    write_json(report / RECORD, {"editions": len(editions), "files": sorted(written)})
+    return sorted(written)
 
 
 def check_rendered(report: Path, document: Mapping[str, Any]) -> None:
@@ -48,10 +48,10 @@ def check_rendered(report: Path, document: Mapping[str, Any]) -> None:
     lacking = [name for name in (site_paths.PAGE, site_paths.PDF) if not (report / name).is_file()]
     if lacking:
         raise StudyError(f"{report}: holds no {' and no '.join(lacking)}: render first, with `python -m report render`")
-    found = read_json(report / site_paths.RENDERED).get("generated_utc")
-    if found != document["generated_utc"]:
+    rendered_utc = read_json(report / site_paths.RENDERED).get("generated_utc")
+    if rendered_utc != document["generated_utc"]:
         raise StudyError(
-            f"{report}: was rendered from the verdicts of {found or 'an unknown time'}, these are of "
+            f"{report}: was rendered from the verdicts of {rendered_utc or 'an unknown time'}, these are of "
             f"{document['generated_utc']}: render again"
         )
 
@@ -65,13 +65,13 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, temporary)
 
 
-def _remove_others(report: Path, made: list[str]) -> None:
+def _remove_others(report: Path, written: list[str]) -> None:
     """Remove files listed by an earlier build and not written now; other files are not ours."""
     try:
         listed = {str(name) for name in read_json(report / RECORD)["files"]}
     except (StudyError, KeyError, TypeError):
         return
-    for name in listed - set(made):
+    for name in listed - set(written):
         place = report / name
         if place.resolve().is_relative_to(report.resolve()):
             place.unlink(missing_ok=True)

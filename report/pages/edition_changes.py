@@ -31,24 +31,24 @@ def changes_since_last(document: Mapping[str, Any], verdicts: Path, previous: Pa
     current = extract_edition(document, verdicts)
     earlier = earlier_editions(read_editions(previous), current)
     if not earlier:
-        print(f"note: {previous}: holds no other edition before this one: no changes are told", file=sys.stderr)
+        print(f"note: {previous}: has no earlier edition: changes are not listed", file=sys.stderr)
         return None
-    found = compare_editions(earlier[-1], current)
+    comparison = compare_editions(earlier[-1], current)
     return {
-        "since": edition_day(found["old"]),
-        "headline": headline(found),
-        "machines": " ".join(machine_sentences(found)),
-        "rows": [_change_row(one) for one in (*found["changed"], *found["revised"])],
-        "earlier": [f"{edition_day(one)}: version {one['study_version']}" for one in earlier],
+        "since": edition_day(comparison["old"]),
+        "headline": headline(comparison),
+        "machines": " ".join(machine_sentences(comparison)),
+        "rows": [_change_row(change) for change in (*comparison["changed"], *comparison["revised"])],
+        "earlier": [f"{edition_day(record)}: version {record['study_version']}" for record in earlier],
     }
 
 
-def _change_row(one: Mapping[str, Any]) -> dict[str, Any]:
-    before, now = (verdict_words.verdict_word(str(one[name])) for name in ("was", "is"))
+def _change_row(change: Mapping[str, Any]) -> dict[str, Any]:
+    before, now = (verdict_words.verdict_word(str(change[name])) for name in ("was", "is"))
     return {
-        "id": identifier(str(one["id"])),
-        "says": str(one["says"]),
+        "id": identifier(str(change["id"])),
+        "says": str(change["says"]),
         "before": before,
         "now": now,
-        "why": " ".join(capitalize(text).rstrip(".") + "." for text in format_causes(one["why"])),
+        "why": " ".join(capitalize(text).rstrip(".") + "." for text in format_causes(change["why"])),
     }

@@ -27,9 +27,9 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """Return a copy without empty columns."""
-        kept = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
-        rows = [[row[i] for i in kept] for row in self.rows]
-        return Table([self.head[i] for i in kept], rows, "".join(self.align[i] for i in kept), self.caption)
+        columns = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
+        rows = [[row[i] for i in columns] for row in self.rows]
+        return Table([self.head[i] for i in columns], rows, "".join(self.align[i] for i in columns), self.caption)
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterabl
     alone = sum(view.own for view in evidence.views) == 1
     for place, view in enumerate(evidence.views, 1):
         called = "Your machine" if view.own and alone else view.name
-        for one in show(view, place):
-            disturbed = impossible_results(one.heading.impossible if one.heading else (), view.name)
-            subject = re.sub(rf"-{place}(?=-|$)", "", one.chart.name, count=1)
+        for exhibit in show(view, place):
+            disturbed = impossible_results(exhibit.heading.impossible if exhibit.heading else (), view.name)
+            subject = re.sub(rf"-{place}(?=-|$)", "", exhibit.chart.name, count=1)
             lost = (
-                [one.heading.dropped_note]
-                if one.heading and one.heading.is_complete and one.heading.dropped_note
+                [exhibit.heading.dropped_note]
+                if exhibit.heading and exhibit.heading.is_complete and exhibit.heading.dropped_note
                 else []
             )
             yield replace(
-                one,
-                says=[*disturbed, *one.says, *lost],
+                exhibit,
+                says=[*disturbed, *exhibit.says, *lost],
                 machine=view.name,
                 called=called,
                 own=view.own,

@@ -48,7 +48,7 @@ class Failures:
     """Failures in one report, in chronological order."""
 
     def __init__(self, known: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.items = [Failure(str(one["kind"]), str(one["name"]), str(one["reason"])) for one in known]
+        self.items = [Failure(str(failure["kind"]), str(failure["name"]), str(failure["reason"])) for failure in known]
 
     @contextmanager
     def catch(self, kind: str, name: str) -> Iterator[None]:
@@ -75,12 +75,12 @@ class Failures:
 
     def find(self, kind: str, name: str) -> Failure | None:
         """Return the recorded failure of this page or figure, if any."""
-        return next((one for one in self.items if (one.kind, one.name) == (kind, name)), None)
+        return next((failure for failure in self.items if (failure.kind, failure.name) == (kind, name)), None)
 
     @property
     def as_json(self) -> list[dict[str, str]]:
         """Failures as JSON."""
-        return [asdict(one) for one in self.items]
+        return [asdict(failure) for failure in self.items]
 
 
 def read_failures(report: Path) -> Failures:
@@ -92,7 +92,7 @@ def read_failed_figures(folder: Path) -> Failures:
     """Read failures from `report figures` in a folder. Raises StudyError for a damaged list."""
     lists = [_read_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
     # Skip pages: a failed claim or family fails again when its page is built.
-    return Failures(one for drawn in lists for one in drawn["failed"] if one["kind"] != "page")
+    return Failures(failure for drawn in lists for failure in drawn["failed"] if failure["kind"] != "page")
 
 
 def _read_checked(path: Path, schema: Mapping[str, Any], command: str) -> Any:

@@ -61,9 +61,9 @@ class View:
         """Name a device: node name for the processor, GPU name for a GPU."""
         if device_kind(device) == "cpu":
             return self.name
-        told = next((one["name"] for one in self.record.get("devices", ()) if one["id"] == device), device)
+        full_name = next((entry["name"] for entry in self.record.get("devices", ()) if entry["id"] == device), device)
         cards = [device for device in self.record.get("devices", ()) if device["kind"] == "gpu"]
-        return short_processor(str(told)) + (f", {device}" if len(cards) > 1 else "")
+        return short_processor(str(full_name)) + (f", {device}" if len(cards) > 1 else "")
 
 
 class Evidence:

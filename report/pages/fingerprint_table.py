@@ -29,15 +29,15 @@ def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) ->
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
         alike.setdefault(kind_of_node(str(node["id"])), []).append(node)
-    found, number = [], count(1)
+    rows, number = [], count(1)
     for kind in alike.values():
         ids = [str(node["id"]) for node in kind]
         runs = count_machines(ids) < len(ids)
         together = count_machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
-        told = [{**describe_node(node), "number": next(number)} for node in kind if node["id"] in shown]
-        if told:
-            found.append({"name": node_label(kind[0]), "nodes": told, "several": together, "runs": runs})
-    return found
+        described = [{**describe_node(node), "number": next(number)} for node in kind if node["id"] in shown]
+        if described:
+            rows.append({"name": node_label(kind[0]), "nodes": described, "several": together, "runs": runs})
+    return rows
 
 
 def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
         "points": f"{int(node.get('n_ok') or 0):,} of {int(node.get('n_points') or 0):,}",
         "statuses": ", ".join(f"{count:,} {name}" for name, count in statuses.items()),
         "duty": f"{duty:.0%}" if isinstance(duty, int | float) else NOTHING,
-        "left_out": [str(one) for one in node.get("left_out") or []],
+        "left_out": [str(text) for text in node.get("left_out") or []],
     }
 
 
@@ -151,11 +151,11 @@ def _format_value(key: str, value: Any) -> str:
         return f"{format_exact(float(value))} {unit}".rstrip()
     if isinstance(value, Mapping):
         names = {name: _NAMES.get(str(name), _key_words(str(name))) for name in value}
-        return ", ".join(f"{names[name]} {_format_value(str(name), one)}" for name, one in value.items())
+        return ", ".join(f"{names[name]} {_format_value(str(name), item)}" for name, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return (
-            "; ".join(_format_value(key, one) for one in value)
-            if any(isinstance(one, Mapping) for one in value)
-            else ", ".join(str(one) for one in value)
+            "; ".join(_format_value(key, item) for item in value)
+            if any(isinstance(item, Mapping) for item in value)
+            else ", ".join(str(item) for item in value)
         )
     return str(value)

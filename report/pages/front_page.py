@@ -33,35 +33,35 @@ _WEIGHTS = 7e9 / 2
 def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     """Return facts for sentences beyond the verdicts, by name; omit those without evidence."""
     document = evidence.document
-    found: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {}
     for training, name in ((True, "replaced training"), (False, "replaced inference")):
         best = [row["most"]["estimate"] for row in document.get("replaced") or [] if row["training"] is training]
         if best:
-            found[name] = Fact(format_range(best, two_digits), "published", "measurements/published")
+            facts[name] = Fact(format_range(best, two_digits), "published", "measurements/published")
     gain = largest_tuning_gain(evidence)
     if gain:
         cores = (gain["view"].record["hardware"].get("cpu") or {}).get("usable_cores")
-        found["tuned gain"] = Fact(
+        facts["tuned gain"] = Fact(
             sentence_number(gain["gain"].value, "1", "number"), "measured", "measurements/training"
         )
-        found["tuned model"] = Fact(f"one network ({gain['model']})")
-        found["tuned cores"] = Fact(format_count(int(cores), "core") if cores else "cores")
-    found.update(_generation_facts(evidence))
-    found.update(_runtime_facts(evidence))
+        facts["tuned model"] = Fact(f"one network ({gain['model']})")
+        facts["tuned cores"] = Fact(format_count(int(cores), "core") if cores else "cores")
+    facts.update(_generation_facts(evidence))
+    facts.update(_runtime_facts(evidence))
     sources = document.get("published") or []
-    found["machines"] = Fact(formatting.machine_names(document["nodes"]) or "no machine")
-    found["sources"] = Fact(f"{len(sources):,}")
-    found["records"] = Fact(f"{sum(source['records'] for source in sources):,}", "", "sources")
+    facts["machines"] = Fact(formatting.machine_names(document["nodes"]) or "no machine")
+    facts["sources"] = Fact(f"{len(sources):,}")
+    facts["records"] = Fact(f"{sum(source['records'] for source in sources):,}", "", "sources")
     varied = [
         str(verdict["robust"]) for verdict in document["verdicts"] if verdict.get("robust") not in (None, "not varied")
     ]
-    found["robust"] = Fact(str(sum(one != "sensitive" for one in varied)))
-    found["sensitive"] = Fact(str(varied.count("sensitive")))
+    facts["robust"] = Fact(str(sum(robustness != "sensitive" for robustness in varied)))
+    facts["sensitive"] = Fact(str(varied.count("sensitive")))
     again = second_measurements("second")
     if again and again["node"] in evidence.names:
-        found["again"] = Fact(str(len(again["rows"])), "", "measurements/checks")
-        found["again agree"] = Fact(str(sum(one["agrees"] for one in again["rows"])))
-    return found
+        facts["again"] = Fact(str(len(again["rows"])), "", "measurements/checks")
+        facts["again agree"] = Fact(str(sum(row["agrees"] for row in again["rows"])))
+    return facts
 
 
 def _generation_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
@@ -94,36 +94,36 @@ def _runtime_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
         return
     view, cases = known
     sure = sure_gains(cases)
-    models = [str(one["model"]) for one in sure]
+    models = [str(gain["model"]) for gain in sure]
     equal = single_requests(records(view.quantity("inference.runtime_gain", device="cpu", model=models)))
     for name, gains in (("gain", sure), ("equal", equal)):
         if all(as_number(gain).is_narrow for gain in gains):
-            told = format_range([float(gain["estimate"]) for gain in gains], two_digits)
-            yield f"ladder {name}", Fact(told, "measured", _PAGES["ladder"])
+            text = format_range([float(gain["estimate"]) for gain in gains], two_digits)
+            yield f"ladder {name}", Fact(text, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
     yield "ladder networks", Fact(format_count(len(cases), "network"))
 
 
 def front_charts(evidence: Evidence) -> list[Chart]:
     """Return charts drawn only for the front page."""
-    found = []
+    drawings = []
     if evidence.document.get("replaced"):
-        found.append(replaced_chart(evidence.document, "front-replaced"))
+        drawings.append(replaced_chart(evidence.document, "front-replaced"))
     gain = largest_tuning_gain(evidence)
     if gain:
         rungs = ladders(gain["view"])[gain["model"], gain["batch"]]
         rows = [
             estimate_row(name, rung, "1/s", text=f"{two_digits(rung['estimate'])}/s") for name, rung in rungs.items()
         ]
-        told = alt_text(rows)
-        found.append(
+        alt = alt_text(rows)
+        drawings.append(
             Chart("front-tuned", f"Training steps of {gain['model']}",
                   estimate_chart(rows, "samples a second", log=False),
-                  f"● measured on {gain['view'].name}.", told)
+                  f"● measured on {gain['view'].name}.", alt)
         )  # fmt: skip
     known = known_gains(evidence)
     ladder = known and ladder_chart(known[0], "cpu", "front-ladder", "Runtimes and number formats", short=True)
-    return [*found, ladder] if ladder else found
+    return [*drawings, ladder] if ladder else drawings
 
 
 def front_context(
@@ -132,14 +132,14 @@ def front_context(
     """Build the template context. drawn: charts from claims and from `front_charts`."""
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
-    found = []
-    for one in declared["findings"]:
-        text = says.first_that_holds(one["says"])
-        figure = one.get("figure")
-        chart = by_name.get(f"front-{figure}" if figure else one["claim"])
+    findings = []
+    for finding in declared["findings"]:
+        text = says.first_that_holds(finding["says"])
+        figure = finding.get("figure")
+        chart = by_name.get(f"front-{figure}" if figure else finding["claim"])
         if text and chart:
-            page = Markdown(_PAGES[figure] if figure else f"claims/{one['claim']}")
-            found.append({"title": one["title"], "says": text, "chart": chart, "page": page})
+            page = Markdown(_PAGES[figure] if figure else f"claims/{finding['claim']}")
+            findings.append({"title": finding["title"], "says": text, "chart": chart, "page": page})
     rests = [verdict_words.decided_by(verdict) for verdict in verdicts]
     return {
         "answer": says.texts(declared["answer"]),
@@ -150,7 +150,7 @@ def front_context(
         "opinions": rests.count("opinion"),
         "total": len(verdicts),
         "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
-        "findings": found[:FINDINGS],
+        "findings": findings[:FINDINGS],
         "jobs": job_rows(declared, says),
         "sure": says.texts(declared["sure"]),
         "limits": says.texts(declared["limits"]),
@@ -181,15 +181,17 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
     return rows
 
 
-def _article_summary(one: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _article_summary(
+    article: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Summarize an article: paragraph, counts, best and worst claim."""
-    own = [verdict for verdict in verdicts if verdict["article"] == one["key"]]
-    best = next((name for name in one["best"] if _has_verdict(says, name, "supported")), None)
-    worst = next((name for name in one["worst"] if _has_verdict(says, name, "challenged", "depends")), None)
+    own = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
+    best = next((name for name in article["best"] if _has_verdict(says, name, "supported")), None)
+    worst = next((name for name in article["worst"] if _has_verdict(says, name, "challenged", "depends")), None)
     return {
-        "key": identifier(str(one["key"])),
-        "title": str(own[0]["article_title"]) if own else str(one["key"]),
-        "says": says.texts(one["says"]),
+        "key": identifier(str(article["key"])),
+        "title": str(own[0]["article_title"]) if own else str(article["key"]),
+        "says": says.texts(article["says"]),
         "fares": f"Of {format_count(len(own), 'claim')}, {verdict_words.format_tally(own)}."
         if verdict_words.format_tally(own)
         else "",

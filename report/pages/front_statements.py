@@ -72,21 +72,23 @@ class Statements:
     def holds(self, when: Mapping[str, Any]) -> bool:
         """True if all conditions hold."""
         return all(
-            self.gpu == (asked == "measured") if name == "gpu" else self._claim_holds(name, _normalize_condition(asked))
-            for name, asked in when.items()
+            self.gpu == (condition == "measured")
+            if name == "gpu"
+            else self._claim_holds(name, _normalize_condition(condition))
+            for name, condition in when.items()
         )
 
-    def _claim_holds(self, claim: str, asked: Mapping[str, Any]) -> bool:
+    def _claim_holds(self, claim: str, condition: Mapping[str, Any]) -> bool:
         verdict = self.verdicts.get(claim)
         if verdict is None:
             return False
-        name = str(asked.get("part", ""))
+        name = str(condition.get("part", ""))
         part = findings.find_part(verdict, name) if name else None
         if name and part is None:
             return False
         outcome = part["outcome"] if part is not None else verdict["verdict"]
         sides = {case.get("outcome") for case in findings.cases_with_interval(verdict, name)}
-        return ("is" not in asked or outcome in asked["is"]) and sides >= set(asked.get("some", ()))
+        return ("is" not in condition or outcome in condition["is"]) and sides >= set(condition.get("some", ()))
 
     def fill(self, says: str) -> Markdown | None:
         """Fill the placeholders in a sentence, with marks and links; None if any cannot be filled."""
@@ -105,15 +107,15 @@ class Statements:
             pieces.append(piece)
         return Markdown("".join(pieces))
 
-    def _fill_place(self, given: str, around: tuple[str, str]) -> Markdown | None:
-        if given in self.facts:
-            return self._with_mark(self.facts[given])
-        found = _OF_CLAIM.fullmatch(given)
-        verdict = self.verdicts.get(found[1]) if found else None
-        text = findings.fill_placeholder(found[2], verdict, around) if found and verdict else None
-        if text is None or found is None or verdict is None:
+    def _fill_place(self, placeholder: str, around: tuple[str, str]) -> Markdown | None:
+        if placeholder in self.facts:
+            return self._with_mark(self.facts[placeholder])
+        match = _OF_CLAIM.fullmatch(placeholder)
+        verdict = self.verdicts.get(match[1]) if match else None
+        text = findings.fill_placeholder(match[2], verdict, around) if match and verdict else None
+        if text is None or match is None or verdict is None:
             return None
-        return self._with_mark(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(found[1])}"))
+        return self._with_mark(Fact(text, str(verdict["evidence_tier"]), f"claims/{identifier(match[1])}"))
 
     def _with_mark(self, fact: Fact) -> Markdown:
         if not self.marks:
@@ -133,10 +135,10 @@ def _escape_between(text: str) -> Markdown:
     return Markdown(f"{before}{inner}{after}")
 
 
-def _normalize_condition(given: Any) -> dict[str, Any]:
+def _normalize_condition(condition: Any) -> dict[str, Any]:
     """Normalize a condition to `part`, `is` and `some`, the latter two as lists."""
-    raw = given if isinstance(given, Mapping) else {"is": given}
-    return {key: [one] if key != "part" and isinstance(one, str) else one for key, one in raw.items()}
+    raw = condition if isinstance(condition, Mapping) else {"is": condition}
+    return {key: [value] if key != "part" and isinstance(value, str) else value for key, value in raw.items()}
 
 
 def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[str, Any]:
@@ -146,26 +148,26 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
     that cannot be filled.
     """
     raw: dict[str, Any] = read_yaml(path, SCHEMA)
-    declared = {one.stem: read_yaml(one) for one in sorted(claims.glob("*.yaml"))}
-    parts = {name: [str(part["name"]) for part in one.get("all_of", [])] for name, one in declared.items()}
+    declared = {file.stem: read_yaml(file) for file in sorted(claims.glob("*.yaml"))}
+    parts = {name: [str(part["name"]) for part in claim.get("all_of", [])] for name, claim in declared.items()}
     for steps, says, when in _walk_statements(raw):
-        for name, asked in when.items():
+        for name, condition in when.items():
             if name != "gpu":
                 at = (*steps[:-1], "when", name)
-                _check_claim(path, at, name, str(_normalize_condition(asked).get("part", "")), parts)
-                _check_outcomes(path, at, _normalize_condition(asked))
-        for given in PLACEHOLDER.findall(says):
-            found = _OF_CLAIM.fullmatch(given)
-            if given in FACTS:
+                _check_claim(path, at, name, str(_normalize_condition(condition).get("part", "")), parts)
+                _check_outcomes(path, at, _normalize_condition(condition))
+        for placeholder in PLACEHOLDER.findall(says):
+            match = _OF_CLAIM.fullmatch(placeholder)
+            if placeholder in FACTS:
                 continue
-            if found is None:
+            if match is None:
                 raise StudyError(
-                    f"{yaml_place(path, *steps)}: {{{given}}} names nothing that could stand there: use {{W25 least}} "
-                    f"or one of {', '.join(FACTS)}.{did_you_mean(given, list(FACTS))}"
+                    f"{yaml_place(path, *steps)}: {{{placeholder}}} is unknown: use {{W25 least}} "
+                    f"or one of {', '.join(FACTS)}.{did_you_mean(placeholder, list(FACTS))}"
                 )
-            _check_claim(path, steps, found[1], "", parts)
-            if list(findings.unknown_placeholders(f"{{{found[2]}}}", parts[found[1]])):
-                raise StudyError(f"{yaml_place(path, *steps)}: {{{given}}} is no number of claim {found[1]}")
+            _check_claim(path, steps, match[1], "", parts)
+            if list(findings.unknown_placeholders(f"{{{match[2]}}}", parts[match[1]])):
+                raise StudyError(f"{yaml_place(path, *steps)}: claim {match[1]} has no number {{{placeholder}}}")
     return raw
 
 
@@ -185,12 +187,14 @@ def _walk_statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tu
             yield from _walk_statements(value, (*steps, at))
 
 
-def _check_outcomes(path: Path, steps: tuple[str | int, ...], asked: Mapping[str, Any]) -> None:
+def _check_outcomes(path: Path, steps: tuple[str | int, ...], condition: Mapping[str, Any]) -> None:
     """Raise StudyError for an unknown outcome: its condition would never hold."""
     for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
-        for one in asked.get(key, ()):
-            if one not in known:
-                raise StudyError(f"{yaml_place(path, *steps)}: nothing is ever {one!r}.{did_you_mean(one, known)}")
+        for outcome in condition.get(key, ()):
+            if outcome not in known:
+                raise StudyError(
+                    f"{yaml_place(path, *steps)}: unknown outcome {outcome!r}.{did_you_mean(outcome, known)}"
+                )
 
 
 def _check_claim(

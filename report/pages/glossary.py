@@ -14,10 +14,10 @@ from report.pages.site_sources import Page
 
 def read_glossary() -> list[dict[str, Any]]:
     """Read glossary terms: term, also (other spellings), means. Raises StudyError for a schema violation."""
-    found: list[dict[str, Any]] = read_yaml(
+    terms: list[dict[str, Any]] = read_yaml(
         PACKAGE / "glossary.yaml", read_json(PACKAGE / "schemas" / "glossary.schema.json")
     )
-    return found
+    return terms
 
 
 def _term_anchor(term: str) -> Markdown:
@@ -28,17 +28,19 @@ def _term_anchor(term: str) -> Markdown:
 def term_anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Map each spelling to its anchor; lower-case unless it has capitals or digits."""
     return {
-        name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(_term_anchor(one["term"]))
-        for one in glossary
-        for name in (one["term"], *one.get("also", []))
+        name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(
+            _term_anchor(entry["term"])
+        )
+        for entry in glossary
+        for name in (entry["term"], *entry.get("also", []))
     }
 
 
 def glossary_page() -> Page:
     """Build the page, in alphabetical order."""
     terms = [
-        {"term": str(one["term"]), "anchor": _term_anchor(str(one["term"])), "means": str(one["means"])}
-        for one in sorted(read_glossary(), key=lambda one: str(one["term"]).lower())
+        {"term": str(entry["term"]), "anchor": _term_anchor(str(entry["term"])), "means": str(entry["means"])}
+        for entry in sorted(read_glossary(), key=lambda entry: str(entry["term"]).lower())
     ]
     return Page(
         "glossary", "glossary", "Glossary", "Every unit and term of the trade in plain words.", {"terms": terms}

@@ -108,7 +108,7 @@ class Place:
     @property
     def numbers(self) -> list[Number]:
         """Numbers from all machines."""
-        return [one for group in self.groups for one in group]
+        return [number for group in self.groups for number in group]
 
     @property
     def text(self) -> str | None:
@@ -122,21 +122,22 @@ class Place:
         first, last = self.words(low), self.words(high)
         if self.after:
             return _ratio(first, last, self.after, sure)
-        told = "all" if first == last == ALL else range_words(first, last)
-        return told if sure or told == "all" else f"about {told}"
+        text = "all" if first == last == ALL else range_words(first, last)
+        return text if sure or text == "all" else f"about {text}"
 
     def _group_bounds(self, group: Sequence[Number]) -> list[tuple[float, float]]:
         """Return the bounds to show for a machine: narrow numbers, or all intervals if none is narrow."""
         if self.after and len(group) == 1 and group[0].straddles_one:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
-        known = [ends for one in group if (ends := one.shown_bounds(self.limit))]
+        known = [ends for number in group if (ends := number.shown_bounds(self.limit))]
         return [(low, high) for low, high in known if low == high] or known
 
     @property
     def dropped_count(self) -> int:
         """Count numbers dropped for wide intervals."""
         return sum(
-            len([one for one in group if not one.impossible]) - len(self._group_bounds(group)) for group in self.groups
+            len([number for number in group if not number.impossible]) - len(self._group_bounds(group))
+            for group in self.groups
         )
 
 
@@ -173,7 +174,7 @@ class Sentence:
             return self.otherwise
         # No str.format: model and machine names may contain braces.
         filled = _PLACE.sub(
-            lambda found: str(self.places[found[1]].text if found[1] in self.places else found[0]), self.text
+            lambda match: str(self.places[match[1]].text if match[1] in self.places else match[0]), self.text
         )
         return formatting.capitalize(filled) if self.text.startswith("{") else filled
 
@@ -197,7 +198,7 @@ def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
 
 def filled_texts(sentences: Iterable[Sentence]) -> list[str]:
     """Format the sentences that can be filled."""
-    return [text for one in sentences if (text := str(one))]
+    return [text for candidate in sentences if (text := str(candidate))]
 
 
 def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
@@ -206,27 +207,27 @@ def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
     Also None if no placeholder can be filled and the fallback texts differ.
     """
     first = sentences[0]
-    if any(one.text != first.text or one.places.keys() != first.places.keys() for one in sentences):
+    if any(other.text != first.text or other.places.keys() != first.places.keys() for other in sentences):
         return None
     places = {
-        name: replace(place, groups=sum((one.places[name].groups for one in sentences), ()))
+        name: replace(place, groups=sum((other.places[name].groups for other in sentences), ()))
         for name, place in first.places.items()
     }
     together = Sentence(first.text, places, first.otherwise)
-    return together if together.is_complete or all(one.otherwise == first.otherwise for one in sentences) else None
+    return together if together.is_complete or all(other.otherwise == first.otherwise for other in sentences) else None
 
 
 def impossible_results(numbers: Iterable[Number], machine: str) -> list[str]:
     """Report impossible results on a machine; empty if there are none."""
-    found = [
+    results = [
         f"{number.about or 'one result'} came to {_format_excess(number.value)} {number.whole}"
         for number in numbers
         if number.impossible
     ]
-    if not found:
+    if not results:
         return []
     return [
-        f"On {machine} something disturbed a measurement: {formatting.first_items(found, 3, '; ')}. No more than all "
+        f"On {machine} something disturbed a measurement: {formatting.first_items(results, 3, '; ')}. No more than all "
         "of it is possible: it was measured too low, and no share of it is told."
     ]
 
@@ -253,14 +254,14 @@ def _float_or_none(value: object) -> float | None:
 
 def divide_cases(top: Case, base: Case) -> Number:
     """Divide two independent cases; combine their errors on the log scale."""
-    one, other = as_number(top), as_number(base)
-    if not (one.value > 0 and other.value > 0):
+    upper, lower = as_number(top), as_number(base)
+    if not (upper.value > 0 and lower.value > 0):
         return Number(math.nan)
-    value = one.value / other.value
-    if None in (one.low, one.high, other.low, other.high):
+    value = upper.value / lower.value
+    if None in (upper.low, upper.high, lower.low, lower.high):
         return Number(value)
-    low = math.hypot(_log_ratio(one.value, one.low), _log_ratio(other.high, other.value))
-    high = math.hypot(_log_ratio(one.high, one.value), _log_ratio(other.value, other.low))
+    low = math.hypot(_log_ratio(upper.value, upper.low), _log_ratio(lower.high, lower.value))
+    high = math.hypot(_log_ratio(upper.high, upper.value), _log_ratio(lower.value, lower.low))
     return Number(value, value * math.exp(-min(low, 700.0)), value * math.exp(min(high, 700.0)))
 
 

@@ -32,21 +32,21 @@ COLUMNS = {
 
 def language_users(view: View, place: int) -> Iterable[Exhibit]:
     """Yield exhibits: time to first token by user count, and streaming rate per user."""
-    found = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
-    cases = {name: {(*_server_key(one), one["users"]): one for one in found[name]} for name in found}
-    if not found["first_token_s"]:
+    by_quantity = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
+    cases = {name: {(*_server_key(case), case["users"]): case for case in by_quantity[name]} for name in by_quantity}
+    if not by_quantity["first_token_s"]:
         return
     note = f"● measured on {view.name}. {BARS}."
-    first, rates = found["first_token_s"], found["user_tokens_per_s"]
+    first, rates = by_quantity["first_token_s"], by_quantity["user_tokens_per_s"]
     heading = _users_heading(
         "The first token of an answer comes after {alone} to one user", "after {crowd} to {users} at a time",
         "When the first token of an answer comes cannot be told from this run", first, "s",
     )  # fmt: skip
     table = [
-        [*_model_and_server(one), format_exact(one["users"]),
+        [*_model_and_server(case), format_exact(case["users"]),
          *(format_estimate(cases[name][key], unit) if key in cases[name] else NOTHING for name,
            unit in COLUMNS.values())]
-        for key, one in cases["first_token_s"].items()
+        for key, case in cases["first_token_s"].items()
     ]  # fmt: skip
     yield Exhibit(
         _users_chart(f"language-users-first-{place}", heading, first, "time to the first token, s", "s", note),
@@ -62,7 +62,8 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
         "How fast answers stream cannot be told from this run", rates, "tokens/s",
     )  # fmt: skip
     together = sentence(
-        "All users together are written {all} at most.", all=amounts(_fastest_cases(found["tokens_per_s"]), "tokens/s")
+        "All users together are written {all} at most.",
+        all=amounts(_fastest_cases(by_quantity["tokens_per_s"]), "tokens/s"),
     )
     yield Exhibit(
         _users_chart(f"language-users-rate-{place}", heading, rates, "tokens a second of each user", "tokens/s", note),
@@ -89,16 +90,16 @@ def _fewest_and_most_users(cases: Sequence[Case]) -> tuple[list[Case], list[Case
     return [case for case in cases if case["users"] == 1], [case for case in cases if case["users"] == most > 1]
 
 
-def _users_heading(one: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
+def _users_heading(single: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
     """Build a heading that compares a single user with the highest user count."""
     alone, crowd = _fewest_and_most_users(cases)
     users = format_count(max(int(case["users"]) for case in cases), "user")
     many = many.replace("{users}", users)
     if alone and crowd:
-        return sentence(f"{one}, {many}", otherwise, alone=amounts(alone, unit), crowd=amounts(crowd, unit))
+        return sentence(f"{single}, {many}", otherwise, alone=amounts(alone, unit), crowd=amounts(crowd, unit))
     if alone:
-        return sentence(one, otherwise, alone=amounts(alone, unit))
-    begin = one.partition("{")[0].rstrip().removesuffix(" after").removesuffix(" at")
+        return sentence(single, otherwise, alone=amounts(alone, unit))
+    begin = single.partition("{")[0].rstrip().removesuffix(" after").removesuffix(" at")
     return sentence(f"{begin} {many}", otherwise, crowd=amounts(crowd, unit))
 
 
@@ -114,22 +115,22 @@ def _fastest_cases(cases: Sequence[Case]) -> list[Case]:
 def _users_chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
     """Draw a line per server over the user count."""
     groups: dict[str, list[Case]] = {}
-    for one in cases:
-        groups.setdefault(", ".join(_model_and_server(one)), []).append(one)
+    for case in cases:
+        groups.setdefault(", ".join(_model_and_server(case)), []).append(case)
     table = pd.DataFrame(
         [{**point, "server": server} for server, some in groups.items() for point in line_points(some, "users")]
     )
     alt = "; ".join(
-        f"{one['server']}, {format_count(int(one['x']), 'user')}: {with_unit(one['y'], unit)}"
-        for one in row_dicts(table)
+        f"{point['server']}, {format_count(int(point['x']), 'user')}: {with_unit(point['y'], unit)}"
+        for point in row_dicts(table)
     )
     return Chart(name, str(heading), line_chart(table, "x", "y", "server", axis=("users at a time", axis)), note, alt)
 
 
 def _workload_sentence(cases: Sequence[Case]) -> str:
     """Describe the workload."""
-    asked = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
-    work = join_words([f"{prompt:,} tokens and reads {new:,}" for prompt, new in asked], "or")
+    token_counts = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
+    work = join_words([f"{prompt:,} tokens and reads {new:,}" for prompt, new in token_counts], "or")
     return (
         f"Each user sends {work} as they stream, and asks again as soon as the answer is whole; no prompt comes twice. "
         "The model's weights are random, which changes nothing of the work."
@@ -139,12 +140,12 @@ def _workload_sentence(cases: Sequence[Case]) -> str:
 def _failure_sentences(view: View) -> list[str]:
     """Report failed answers, a sentence per load."""
     failed = [record for record in records(view.quantity("language_serving.failed_share")) if record["estimate"] > 0]
-    told = [
-        sentence(f"Of the answers to {format_count(int(one['users']), 'user')} of {', '.join(_model_and_server(one))}, "
-                 "{share} failed.", share=shares([one]))
-        for one in failed
-    ]  # fmt: skip
-    return [str(one) for one in told if one.is_complete]
+    sentences = []
+    for record in failed:
+        users = format_count(int(record["users"]), "user")
+        text = f"Of the answers to {users} of {', '.join(_model_and_server(record))}, {{share}} failed."
+        sentences.append(sentence(text, share=shares([record])))
+    return [str(text) for text in sentences if text.is_complete]
 
 
 def _client_sentences(view: View) -> list[str]:
@@ -160,8 +161,8 @@ def _missing_sentences(view: View) -> list[str]:
     table = view.data.table
     rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()
-    told = [
+    texts = [
         f"{library_name(backend)}, {format_count(int(points), 'load')} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
-    return [f"Not measured here: {'; '.join(told)}."] if told else []
+    return [f"Not measured here: {'; '.join(texts)}."] if texts else []

@@ -33,7 +33,7 @@ def study_limits(document: Mapping[str, Any], data: Path | None) -> list[dict[st
     data: folder written by `report gather`, or None. Raises StudyError if it cannot be read.
     """
     nodes, verdicts = document["nodes"], document["verdicts"]
-    told = [
+    texts = [
         ("Hardware", _hardware_limit(nodes, verdicts)),
         ("Virtual machines", _virtual_machine_limit(nodes)),
         ("Counters", _sensor_limit(data) if data else ""),
@@ -42,7 +42,7 @@ def study_limits(document: Mapping[str, Any], data: Path | None) -> list[dict[st
         ("Lists of cases", _list_limit(verdicts)),
         ("Sources", _source_limit(document)),
     ]
-    return [{"name": name, "text": text} for name, text in told if text]
+    return [{"name": name, "text": text} for name, text in texts if text]
 
 
 def _hardware_limit(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> str:
@@ -107,34 +107,34 @@ def _round_limit(data: Path) -> str:
     ok = table[table["status"] == "ok"]
     few = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
     lost = len(table[POINT].drop_duplicates()) - len(ok[POINT].drop_duplicates())
-    told = []
+    sentences = []
     if few:
-        told.append(
+        sentences.append(
             f"{few:,} of {format_count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts and "
             "readings that do not vary, runs of many seeds, and what a budget or load cut short."
         )
     if lost:
-        told.append(f"{format_count(lost, 'point')} gave no result; why is listed under the measurements.")
-    return " ".join(told)
+        sentences.append(f"{format_count(lost, 'point')} gave no result; why is listed under the measurements.")
+    return " ".join(sentences)
 
 
 def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     decided = [verdict for verdict in verdicts if verdict.get("robust")]
-    sensitive = sum(one["robust"] == SENSITIVE for one in decided)
+    sensitive = sum(verdict["robust"] == SENSITIVE for verdict in decided)
     opinions = sum(verdict["verdict"] == "not testable" for verdict in verdicts)
-    told = (
+    text = (
         "An article says more than a number: each claim is our paraphrase, and each threshold our reading of its words."
     )
     if decided:
-        told += (
+        text += (
             f" Another fair reading, another number format, baseline or case would turn {sensitive} of the "
             f"{format_count(len(decided), 'decided claim')}."
         )
     if opinions:
-        told += (
+        text += (
             f" {format_count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} nothing that a measurement decides."
         )
-    return told
+    return text
 
 
 def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:

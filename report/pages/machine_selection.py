@@ -29,7 +29,7 @@ def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None)
     if len(every) <= MOST or table is None:
         return every[:MOST]
     ok = table[table["status"] == "ok"]
-    kinds = {str(one): device_kind(str(one)) for one in ok["device"].unique()}
+    kinds = {str(name): device_kind(str(name)) for name in ok["device"].unique()}
     rows = pl.from_pandas(ok[list(COLUMNS)]).with_columns(
         pl.col("node", "experiment", "metric").cast(pl.String), kind=pl.col("device").cast(pl.String).replace(kinds)
     )
@@ -74,8 +74,8 @@ def filter_cases(
     """
 
     def here(case: Mapping[str, Any]) -> bool:
-        of = case.get("instances") or [node(case)]
-        return nodes is None or not of[0] or any(one in nodes for one in of)
+        node_ids = case.get("instances") or [node(case)]
+        return nodes is None or not node_ids[0] or any(node_id in nodes for node_id in node_ids)
 
     return [case for case in cases if here(case)]
 

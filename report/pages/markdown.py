@@ -88,16 +88,16 @@ def finalize(value: Any) -> str:
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, jinja2.Undefined):
-        return str(value)  # raises, naming what is missing
+        return str(value)  # raises UndefinedError
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     # A float needs a unit and digits; None means the template missed a case.
-    raise TypeError(f"a template prints {value!r}: put it into words first")
+    raise TypeError(f"a template prints {value!r}: format it as text first")
 
 
 def environment(folder: Path) -> jinja2.Environment:
     """Create the template environment: `<< value >>`, `<% statement %>`, `<# comment #>`."""
-    made = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         variable_start_string="<<",
         variable_end_string=">>",
@@ -112,10 +112,10 @@ def environment(folder: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    made.filters = {name: made.filters[name] for name in ("length", "list")} | {
+    templates.filters = {name: templates.filters[name] for name in ("length", "list")} | {
         "attribute": attribute,
         "code": code,
         "identifier": identifier,
         "link": link,
     }
-    return made
+    return templates

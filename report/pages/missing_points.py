@@ -21,7 +21,7 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
     columns = [*POINT, "status", "reason"]
     table = read_summary(data, columns, nodes)
     lost = table.loc[table["status"] != "ok", columns].drop_duplicates()
-    found = [
+    rows = [
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in lost.groupby(keys, sort=True, observed=True)
     ]
@@ -34,5 +34,5 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
             at = {"node": node["id"], "experiment": experiment, "device": device}
             for left_out, number in job["left_out"].items() if not job["predicted_s"] else ():
                 status, reason = parse_left_out(left_out)
-                found.append({**at, "status": status, "reason": reason, "count": number})
-    return sorted(found, key=lambda row: [row[key] for key in keys])
+                rows.append({**at, "status": status, "reason": reason, "count": number})
+    return sorted(rows, key=lambda row: [row[key] for key in keys])

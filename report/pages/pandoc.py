@@ -83,12 +83,12 @@ def typeset(folder: Path, name: str, root: Path) -> str:
     compiler = typst.Compiler(folder / f"{name}.typ", root=root, font_paths=[FONTS])
     now = int(time.time())
     try:
-        made, standard = compiler.compile(format="pdf", timestamp=now, pdf_standards=[STANDARD]), str(STANDARD)
+        content, standard = compiler.compile(format="pdf", timestamp=now, pdf_standards=[STANDARD]), str(STANDARD)
     except typst.TypstError as refused:
-        made, standard = compiler.compile(format="pdf", timestamp=now), ""
+        content, standard = compiler.compile(format="pdf", timestamp=now), ""
         print(f"note: {name}.pdf does not conform to PDF/{STANDARD.upper()}: {refused.args[0]}", file=sys.stderr)
     # For a single document without output path, typst returns bytes.
-    (folder / f"{name}.pdf").write_bytes(compress_pdf(cast("bytes", made)))
+    (folder / f"{name}.pdf").write_bytes(compress_pdf(cast("bytes", content)))
     return standard
 
 

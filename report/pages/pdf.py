@@ -30,13 +30,13 @@ _NOTHING: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def report_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
+def report_source(content: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
     """Return pandoc source for the thirty-page report, without failed pages."""
-    contents = _shared_contents(made)
-    by_key = {page.context["family"].key: page for page in made.pages if page.template == "family"}
+    contents = _shared_contents(content)
+    by_key = {page.context["family"].key: page for page in content.pages if page.template == "family"}
     shown = [by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key]
     tiers = {str(verdict["id"]): verdict_words.tier(str(verdict["evidence_tier"])) for verdict in document["verdicts"]}
-    method = next((page for page in made.pages if page.template == "method"), None)
+    method = next((page for page in content.pages if page.template == "method"), None)
     context = {
         **contents["index"],
         "root": Markdown(""),
@@ -45,7 +45,7 @@ def report_source(made: Content, document: Mapping[str, Any], environment: jinja
             {**row, "sign": tier.sign if (tier := tiers[row["id"]]) else verdict_words.NOTHING}
             for row in contents["claims"]["rows"]
         ],
-        "ten": sorted((c for c in _claim_contexts(made) if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
+        "ten": sorted((c for c in _claim_contexts(content) if c["id"] in _TEN), key=lambda c: _TEN.index(c["id"])),
         "method": Markdown(_page_body(method, environment) if method else ""),
         **contents["objections"],
         "nodes": [node for kind in contents["machines"]["kinds"] for node in kind["nodes"]],
@@ -56,14 +56,14 @@ def report_source(made: Content, document: Mapping[str, Any], environment: jinja
     return _document_source("report", TITLE, says, context, document, environment)
 
 
-def appendix_source(made: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
+def appendix_source(content: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
     """Return pandoc source for the appendix with every claim, measurement and source, without failed pages."""
-    contents = _shared_contents(made)
+    contents = _shared_contents(content)
     context = {
-        "claims": _claim_contexts(made),
+        "claims": _claim_contexts(content),
         "families": [
             {"title": page.title, "exhibits": page.context["exhibits"]}
-            for page in made.pages
+            for page in content.pages
             if page.template == "family"
         ],
         "level": verdict_words.LEVEL,
@@ -85,14 +85,14 @@ def failed_source(reason: str) -> str:
     return "\n".join(["---", *lines, "---", "", f"This document could not be made. {escape(reason)}", ""])
 
 
-def _shared_contents(made: Content) -> dict[str, Mapping[str, Any]]:
+def _shared_contents(content: Content) -> dict[str, Mapping[str, Any]]:
     """Map page names to contexts; empty content for a failed page."""
-    pages = {page.path: page.context for page in made.pages if page.template != "failed"}
+    pages = {page.path: page.context for page in content.pages if page.template != "failed"}
     return {name: pages.get(name, nothing) for name, nothing in _NOTHING.items()}
 
 
-def _claim_contexts(made: Content) -> list[Mapping[str, Any]]:
-    return [page.context["c"] for page in made.pages if page.template == "claim"]
+def _claim_contexts(content: Content) -> list[Mapping[str, Any]]:
+    return [page.context["c"] for page in content.pages if page.template == "claim"]
 
 
 def _page_body(page: Page, environment: jinja2.Environment) -> str:
@@ -102,9 +102,9 @@ def _page_body(page: Page, environment: jinja2.Environment) -> str:
 
 
 def _document_source(
-    name: str, title: str, description: str, told: Mapping[str, Any], document: Mapping[str, Any],
+    name: str, title: str, description: str, context: Mapping[str, Any], document: Mapping[str, Any],
     environment: jinja2.Environment,
 ) -> str:  # fmt: skip
     front = {"title": escape(title), "description": escape(description), "imprint": escape(imprint(document))}
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()]
-    return "\n".join(["---", *lines, "---", "", environment.get_template(f"{name}.qmd").render(told)])
+    return "\n".join(["---", *lines, "---", "", environment.get_template(f"{name}.qmd").render(context)])

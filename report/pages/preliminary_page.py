@@ -32,9 +32,9 @@ def write_preliminary_page(nodes: Sequence[Path], out: Path, rounds: int) -> Pat
         gather(nodes, scratch / "data")
         data = read_dataset(scratch / "data", read_reference(REFERENCE), read_published(PUBLISHED))
         document = judge(data, scratch / "verdicts.json", CLAIMS)
-        told = {"rows": table_rows(document), "rounds": rounds, "fares": format_tally(document["verdicts"])}
+        context = {"rows": table_rows(document), "rounds": rounds, "fares": format_tally(document["verdicts"])}
         page = site_sources.Page(
-            "index", "preliminary", site_sources.TITLE, "A preliminary look, after one round.", told
+            "index", "preliminary", site_sources.TITLE, "A preliminary look, after one round.", context
         )
         write_text(scratch / "index.qmd", site_sources.page_source(page, site_sources.template_environment(), {}))
         write_text(scratch / "page.html", site_sources.standalone_template(site_sources.imprint(document)))

@@ -35,9 +35,9 @@ def draw_claim_previews(document: Mapping[str, Any], charts: Sequence[Chart], fo
 
 def draw_front_preview(document: Mapping[str, Any], folder: Path) -> None:
     """Write the front page's preview: question and tally."""
-    told = verdict_words.format_tally(document["verdicts"])
+    tally = verdict_words.format_tally(document["verdicts"])
     _save_preview(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
-                  "Does AI need a GPU?", f"{told}." if told else "")  # fmt: skip
+                  "Does AI need a GPU?", f"{tally}." if tally else "")  # fmt: skip
 
 
 def _save_preview(path: Path, head: str, colour: str, text: str, below: str) -> None:

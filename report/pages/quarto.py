@@ -35,17 +35,17 @@ def find_quarto() -> tuple[str | None, str]:
 def version(program: str) -> str:
     """Return the output from `quarto --version`; '' if it fails."""
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             [program, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return asked.stdout.strip()
+    return result.stdout.strip()
 
 
-def is_new_enough(told: str) -> bool:
+def is_new_enough(version_text: str) -> bool:
     """True if the version is at least NEEDED."""
-    numbers = re.match(r"(\d+)\.(\d+)", told)
+    numbers = re.match(r"(\d+)\.(\d+)", version_text)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= NEEDED
 
 
@@ -66,9 +66,9 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
         words = list(filter(None, map(str.strip, (ran.stderr or ran.stdout).splitlines())))
         # Start at the first error line, since a stack trace may follow; else take the last lines.
         fault = next((at for at, line in enumerate(words) if re.search(r"\berror\b", line, re.IGNORECASE)), -5)
-        told = " / ".join(words[fault:][:5]) or "it said nothing"
+        message = " / ".join(words[fault:][:5]) or "no output"
         remove_leftovers(folder)
-        raise StudyError(f"quarto render failed (exit {ran.returncode}): {told}")
+        raise StudyError(f"quarto render failed (exit {ran.returncode}): {message}")
     for path in sorted(site.rglob("*")):
         place = folder / path.relative_to(site)
         # Copied resources are already in place.

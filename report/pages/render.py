@@ -45,16 +45,16 @@ def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequenc
     evidence = Evidence(read_verdicts(verdicts), data)
     _ = evidence.views
     out.mkdir(parents=True, exist_ok=True)
-    made, failures = list[str](), Failures()
+    names, failures = list[str](), Failures()
     for family in families:
         own = Failures()
         charts = family_charts(evidence, family, own)
         _draw_charts(charts, out, own)
         _draw_previews(evidence.document, charts, out.parent / "previews", family, own)
         write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.as_json})
-        made += [chart.name for chart in charts]
+        names += [chart.name for chart in charts]
         failures.items += own.items
-    return made, failures
+    return names, failures
 
 
 def _draw_charts(charts: Sequence[Chart], folder: Path, failures: Failures) -> None:
@@ -103,23 +103,23 @@ def render(
     evidence = Evidence(document, data)
     out = out.resolve()
     failures = read_failed_figures(out / "figures") if drawn else Failures()
-    made = build_content(evidence, url, changes_since_last(document, verdicts, previous), failures)
+    content = build_content(evidence, url, changes_since_last(document, verdicts, previous), failures)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for stale in out.glob(".render-*"):
         shutil.rmtree(stale, ignore_errors=True)
     if not drawn:
-        _draw_charts(made.charts, out / "figures", failures)
+        _draw_charts(content.charts, out / "figures", failures)
         for part in ("claims", "front"):
-            _draw_previews(document, made.charts, out / "previews", part, failures)
-    _check_complete(made.charts, out / "figures")
+            _draw_previews(document, content.charts, out / "previews", part, failures)
+    _check_complete(content.charts, out / "figures")
     # Inside `out`: a move within a file system is atomic.
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
-        names = _write_sources(scratch, made, document, url)
+        names = _write_sources(scratch, content, document, url)
         earlier = _last_record(out)
         (scratch / "figures").symlink_to(out / "figures")
         (scratch / "previews").symlink_to(out / "previews")
-        _write_documents(scratch, made, document)
+        _write_documents(scratch, content, document)
         shared = _files_digest(scratch, _SHARED)
         drawings = _files_digest(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
         again, pdfs = list(names), list(PDFS)
@@ -128,7 +128,7 @@ def render(
                 again = [name for name in names if not _is_unchanged(scratch, out, name, "html")]
             if earlier.get("figures") == drawings:
                 pdfs = [name for name in PDFS if not _is_unchanged(scratch, out, name, "pdf")]
-        standards, chosen = _render_pages(scratch, made, document, again, pdfs, chosen, renderer)
+        standards, chosen = _render_pages(scratch, content, document, again, pdfs, chosen, renderer)
         files = _move_outputs(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -164,12 +164,12 @@ def _check_complete(charts: Sequence[Chart], folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _write_sources(folder: Path, made: Content, document: Mapping[str, Any], url: str) -> list[str]:
+def _write_sources(folder: Path, content: Content, document: Mapping[str, Any], url: str) -> list[str]:
     """Write page sources and shared files; return page names."""
-    pages = made.pages
+    pages = content.pages
     # Write the checks page last: it lists all failures.
     for page in sorted(pages, key=lambda page: page.path == CHECKS):
-        _write_source(folder, page, made)
+        _write_source(folder, page, content)
     imprint = site_sources.imprint(document)
     site_sources.copy_site(folder)
     shutil.copyfile(site_sources.TEMPLATES / _PDF, folder / _PDF)
@@ -179,24 +179,24 @@ def _write_sources(folder: Path, made: Content, document: Mapping[str, Any], url
     return [page.path for page in pages]
 
 
-def _write_source(folder: Path, page: Page, made: Content) -> None:
+def _write_source(folder: Path, page: Page, content: Content) -> None:
     """Write a page source, or a placeholder if it fails."""
     path, templates = folder / f"{page.path}.qmd", site_sources.template_environment()
     path.parent.mkdir(parents=True, exist_ok=True)
-    shown = replace(page, context={**page.context, "failed": made.failures.as_json}) if page.path == CHECKS else page
+    shown = replace(page, context={**page.context, "failed": content.failures.as_json}) if page.path == CHECKS else page
     text = ""
-    with made.failures.catch("page", page.path):
-        text = site_sources.page_source(shown, templates, made.terms)
-    path.write_text(text or site_sources.page_source(made.fail(page), templates, made.terms), encoding="utf-8")
+    with content.failures.catch("page", page.path):
+        text = site_sources.page_source(shown, templates, content.terms)
+    path.write_text(text or site_sources.page_source(content.fail(page), templates, content.terms), encoding="utf-8")
 
 
-def _write_documents(folder: Path, made: Content, document: Mapping[str, Any]) -> None:
+def _write_documents(folder: Path, content: Content, document: Mapping[str, Any]) -> None:
     """Write PDF sources, or a placeholder for each that fails."""
     for name, source in SOURCES.items():
         text = ""
-        with made.failures.catch("PDF", name):
-            text = source(made, document, site_sources.template_environment())
-        failure = made.failures.find("PDF", name)
+        with content.failures.catch("PDF", name):
+            text = source(content, document, site_sources.template_environment())
+        failure = content.failures.find("PDF", name)
         (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
 
 
@@ -210,10 +210,10 @@ def _is_unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
 
 
 def _files_digest(folder: Path, names: Sequence[str]) -> str:
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in names:
-        told.update((folder / name).read_bytes())
-    return told.hexdigest()
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 def _choose_renderer(renderer: str) -> dict[str, str]:
@@ -226,19 +226,19 @@ def _choose_renderer(renderer: str) -> dict[str, str]:
     if program is None:
         if renderer == "quarto":
             raise StudyError(
-                f"Quarto was asked for and not found. Looked in: {looked}. "
+                f"Quarto was requested but not found. Looked in: {looked}. "
                 "Install it from quarto.org, or use --renderer auto"
             )
         return _pandoc_choice("Quarto was not found")
-    found = quarto.version(program)
-    if not quarto.is_new_enough(found):
+    version = quarto.version(program)
+    if not quarto.is_new_enough(version):
         need = ".".join(map(str, quarto.NEEDED))
-        fault = f"Quarto {found or 'of unknown version'} was found, {need} or newer is needed"
+        fault = f"Quarto {version or 'of unknown version'} was found, {need} or newer is needed"
         if renderer == "quarto":
             raise StudyError(f"{fault}: update {program}, or use --renderer pandoc")
         print(f"note: {fault}: rendering with pandoc", file=sys.stderr)
         return _pandoc_choice(fault)
-    return {"name": "quarto", "version": found, "program": program, "note": ""}
+    return {"name": "quarto", "version": version, "program": program, "note": ""}
 
 
 def _pandoc_choice(note: str) -> dict[str, str]:
@@ -247,7 +247,7 @@ def _pandoc_choice(note: str) -> dict[str, str]:
 
 def _render_pages(
     folder: Path,
-    made: Content,
+    content: Content,
     document: Mapping[str, Any],
     again: list[str],
     pdfs: list[str],
@@ -258,33 +258,33 @@ def _render_pages(
 
     Falls back to pandoc if Quarto fails; raises StudyError if Quarto was requested by name.
     """
-    names = [page.path for page in made.pages]
+    names = [page.path for page in content.pages]
     if chosen["program"]:
         try:
             quarto.render(folder, chosen["program"], names)
         except StudyError as failed:
             if renderer == "quarto":
-                raise StudyError(f"{failed}. Mend the Quarto installation, or use --renderer pandoc") from None
+                raise StudyError(f"{failed}. Repair the Quarto installation, or use --renderer pandoc") from None
             print(f"note: {failed}: rendering with pandoc", file=sys.stderr)
             chosen = _pandoc_choice(str(failed))
             again[:] = names
     if not chosen["program"] and (refused := pandoc.render(folder, again)):
-        for page in [page for page in made.pages if page.path in refused]:
-            made.fail(page, refused[page.path])
-        changed = [page for page in made.pages if page.path in (*refused, CHECKS)]
+        for page in [page for page in content.pages if page.path in refused]:
+            content.fail(page, refused[page.path])
+        changed = [page for page in content.pages if page.path in (*refused, CHECKS)]
         for page in changed:
-            _write_source(folder, page, made)
+            _write_source(folder, page, content)
         pandoc.render(folder, [page.path for page in changed])
-        _write_documents(folder, made, document)
+        _write_documents(folder, content, document)
         pdfs[:] = PDFS
-    return {name: _typeset_pdf(folder, name, made) for name in pdfs}, chosen
+    return {name: _typeset_pdf(folder, name, content) for name in pdfs}, chosen
 
 
-def _typeset_pdf(folder: Path, name: str, made: Content) -> str:
+def _typeset_pdf(folder: Path, name: str, content: Content) -> str:
     """Typeset a PDF, or a placeholder if it fails."""
-    with made.failures.catch("PDF", name):
+    with content.failures.catch("PDF", name):
         return pandoc.typeset(folder, name, folder)
-    (folder / f"{name}.qmd").write_text(failed_source(str(made.failures.find("PDF", name))), encoding="utf-8")
+    (folder / f"{name}.qmd").write_text(failed_source(str(content.failures.find("PDF", name))), encoding="utf-8")
     return pandoc.typeset(folder, name, folder)
 
 
@@ -293,24 +293,24 @@ def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mappi
     for name in ("figures", "previews"):
         (scratch / name).unlink()
     files = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.name not in _PASSING]
-    made = [str(path.relative_to(scratch)) for path in files]
-    for name in made:
+    paths = [str(path.relative_to(scratch)) for path in files]
+    for name in paths:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (scratch / name).replace(out / name)
     for name in map(str, earlier.get("pages") or []):
         if name not in names and ".." not in name and not name.startswith("/"):
             for ending in ("qmd", "html"):
                 (out / f"{name}.{ending}").unlink(missing_ok=True)
-    return sorted({*made, *(f"{name}.html" for name in names), *(f"{name}.pdf" for name in PDFS)})
+    return sorted({*paths, *(f"{name}.html" for name in names), *(f"{name}.pdf" for name in PDFS)})
 
 
 def _last_record(out: Path) -> dict[str, Any]:
     """Read the last render record; other files in `out` are not ours."""
     try:
-        found = read_json(out / "render.json")
+        record = read_json(out / "render.json")
     except StudyError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 __all__ = ["RENDERERS", "draw_figures", "render"]

@@ -29,9 +29,9 @@ def group_by_subject(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit
     if machines < 2:
         return _number_duplicate_titles(exhibits)
     subjects: dict[str, list[Exhibit]] = {}
-    for one in exhibits:
-        subjects.setdefault(one.subject or one.chart.name, []).append(one)
-    return _number_duplicate_titles([one for group in subjects.values() for one in _combine_subject(group)])
+    for exhibit in exhibits:
+        subjects.setdefault(exhibit.subject or exhibit.chart.name, []).append(exhibit)
+    return _number_duplicate_titles([exhibit for group in subjects.values() for exhibit in _combine_subject(group)])
 
 
 def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
@@ -45,7 +45,7 @@ def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
         yield replace(_combined_exhibit(group, title, drawn), says=[*elsewhere, *_merge_says(group)])
         return
     # Start with the exhibit that has the common title, so that it needs no section heading.
-    first, *others = sorted(map(_with_machine_title, group), key=lambda one: one.chart.title != title)
+    first, *others = sorted(map(_with_machine_title, group), key=lambda exhibit: exhibit.chart.title != title)
     yield first if first.chart.title == title else replace(first, section=title, within=True)
     yield from (replace(other, within=True) for other in others)
 
@@ -55,15 +55,15 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
     '' if headings differ in more than numbers.
     """
-    headings = [one.heading for one in group]
+    headings = [exhibit.heading for exhibit in group]
     if (
         any(heading is None for heading in headings)
         or merge_sentences([heading for heading in headings if heading]) is None
     ):
         return "", []
-    own = [one for one in group if one.own]
+    own = [exhibit for exhibit in group if exhibit.own]
     shown = own if own and len(own) < len(group) else list(group)
-    others = [one for one in group if one not in shown]
+    others = [exhibit for exhibit in group if exhibit not in shown]
     title = _merged_sentence(shown, whole=not others)
     elsewhere = _merged_sentence(others, whole=False) if others else ""
     return title, [f"{elsewhere}."] if elsewhere and any(
@@ -73,14 +73,14 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
     """Merge headings into a sentence; name the machines if it does not cover all."""
-    able = [one for one in group if one.heading and one.heading.is_complete]
-    together = merge_sentences([one.heading for one in able or group if one.heading])
+    able = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
+    together = merge_sentences([exhibit.heading for exhibit in able or group if exhibit.heading])
     text = str(together) if together else ""
     if whole and len(able) in (0, len(group)):
         return text
-    told = able or group
-    called = "Your machines" if len(told) == len(group) > 1 and all(one.own for one in told) else ""
-    return _with_machine(called or join_words([one.called for one in told]), text) if text else ""
+    named = able or group
+    called = "Your machines" if len(named) == len(group) > 1 and all(exhibit.own for exhibit in named) else ""
+    return _with_machine(called or join_words([exhibit.called for exhibit in named]), text) if text else ""
 
 
 def _with_machine(machine: str, text: str) -> str:
@@ -88,19 +88,19 @@ def _with_machine(machine: str, text: str) -> str:
     return text if not machine or machine in text else f"{machine}: {uncapitalize(text)}"
 
 
-def _with_machine_title(one: Exhibit) -> Exhibit:
-    return replace(one, chart=replace(one.chart, title=_with_machine(one.called, one.chart.title)))
+def _with_machine_title(exhibit: Exhibit) -> Exhibit:
+    return replace(exhibit, chart=replace(exhibit.chart, title=_with_machine(exhibit.called, exhibit.chart.title)))
 
 
 def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
     """Merge estimate lists into one figure, grouped by machine; None if charts or tables are incompatible."""
-    draws = [one.chart.draw for one in group]
+    draws = [exhibit.chart.draw for exhibit in group]
     lists = [draw for draw in draws if isinstance(draw, EstimateDrawing)]
     alike = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
-    heads = {tuple(one.table.head) for one in group if one.table}
+    heads = {tuple(exhibit.table.head) for exhibit in group if exhibit.table}
     if len(lists) < len(draws) or len(alike) > 1 or len(heads) > 1 or sum(len(draw.rows) for draw in lists) > MOST_ROWS:
         return None
-    rows = [{**row, "group": one.called} for one, draw in zip(group, lists, strict=True) for row in draw.rows]
+    rows = [{**row, "group": exhibit.called} for exhibit, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
     return estimate_chart(rows, first.axis, first.lines, first.line, first.log)
 
@@ -109,55 +109,59 @@ def _combined_exhibit(group: Sequence[Exhibit], title: str, drawn: EstimateDrawi
     """Merge notes, sentences and tables into one exhibit."""
     first = group[0]
     return Exhibit(
-        Chart(first.subject, title, drawn, _merge_texts(group, lambda one: one.chart.note),
-              ". ".join(f"{one.called}: {one.chart.alt}" for one in group)),
-        (), _merge_tables(group), tuple(dict.fromkeys(name for one in group for name in one.claims)),
+        Chart(first.subject, title, drawn, _merge_texts(group, lambda exhibit: exhibit.chart.note),
+              ". ".join(f"{exhibit.called}: {exhibit.chart.alt}" for exhibit in group)),
+        (), _merge_tables(group), tuple(dict.fromkeys(name for exhibit in group for name in exhibit.claims)),
         subject=first.subject,
     )  # fmt: skip
 
 
 def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
     """Merge texts that differ only in machine name; else keep one per machine."""
-    blank = {text(one).replace(one.machine, "\0") for one in group}
+    blank = {text(exhibit).replace(exhibit.machine, "\0") for exhibit in group}
     if len(blank) == 1:
-        return blank.pop().replace("\0", join_words([one.machine for one in group]))
+        return blank.pop().replace("\0", join_words([exhibit.machine for exhibit in group]))
     return " ".join(
-        text(one) if one.machine in text(one) else _with_machine(one.called, text(one)) for one in group if text(one)
+        text(exhibit) if exhibit.machine in text(exhibit) else _with_machine(exhibit.called, text(exhibit))
+        for exhibit in group
+        if text(exhibit)
     )
 
 
 def _merge_says(group: Sequence[Exhibit]) -> list[str]:
     """Keep common sentences once, and prefix others with their machine."""
-    common = [text for text in group[0].says if all(text in one.says for one in group)]
+    common = [text for text in group[0].says if all(text in exhibit.says for exhibit in group)]
     own = [
-        text if one.machine in text else _with_machine(one.called, text)
-        for one in group
-        for text in one.says
+        text if exhibit.machine in text else _with_machine(exhibit.called, text)
+        for exhibit in group
+        for text in exhibit.says
         if text not in common
     ]
     return [*own, *common]
 
 
 def _merge_tables(group: Sequence[Exhibit]) -> Table | None:
-    tables = [(one.machine, one.table) for one in group if one.table]
+    tables = [(exhibit.machine, exhibit.table) for exhibit in group if exhibit.table]
     if not tables:
         return None
     first = tables[0][1]
-    caption = _merge_texts([one for one in group if one.table], lambda one: one.table.caption if one.table else "")
+    caption = _merge_texts(
+        [exhibit for exhibit in group if exhibit.table], lambda exhibit: exhibit.table.caption if exhibit.table else ""
+    )
     rows = [[machine, *row] for machine, table in tables for row in table.rows]
     return Table(["Machine", *first.head], rows, f"l{first.align}", caption)
 
 
 def _number_duplicate_titles(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
     """Number duplicate titles, from the second on."""
-    seen: set[str] = set()
-    found = []
+    titles: set[str] = set()
+    numbered = []
     for exhibit in exhibits:
         title, number = exhibit.chart.title, 2
-        while title in seen:
+        while title in titles:
             title, number = f"{exhibit.chart.title} ({number})", number + 1
-        seen.add(title)
-        found.append(
+        titles.add(title)
+        numbered.append(
             exhibit if title == exhibit.chart.title else replace(exhibit, chart=replace(exhibit.chart, title=title))
         )
-    return found
+    return numbered

@@ -105,7 +105,7 @@ def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Char
     known = {family.key: family for family in families()}
     if key not in (*known, "measurements"):
         every = ", ".join(("claims", "front", "measurements", *known))
-        raise StudyError(f"figures: there is no family {key!r}. Families: {every}")
+        raise StudyError(f"figures: unknown family {key!r}. Families: {every}")
     shown = [known[key]] if key in known else known.values()
     return [exhibit.chart for family in shown for exhibit in _family_exhibits(family, evidence, failures)]
 
@@ -122,50 +122,58 @@ def build_content(
     """
     document = evidence.document
     _ = evidence.views
-    made = Content(terms=term_anchors(read_glossary()), failures=failures or Failures())
-    claims = _claim_contexts(evidence, made.failures)
+    content = Content(terms=term_anchors(read_glossary()), failures=failures or Failures())
+    claims = _claim_contexts(evidence, content.failures)
     exhibits = (
-        {family.key: _family_exhibits(family, evidence, made.failures) for family in families()}
+        {family.key: _family_exhibits(family, evidence, content.failures) for family in families()}
         if evidence.data
         else {}
     )
-    fronts = _front_charts(evidence, made.failures)
-    made.charts += [page["figure"] for page in claims.values() if page["figure"]]
-    made.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
+    fronts = _front_charts(evidence, content.failures)
+    content.charts += [page["figure"] for page in claims.values() if page["figure"]]
+    content.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
     facts: dict[str, Fact] = {}
-    with made.failures.catch("numbers", "index"):
+    with content.failures.catch("numbers", "index"):
         facts = front_page.collect_facts(evidence)
     declared, says = read_front(), Statements(document, facts)
-    made.add("index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*made.charts, *fronts]))
-    made.add("claims", "All claims", lambda: _claims_page(document))
-    for one in document["verdicts"]:
-        path = _claim_path(one)
-        made.add(path, f"{one['id']}: {one['says']}", partial(_claim_page, one, claims.get(path, {}), document, url))
-    for one in read_articles():
-        made.add(_article_path(one), str(one["title"]), partial(_article_page, one, document))
-    made.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
-    made.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
+    content.add(
+        "index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*content.charts, *fronts])
+    )
+    content.add("claims", "All claims", lambda: _claims_page(document))
+    for verdict in document["verdicts"]:
+        path = _claim_path(verdict)
+        content.add(
+            path,
+            f"{verdict['id']}: {verdict['says']}",
+            partial(_claim_page, verdict, claims.get(path, {}), document, url),
+        )
+    for raw_article in read_articles():
+        content.add(
+            _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
+        )
+    content.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
+    content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path, shown = _family_path(family), exhibits.get(family.key, [])
-        if shown or made.failures.find("page", path):
-            made.add(path, family.title, partial(_family_page, family, shown, evidence))
-    made.add("machines", "Machines", lambda: _machines_page(evidence))
-    made.add("method", "Method", lambda: _method_page(evidence))
-    made.add("sources", "Sources", lambda: sources_page(document))
-    made.add("objections", "Objections and limits", lambda: _objections_page(evidence))
-    made.add("glossary", "Glossary", glossary_page)
-    made.add("editions", "Editions", lambda: editions_page(document, changes))
-    made.charts += fronts
-    return made
+        if shown or content.failures.find("page", path):
+            content.add(path, family.title, partial(_family_page, family, shown, evidence))
+    content.add("machines", "Machines", lambda: _machines_page(evidence))
+    content.add("method", "Method", lambda: _method_page(evidence))
+    content.add("sources", "Sources", lambda: sources_page(document))
+    content.add("objections", "Objections and limits", lambda: _objections_page(evidence))
+    content.add("glossary", "Glossary", glossary_page)
+    content.add("editions", "Editions", lambda: editions_page(document, changes))
+    content.charts += fronts
+    return content
 
 
 def _front_page(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> Page:
-    told = front_page.front_context(document, says, declared, drawn)
+    context = front_page.front_context(document, says, declared, drawn)
     description = "Three popular articles say why AI needs GPUs. Each of their claims, checked by experiment."
     return Page("index", "index", "Does AI need a GPU?", description,
-                {"f": told}, image="previews/index.png")  # fmt: skip
+                {"f": context}, image="previews/index.png")  # fmt: skip
 
 
 def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -201,10 +209,10 @@ def _evidence_text(verdict: Mapping[str, Any]) -> str:
 
 def _verdict_meanings() -> list[verdict_words.Word]:
     """List distinct verdict names; the three open ones share a name."""
-    found: dict[str, verdict_words.Word] = {}
+    words: dict[str, verdict_words.Word] = {}
     for word in verdict_words.VERDICTS.values():
-        found.setdefault(word.name, word)
-    return list(found.values())
+        words.setdefault(word.name, word)
+    return list(words.values())
 
 
 def _claim_path(verdict: Mapping[str, Any]) -> str:
@@ -213,11 +221,11 @@ def _claim_path(verdict: Mapping[str, Any]) -> str:
 
 def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
     """Return page contexts by path, without failed claims."""
-    shown, found = evidence.shown_nodes if evidence.choice else None, {}
+    shown, contexts = evidence.shown_nodes if evidence.choice else None, {}
     for verdict in evidence.document["verdicts"]:
         with failures.catch("page", _claim_path(verdict)):
-            found[_claim_path(verdict)] = claim_context(verdict, evidence.document, evidence.names, shown)
-    return found
+            contexts[_claim_path(verdict)] = claim_context(verdict, evidence.document, evidence.names, shown)
+    return contexts
 
 
 def _claim_page(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
@@ -238,9 +246,9 @@ def _article_path(raw: Mapping[str, Any]) -> str:
 
 
 def _article_page(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
-    told = article_context(raw, document)
+    context = article_context(raw, document)
     return Page(_article_path(raw), "article", str(raw["title"]),
-                shorten_description(str(raw["thesis"])), {"a": told}, key="claims", toc=True)  # fmt: skip
+                shorten_description(str(raw["thesis"])), {"a": context}, key="claims", toc=True)  # fmt: skip
 
 
 def _jobs_page(
@@ -278,7 +286,7 @@ def _measurements_page(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhib
     ]
     nodes = evidence.shown_nodes if evidence.choice else ()
     lost = left_out_points(evidence.folder, nodes) if evidence.folder else []
-    left_out = [{**one, "node": evidence.names.get(str(one["node"]), str(one["node"]))} for one in lost]
+    left_out = [{**row, "node": evidence.names.get(str(row["node"]), str(row["node"]))} for row in lost]
     return Page("measurements/index", "measurements", "Measurements",
                 "What the study measured, one page for each kind, one message for each figure.",
                 {"families": rows, "left_out": left_out, "choice": evidence.choice}, key="measurements")  # fmt: skip
@@ -323,7 +331,7 @@ def _family_page(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence
 def _machines_page(evidence: Evidence) -> Page:
     document = evidence.document
     kinds = nodes_by_kind(document["nodes"], evidence.shown_nodes)
-    refused = [{"file": str(one["file"]), "reason": str(one["reason"])} for one in document["refused"]]
+    refused = [{"file": str(entry["file"]), "reason": str(entry["reason"])} for entry in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
                 {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip
 
@@ -358,7 +366,7 @@ def _triangulation_rows(evidence: Evidence) -> Iterator[dict[str, str]]:
 
 def _contradiction_rows(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     for contradiction in document["contradictions"]:
-        told = [
+        sides = [
             f"{side['says']} ({', '.join(str(claim['id']) for claim in side['claims'])})"
             for side in contradiction["sides"]
         ]
@@ -367,8 +375,8 @@ def _contradiction_rows(document: Mapping[str, Any]) -> Iterator[dict[str, str]]
         )
         yield {
             "question": str(contradiction["question"]),
-            "one": told[0],
-            "other": " ".join(told[1:]),
+            "one": sides[0],
+            "other": " ".join(sides[1:]),
             "outcome": outcome,
         }
 
@@ -380,13 +388,13 @@ def _objections_page(evidence: Evidence) -> Page:
     schema = read_json(REPORT / "schemas" / "objections.schema.json")
     rows = [
         {
-            "says": str(one["says"]),
-            "done": capitalize(str(one["done"])),
-            "answer": str(one["answer"]),
-            "claims": [verdict_words.claim_entry(known[name]) for name in one.get("claims", []) if name in known],
+            "says": str(objection["says"]),
+            "done": capitalize(str(objection["done"])),
+            "answer": str(objection["answer"]),
+            "claims": [verdict_words.claim_entry(known[name]) for name in objection.get("claims", []) if name in known],
         }
-        for one in read_yaml(REPORT / "objections.yaml", schema)
-        if one.get("when", {}).get("gpu", gpu) == gpu
+        for objection in read_yaml(REPORT / "objections.yaml", schema)
+        if objection.get("when", {}).get("gpu", gpu) == gpu
     ]
     return Page("objections", "objections", "Objections and limits",
                 "What may be held against the study, what was done about it, and what it cannot say.",
@@ -398,6 +406,6 @@ def editions_page(document: Mapping[str, Any], changes: Mapping[str, Any] | None
     day = str(document["generated_utc"])[:10]
     commit = short_commit(document["commit"]) or "not recorded"
     machines = machine_names(document["nodes"]) or "no machine"
-    told = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
+    text = f"judged on {day} by version {document['study_version']} ({commit}), from {machines}"
     return Page("editions", "editions", "Editions", "What changed from edition to edition.",
-                {"edition": told, "changes": changes})  # fmt: skip
+                {"edition": text, "changes": changes})  # fmt: skip

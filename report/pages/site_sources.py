@@ -63,10 +63,10 @@ class Page:
 @cache
 def template_environment() -> jinja2.Environment:
     """Return the template environment; cached, do not modify."""
-    made = environment(TEMPLATES)
-    made.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(part)) for part in parts))
-    made.filters |= {"badge": badge, "sign": sign}
-    return made
+    jinja_env = environment(TEMPLATES)
+    jinja_env.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(part)) for part in parts))
+    jinja_env.filters |= {"badge": badge, "sign": sign}
+    return jinja_env
 
 
 def badge(word: Word, small: bool = True) -> Markdown:
@@ -80,7 +80,7 @@ def sign(word: Word) -> Markdown:
     return Markdown(f'[{escape(word.sign)}]{{.sign .v-{identifier(word.css)} title="{attribute(word.name)}"}}')
 
 
-def page_source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) -> str:
+def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, str]) -> str:
     """Render a page as .qmd. Raises jinja2.UndefinedError for a missing context value."""
     front: dict[str, Any] = {
         "title": escape(page.title),
@@ -112,7 +112,7 @@ def page_source(page: Page, made: jinja2.Environment, terms: Mapping[str, str]) 
         # No raw HTML fence: Quarto copies the value verbatim.
         front["header-includes"] = page.script
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
-    body = made.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
+    body = templates.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
     return "\n".join(["---", *lines, "---", "", body])
 
 
@@ -153,9 +153,9 @@ def page_template(url: str, imprint: str) -> str:
 
 
 def _render_template(site: Mapping[str, Any]) -> str:
-    made = template_environment()
-    made.filters["html"] = lambda text: Markdown(_escape_html(str(text)))
-    return made.get_template("page.html").render({"site": site})
+    templates = template_environment()
+    templates.filters["html"] = lambda text: Markdown(_escape_html(str(text)))
+    return templates.get_template("page.html").render({"site": site})
 
 
 def _escape_html(text: str) -> str:
@@ -228,8 +228,8 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
             }
         },
     }  # fmt: skip
-    told = json.dumps(settings, ensure_ascii=False, indent=2)
-    return f"# How Quarto (1.9 or newer) renders these pages: `quarto render` in this folder.\n{told}\n"
+    text = json.dumps(settings, ensure_ascii=False, indent=2)
+    return f"# How Quarto (1.9 or newer) renders these pages: `quarto render` in this folder.\n{text}\n"
 
 
 def copy_site(folder: Path) -> None:
@@ -248,7 +248,7 @@ def shorten_description(text: str, room: int = 200) -> str:
 
 def imprint(document: Mapping[str, Any]) -> str:
     """Return the footer text that identifies the edition."""
-    told = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
+    text = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
     commit = short_commit(document["commit"])
     made_up = " Synthetic data: for tests only." if document["origin"] != "measured" else ""
-    return f"{told}, commit {commit}.{made_up}" if commit else f"{told}.{made_up}"
+    return f"{text}, commit {commit}.{made_up}" if commit else f"{text}.{made_up}"

@@ -72,7 +72,7 @@ def step_chart(
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         marks = pd.DataFrame([mark for row in rows for mark in row["marks"]])
-        ends = [1.0, *(float(one) for name in ("estimate", "low", "high") for one in marks[name].dropna())]
+        ends = [1.0, *(float(value) for name in ("estimate", "low", "high") for value in marks[name].dropna())]
         charts.add_threshold(axes, [1.0], base, width)
         charts.set_scale(axes, "x", ends, True, width)
         axes.set_xlabel(charts.axis_label(axis, True, width))

@@ -13,41 +13,41 @@ from report.publish.claimreview import script_json
 
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return sliders and choices for page.js, in readable units."""
-    found = []
-    for one in verdict.get("by_threshold") or []:
-        unit = str(one["unit"] or "1")
-        of_parts = len(verdict["parts"]) > 1 and len(one["parts"]) == 1
-        name = formatting.capitalize(str(one["parts"][0])) if of_parts else ""
+    controls = []
+    for part in verdict.get("by_threshold") or []:
+        unit = str(part["unit"] or "1")
+        of_parts = len(verdict["parts"]) > 1 and len(part["parts"]) == 1
+        name = formatting.capitalize(str(part["parts"][0])) if of_parts else ""
         shared: dict[str, Any] = {"name": clean(name), "label": clean(f"{name}: threshold" if name else "Threshold")}
-        if "choices" in one:
+        if "choices" in part:
             choices = [
                 [formatting.threshold_text(limit, unit), _verdict_name(outcome), _verdict_name(whole)]
-                for limit, outcome, whole in one["choices"]
+                for limit, outcome, whole in part["choices"]
             ]
-            declared = [limit for limit, _, _ in one["choices"]].index(one["declared"])
-            found.append({**shared, "choices": choices, "declared": declared})
+            declared = [limit for limit, _, _ in part["choices"]].index(part["declared"])
+            controls.append({**shared, "choices": choices, "declared": declared})
             continue
-        scale, unit_name = formatting.si_prefix(float(one["declared"]), unit)
-        found.append(
+        scale, unit_name = formatting.si_prefix(float(part["declared"]), unit)
+        controls.append(
             {
                 **shared,
                 "unit": unit_name,
-                "range": [end / scale for end in one["range"]],
-                "log": one["log"],
-                "declared": one["declared"] / scale,
+                "range": [end / scale for end in part["range"]],
+                "log": part["log"],
+                "declared": part["declared"] / scale,
                 "pieces": [
                     [start / scale, _verdict_name(outcome), _verdict_name(whole), open_]
-                    for start, outcome, whole, open_ in one["pieces"]
+                    for start, outcome, whole, open_ in part["pieces"]
                 ],
             }
         )
-    return found
+    return controls
 
 
 def sliders_json(verdict: Mapping[str, Any]) -> Markdown:
     """Format `sliders` for a script element; '' if there are none."""
-    found = sliders(verdict)
-    return Markdown(script_json(found) if found else "")
+    controls = sliders(verdict)
+    return Markdown(script_json(controls) if controls else "")
 
 
 def _verdict_name(verdict: str) -> str:

@@ -79,12 +79,12 @@ def verdict_word(name: str) -> Word:
     return VERDICTS.get(name, VERDICTS["awaiting experiment"])
 
 
-def claim_entry(one: Mapping[str, Any], *more: str) -> dict[str, Any]:
+def claim_entry(verdict: Mapping[str, Any], *more: str) -> dict[str, Any]:
     """Return id, verdict and requested fields for a claim."""
     return {
-        "id": identifier(str(one["id"])),
-        "word": verdict_word(str(one["verdict"])),
-        **{key: str(one[key]) for key in more},
+        "id": identifier(str(verdict["id"])),
+        "word": verdict_word(str(verdict["verdict"])),
+        **{key: str(verdict[key]) for key in more},
     }
 
 
@@ -93,27 +93,27 @@ def tier(name: str) -> Tier | None:
     return TIERS.get(name)
 
 
-def basis_phrase(one: Mapping[str, Any]) -> str:
+def basis_phrase(verdict: Mapping[str, Any]) -> str:
     """Phrase a verdict's basis: 'on published figures'; '' if none."""
-    if one["verdict"] not in (*DECIDED, "undecided"):
+    if verdict["verdict"] not in (*DECIDED, "undecided"):
         return ""
-    if one.get("decided_on") == OTHERS:
+    if verdict.get("decided_on") == OTHERS:
         return "on others' published runs"
     return {
         "measured": "by measurement here",
         "derived": "by calculation",
         "published": "on published figures",
         "documented": "by documents",
-    }.get(str(one.get("evidence_tier")), "")
+    }.get(str(verdict.get("evidence_tier")), "")
 
 
-def decided_by(one: Mapping[str, Any]) -> str:
+def decided_by(verdict: Mapping[str, Any]) -> str:
     """Classify a claim: decided 'here', by 'others', 'open', or 'opinion' if untestable."""
-    if one["verdict"] == "not testable":
+    if verdict["verdict"] == "not testable":
         return "opinion"
-    if one["verdict"] not in DECIDED:
+    if verdict["verdict"] not in DECIDED:
         return "open"
-    return "others" if one.get("decided_on") == OTHERS else HERE
+    return "others" if verdict.get("decided_on") == OTHERS else HERE
 
 
 def format_interval(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
@@ -121,20 +121,20 @@ def format_interval(low: float | None, high: float | None, unit: str, digits: in
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return ""
     scale, name = formatting.si_prefix(high, unit)
-    texts = [formatting.format_number(one / scale, digits) for one in (low, high)]
+    texts = [formatting.format_number(end / scale, digits) for end in (low, high)]
     if texts[0] == texts[1]:
-        texts = [formatting.format_number(one / scale, digits + 1) for one in (low, high)]
+        texts = [formatting.format_number(end / scale, digits + 1) for end in (low, high)]
     return f"{' to '.join(texts)} {name}".strip() if texts[0] != texts[1] else ""
 
 
 def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Count decided verdicts: '15 hold, 11 do not and 3 depend on the case'; '' if none."""
-    told = []
+    counts = []
     for name in DECIDED:
-        count = sum(one["verdict"] == name for one in verdicts)
+        count = sum(verdict["verdict"] == name for verdict in verdicts)
         if count:
-            told.append(f"{count} {VERDICTS[name].one if count == 1 else VERDICTS[name].many}")
-    return formatting.join_words(told)
+            counts.append(f"{count} {VERDICTS[name].one if count == 1 else VERDICTS[name].many}")
+    return formatting.join_words(counts)
 
 
 # Sentence per value for `robust` in verdicts.json.

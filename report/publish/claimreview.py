@@ -54,27 +54,27 @@ def script_json(document: Any, separators: tuple[str, str] | None = None) -> str
 
 
 def _claim_review(
-    one: Mapping[str, Any],
+    verdict: Mapping[str, Any],
     document: Mapping[str, Any],
     by: Mapping[str, Any],
     base: str,
     meaning: Mapping[str, str],
 ) -> dict[str, Any]:
-    article = {"@type": "CreativeWork", "name": one["article_title"], **_ARTICLES.get(one["article"], {})}
+    article = {"@type": "CreativeWork", "name": verdict["article_title"], **_ARTICLES.get(verdict["article"], {})}
     review = {
         "@type": "ClaimReview",
-        "identifier": one["id"],
-        "url": f"{base}{one['id']}.html",
+        "identifier": verdict["id"],
+        "url": f"{base}{verdict['id']}.html",
         "author": by,
         "datePublished": str(document["generated_utc"])[:10],
-        "claimReviewed": one["says"],
-        "itemReviewed": {"@type": "Claim", "identifier": one["id"], "appearance": article},
-        "reviewRating": _rating(one["verdict"], meaning),
-        "reviewBody": one["finding"],
-        "version": one["version"],
+        "claimReviewed": verdict["says"],
+        "itemReviewed": {"@type": "Claim", "identifier": verdict["id"], "appearance": article},
+        "reviewRating": _rating(verdict["verdict"], meaning),
+        "reviewBody": verdict["finding"],
+        "version": verdict["version"],
         "inLanguage": "en",
     }
-    cited = [_citation(source) for source in one.get("sources") or []]
+    cited = [_citation(source) for source in verdict.get("sources") or []]
     if cited:
         review["citation"] = cited
     if document["origin"] != "measured":

@@ -133,7 +133,7 @@ def _published_resources(folder: Path) -> list[dict[str, Any]]:
 
 def _write_package(folder: Path, name: str, title: str, resources: Sequence[Mapping[str, Any]]) -> Path:
     if not resources:
-        raise StudyError(f"{folder}: nothing to describe: no node has been published here")
+        raise StudyError(f"{folder}: no resources to describe: publish a node first")
     about = read_study()
     package = {
         "$schema": f"{PROFILE}/datapackage.json",
@@ -182,15 +182,19 @@ def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) ->
 
     A summary column without a dictionary entry uses the entry for `samples`.
     """
-    told: dict[str, Mapping[str, Any]] = {}
+    entries: dict[str, Mapping[str, Any]] = {}
     for name in ("samples", table):
         for row in described[described["table"] == name].to_dict("records"):
-            earlier = told.get(str(row["column"]), {})
-            told[str(row["column"])] = {str(key): value for key, value in {**earlier, **_nonempty_fields(row)}.items()}
-    required = {name for name, one in SAMPLES.columns.items() if not one.nullable} if table == "samples" else set()
+            earlier = entries.get(str(row["column"]), {})
+            entries[str(row["column"])] = {
+                str(key): value for key, value in {**earlier, **_nonempty_fields(row)}.items()
+            }
+    required = (
+        {name for name, column in SAMPLES.columns.items() if not column.nullable} if table == "samples" else set()
+    )
     return {
         "fields": [
-            _field_descriptor(name, _field_type(columns.field(name).type), told[name], name in required)
+            _field_descriptor(name, _field_type(columns.field(name).type), entries[name], name in required)
             for name in columns.names
         ],
         "primaryKey": _KEYS[table],
@@ -208,16 +212,16 @@ def _field_type(kind: arrow.DataType) -> str:
 
 
 def _field_descriptor(
-    name: str, kind: str, told: Mapping[Any, Any] | None = None, required: bool | None = None
+    name: str, kind: str, entry: Mapping[Any, Any] | None = None, required: bool | None = None
 ) -> dict[str, Any]:
-    told = told or {}
+    entry = entry or {}
     if required is None:
-        required = told.get("may_be_empty") in (False, "False")
+        required = entry.get("may_be_empty") in (False, "False")
     field: dict[str, Any] = {"name": name, "type": kind}
-    if told.get("meaning"):
-        field["description"] = str(told["meaning"])
-    if told.get("unit"):
-        field["unit"] = str(told["unit"])
+    if entry.get("meaning"):
+        field["description"] = str(entry["meaning"])
+    if entry.get("unit"):
+        field["unit"] = str(entry["unit"])
     if kind == "string":
         # An empty text is a value ("not applicable"), not a gap.
         field["missingValues"] = []

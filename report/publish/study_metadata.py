@@ -26,10 +26,14 @@ class Study:
 
 def read_study(citation: Path = CITATION) -> Study:
     """Read the citation file. Raises StudyError if it is missing or incomplete."""
-    told = read_yaml(citation)
+    citation_data = read_yaml(citation)
     try:
         return Study(
-            told["title"], told["version"], told["license"], told["authors"][0]["name"], tuple(told["keywords"])
+            citation_data["title"],
+            citation_data["version"],
+            citation_data["license"],
+            citation_data["authors"][0]["name"],
+            tuple(citation_data["keywords"]),
         )
     except (KeyError, IndexError, TypeError) as lacking:
-        raise StudyError(f"{citation}: lacks {lacking}: see citation-file-format.github.io") from None
+        raise StudyError(f"{citation}: field missing: {lacking}: see citation-file-format.github.io") from None

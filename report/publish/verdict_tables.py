@@ -97,30 +97,30 @@ def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
     return claims, cases
 
 
-def _claim_row(one: Mapping[str, Any]) -> dict[str, Any]:
-    outcomes = [case["outcome"] for case in one["cases"]]
-    threshold = one["threshold"]
+def _claim_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    outcomes = [case["outcome"] for case in verdict["cases"]]
+    threshold = verdict["threshold"]
     return {
-        **{name: one.get(name) for name in CLAIMS},
+        **{name: verdict.get(name) for name in CLAIMS},
         "threshold": [threshold] if isinstance(threshold, (int, float)) else threshold,
         "cases": len(outcomes),
         "cases_supporting": outcomes.count("supports"),
         "cases_challenging": outcomes.count("challenges"),
-        "rule": verdict_sentences.rules_text(one["parts"]),
-        "turn": verdict_sentences.turn_text(one),
-        "sources": [source["url"] for source in one["sources"]],
+        "rule": verdict_sentences.rules_text(verdict["parts"]),
+        "turn": verdict_sentences.turn_text(verdict),
+        "sources": [source["url"] for source in verdict["sources"]],
     }
 
 
-def _case_rows(one: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    parts = {part["name"]: part for part in one["parts"]}
+def _case_rows(verdict: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    parts = {part["name"]: part for part in verdict["parts"]}
     encoder = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
-    for case in one["cases"]:
+    for case in verdict["cases"]:
         part = parts[case["part"]]
         yield {
             **{name: case.get(name) for name in CASES},
             "machines": count_machines(case_nodes(case)),
-            "claim": one["id"],
+            "claim": verdict["id"],
             "label": verdict_case_name(case),
             "quantity": part["quantity"],
             "unit": part["unit"],

@@ -27,24 +27,24 @@ def compare_editions(old: Record, new: Record) -> dict[str, Any]:
         "old": _edition_summary(old),
         "new": _edition_summary(new),
         "nodes": _node_changes(old, new),
-        "changed": [one for one in both if one["was"] != one["is"]],
-        "revised": [one for one in both if one["was"] == one["is"] and one["why"]],
+        "changed": [change for change in both if change["was"] != change["is"]],
+        "revised": [change for change in both if change["was"] == change["is"] and change["why"]],
         "added": [_claim_summary(claim) for name, claim in after.items() if name not in before],
         "withdrawn": [_claim_summary(claim) for name, claim in before.items() if name not in after],
-        "stayed": [one["id"] for one in both if one["was"] == one["is"]],
+        "stayed": [change["id"] for change in both if change["was"] == change["is"]],
     }
 
 
-def _edition_summary(one: Record) -> dict[str, Any]:
+def _edition_summary(edition: Record) -> dict[str, Any]:
     return {
-        **{name: one[name] for name in ("generated_utc", "commit", "study_version")},
-        "nodes": [node["label"] for node in one["nodes"]],
-        "tally": dict(Counter(claim["verdict"] for claim in one["claims"])),
+        **{name: edition[name] for name in ("generated_utc", "commit", "study_version")},
+        "nodes": [node["label"] for node in edition["nodes"]],
+        "tally": dict(Counter(claim["verdict"] for claim in edition["claims"])),
     }
 
 
 def _node_changes(old: Record, new: Record) -> dict[str, list[str]]:
-    before, after = ({node["id"]: node for node in one["nodes"]} for one in (old, new))
+    before, after = ({node["id"]: node for node in edition["nodes"]} for edition in (old, new))
     both = [(before[name], node) for name, node in after.items() if name in before]
     return {
         "added": [node["label"] for name, node in after.items() if name not in before],
@@ -57,10 +57,10 @@ def _node_changes(old: Record, new: Record) -> dict[str, list[str]]:
 
 def _claim_change(was: Record, now: Record, old: Record, new: Record) -> dict[str, Any]:
     turned = was["verdict"] != now["verdict"]
-    found = [cause for cause in find_causes(was, now, old, new) if turned or cause.stays]
-    if turned and not found:
-        found = [unknown_cause(old, new)]
-    why = [{"cause": cause.cause, "part": cause.part, "text": cause.text} for cause in dict.fromkeys(found)]
+    reasons = [cause for cause in find_causes(was, now, old, new) if turned or cause.stays]
+    if turned and not reasons:
+        reasons = [unknown_cause(old, new)]
+    why = [{"cause": cause.cause, "part": cause.part, "text": cause.text} for cause in dict.fromkeys(reasons)]
     return {"id": now["id"], "says": now["says"], "was": was["verdict"], "is": now["verdict"], "why": why}
 
 
@@ -73,51 +73,51 @@ def edition_day(about: Record) -> str:
     return str(about["generated_utc"])[:10]
 
 
-def headline(found: Record) -> str:
+def headline(comparison: Record) -> str:
     """Count changed verdicts, new and withdrawn claims in a sentence."""
-    changed, of = len(found["changed"]), len(found["changed"]) + len(found["stayed"])
-    told = [f"{changed or 'none'} of {format_count(of, 'verdict')} changed" if of else "no claim is in both"]
+    changed, of = len(comparison["changed"]), len(comparison["changed"]) + len(comparison["stayed"])
+    parts = [f"{changed or 'none'} of {format_count(of, 'verdict')} changed" if of else "no claim is in both"]
     words = {"added": ("claim is new", "claims are new"), "withdrawn": ("was withdrawn", "were withdrawn")}
-    for key, (one, many) in words.items():
-        if found[key]:
-            told.append(f"{len(found[key])} {one if len(found[key]) == 1 else many}")
-    sentence = f"{join_words(told)}."
+    for key, (singular, plural) in words.items():
+        if comparison[key]:
+            parts.append(f"{len(comparison[key])} {singular if len(comparison[key]) == 1 else plural}")
+    sentence = f"{join_words(parts)}."
     return capitalize(sentence)
 
 
-def machine_sentences(found: Record) -> list[str]:
+def machine_sentences(comparison: Record) -> list[str]:
     """List added, remeasured and gone machines, a sentence each."""
-    said = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
-    return [f"{word}: {join_words(found['nodes'][key])}." for key, word in said if found["nodes"][key]]
+    headings = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
+    return [f"{word}: {join_words(comparison['nodes'][key])}." for key, word in headings if comparison["nodes"][key]]
 
 
 def format_causes(why: Sequence[Record]) -> list[str]:
     """Format causes, grouped by part."""
-    told: dict[str, list[str]] = {}
-    for one in why:
-        told.setdefault(one["part"], []).append(str(one["text"]))
-    return [*told.pop("", []), *(f"{part}: {'; '.join(texts)}" for part, texts in told.items())]
+    by_part: dict[str, list[str]] = {}
+    for cause in why:
+        by_part.setdefault(cause["part"], []).append(str(cause["text"]))
+    return [*by_part.pop("", []), *(f"{part}: {'; '.join(texts)}" for part, texts in by_part.items())]
 
 
-def format_comparison(found: Record) -> Iterator[str]:
+def format_comparison(comparison: Record) -> Iterator[str]:
     """Format the comparison as plain text lines."""
     editions = [
-        f"{edition_day(found[key])} (commit {short_commit(found[key]['commit'], 7) or 'unknown'})"
+        f"{edition_day(comparison[key])} (commit {short_commit(comparison[key]['commit'], 7) or 'unknown'})"
         for key in ("new", "old")
     ]
     yield f"The edition of {editions[0]} against that of {editions[1]}:"
-    yield headline(found)
-    yield from machine_sentences(found)
+    yield headline(comparison)
+    yield from machine_sentences(comparison)
     for title, key in (("Changed", "changed"), ("The same verdict on other grounds", "revised")):
-        if found[key]:
+        if comparison[key]:
             yield from ("", f"{title}:")
-        for one in found[key]:
-            turned = f"{one['was']} -> {one['is']}" if one["was"] != one["is"] else one["is"]
-            yield f"{one['id']}  {turned}"
-            yield from (f"     {reason}" for reason in format_causes(one["why"]))
+        for change in comparison[key]:
+            turned = f"{change['was']} -> {change['is']}" if change["was"] != change["is"] else change["is"]
+            yield f"{change['id']}  {turned}"
+            yield from (f"     {reason}" for reason in format_causes(change["why"]))
     for title, key in (("New", "added"), ("Withdrawn", "withdrawn")):
-        if found[key]:
+        if comparison[key]:
             yield from ("", f"{title}:")
-        yield from (f"{one['id']}  {one['verdict']}: {one['says']}" for one in found[key])
-    if found["stayed"]:
-        yield from ("", f"Stayed ({len(found['stayed'])}): {', '.join(found['stayed'])}")
+        yield from (f"{claim['id']}  {claim['verdict']}: {claim['says']}" for claim in comparison[key])
+    if comparison["stayed"]:
+        yield from ("", f"Stayed ({len(comparison['stayed'])}): {', '.join(comparison['stayed'])}")

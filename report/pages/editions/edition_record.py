@@ -36,7 +36,7 @@ def extract_edition(document: Record, path: Path | str) -> dict[str, Any]:
     _check_schema(document, "verdicts", path)
     claims = [_claim_record(verdict) for verdict in document["verdicts"]]
     if len({claim["id"] for claim in claims}) != len(claims):
-        raise StudyError(f"{path}: a claim occurs twice: write it anew with `python -m report judge`")
+        raise StudyError(f"{path}: a claim occurs twice: write the file again with `python -m report judge`")
     used = {name for claim in claims for part in claim["parts"] for name in part["figures"]}
     nodes = [{name: node[name] for name in ("id", "label", "started_utc", "ended_utc")} for node in document["nodes"]]
     return {
@@ -53,7 +53,7 @@ def _check_schema(document: Any, kind: str, path: Path | str) -> None:
         check_document(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
     except StudyError as fault:
         raise StudyError(
-            f"{fault}. No edition that can be compared: write its verdicts anew with `python -m report judge`"
+            f"{fault}. Not comparable with other editions: write the verdicts again with `python -m report judge`"
         ) from None
 
 
@@ -114,17 +114,17 @@ def earlier_editions(editions: Iterable[Record], current: Record) -> list[dict[s
 
     Drop the latest ones that equal the current edition apart from time and commit.
     """
-    found = [one for one in _sort_by_time(editions) if one["generated_utc"] < current["generated_utc"]]
-    while found and edition_digest(found[-1]) == edition_digest(current):
-        found.pop()
-    return found
+    earlier = [record for record in _sort_by_time(editions) if record["generated_utc"] < current["generated_utc"]]
+    while earlier and edition_digest(earlier[-1]) == edition_digest(current):
+        earlier.pop()
+    return earlier
 
 
 def _sort_by_time(editions: Iterable[Record]) -> list[dict[str, Any]]:
-    return sorted(map(dict, editions), key=lambda one: str(one["generated_utc"]))
+    return sorted(map(dict, editions), key=lambda record: str(record["generated_utc"]))
 
 
-def edition_digest(one: Record) -> str:
+def edition_digest(record: Record) -> str:
     """Hash an edition without its time, commit and version."""
-    text = json.dumps({name: value for name, value in one.items() if name not in _SAID}, sort_keys=True)
+    text = json.dumps({name: value for name, value in record.items() if name not in _SAID}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

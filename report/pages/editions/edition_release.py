@@ -56,22 +56,22 @@ def release_edition(verdicts: Path, data: Path, report: Path, number: int | None
     number = (newest_edition(into) or 0) + 1 if number is None else number
     folder = into / str(number)
     if number < 1 or folder.exists():
-        raise StudyError(f"{folder}: editions are numbered from 1, and none is written over: give another number")
+        raise StudyError(f"{folder}: editions are numbered from 1 and never overwritten: choose another number")
     if document["origin"] != "measured":
-        raise StudyError(f"{verdicts}: is of {document['origin']} data: an edition holds nothing but measurements")
+        raise StudyError(f"{verdicts}: contains {document['origin']} data: only measured data can be released")
     _check_commit(str(document["commit"]), verdicts)
     _check_site(report, document)
-    found = find_faults(Study(verdicts, data, REFERENCE))
-    if found:
-        raise StudyError(f"{report}: the linter finds {len(found)} fault(s), first: {found[0]}")
+    faults = find_faults(Study(verdicts, data, REFERENCE))
+    if faults:
+        raise StudyError(f"{report}: the linter finds {len(faults)} fault(s), first: {faults[0]}")
     into.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
     try:
         shutil.copytree(report, scratch, ignore=_ignore_unarchived(report), dirs_exist_ok=True)
-        kept = {
+        digests = {
             str(path.relative_to(scratch)): file_digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()
         }
-        write_json(scratch / RECORD, _edition_record(number, document, kept))
+        write_json(scratch / RECORD, _edition_record(number, document, digests))
         scratch.chmod(0o755)
         scratch.rename(folder)
     finally:
@@ -84,10 +84,10 @@ def _check_site(report: Path, document: Mapping[str, Any]) -> None:
     check_rendered(report, document)
     if not (report / SITE).is_file():
         raise StudyError(f"{report}: has no {SITE}: build the site first, with `python -m report site`")
-    held = read_json(report / site_paths.VERDICTS)["generated_utc"]
-    if held != document["generated_utc"]:
+    site_utc = read_json(report / site_paths.VERDICTS)["generated_utc"]
+    if site_utc != document["generated_utc"]:
         raise StudyError(
-            f"{report}: its site is of the verdicts of {held}: build it again with `python -m report site`"
+            f"{report}: its site was built from the verdicts of {site_utc}: build it again with `python -m report site`"
         )
 
 
@@ -108,15 +108,13 @@ def _check_commit(commit: str, verdicts: Path) -> None:
         head = run_git(ROOT, "rev-parse", "--verify", "HEAD").strip()
         changed = run_git(ROOT, "status", "--porcelain", "--", ".", *(f":(exclude){path}" for path in _WRITTEN))
     except StudyError as refusal:
-        raise StudyError(f"an edition names its commit: {refusal}") from None
+        raise StudyError(f"the edition's commit cannot be determined: {refusal}") from None
     if changed.strip():
-        raise StudyError(
-            f"{changed.split()[1]}: has changes that are not committed: commit them, then judge and render"
-        )
+        raise StudyError(f"{changed.split()[1]}: has uncommitted changes: commit them, then judge and render")
     # A commit with `+` has local changes: accept it only if they are all ours.
     if commit not in (head, commit_of(ROOT)):
         raise StudyError(
-            f"{verdicts}: was judged by commit {short_commit(commit)}, checked out is {short_commit(head)}: judge again"
+            f"{verdicts}: was judged by commit {short_commit(commit)}, but HEAD is {short_commit(head)}: judge again"
         )
 
 
@@ -143,7 +141,7 @@ def _edition_record(number: int, document: Mapping[str, Any], files: Mapping[str
 
 def newest_edition(into: Path = EDITIONS) -> int | None:
     """Return the highest edition number; None if there is none."""
-    return max((int(one.name) for one in into.glob("[0-9]*") if one.name.isdigit() and one.is_dir()), default=None)
+    return max((int(path.name) for path in into.glob("[0-9]*") if path.name.isdigit() and path.is_dir()), default=None)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -153,7 +151,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     check_document(record, read_json(SCHEMA), path)
     for name, expected in record["sha256"].items():
         if not (folder / name).is_file() or file_digest(folder / name) != expected:
-            raise StudyError(f"{folder / name}: is not the file that was kept: restore it, editions are not edited")
+            raise StudyError(f"{folder / name}: was changed after the release: restore it, editions are not edited")
     return dict(record)
 
 
@@ -189,5 +187,5 @@ def write_readme(record: Mapping[str, Any], readme: Path = README) -> None:
     text = readme.read_text(encoding="utf-8")
     marked = re.findall(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
     if len(marked) != 1:
-        raise StudyError(f"{readme}: has to hold {BEGIN!r} and {END!r} once, around what is written by this command")
+        raise StudyError(f"{readme}: must contain {BEGIN!r} and {END!r} exactly once, around the generated section")
     write_text(readme, text.replace(marked[0], readme_section(record)))

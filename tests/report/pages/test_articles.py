@@ -70,11 +70,11 @@ def saying(text: str, **more: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("articles", "line", "says"),
     [
-        ([saying("[This is so]{N1}.")], "text: ", "has a '[' that is no clause's"),
-        ([saying("[This is so {N01}.")], "text: ", "has a '[' that is no clause's"),
-        ([saying("So]{N01}.")], "text: ", "has a ']' that is no clause's"),
-        ([ONE, saying("[That is so]{N01}.", key="other")], "text: ", "claim N01 stands twice, first in line"),
-        ([ONE, saying("[That is so]{N02}.")], "- key: nuface", "article nuface stands twice"),
+        ([saying("[This is so]{N1}.")], "text: ", "has a stray '['"),
+        ([saying("[This is so {N01}.")], "text: ", "has a stray '['"),
+        ([saying("So]{N01}.")], "text: ", "has a stray ']'"),
+        ([ONE, saying("[That is so]{N01}.", key="other")], "text: ", "duplicate claim N01, first in line"),
+        ([ONE, saying("[That is so]{N02}.")], "- key: nuface", "duplicate article nuface"),
         ([{**ONE, "thesys": "?"}], "thesys:", "unknown key"),
         ([{**ONE, "address": "nuface.example"}], "address:", "is not an address that begins with https://"),
     ],
@@ -123,7 +123,7 @@ def test_a_claim_without_a_clause_is_listed_under_the_text() -> None:
 
 
 def test_a_clause_of_another_articles_claim_is_refused() -> None:
-    with pytest.raises(StudyError, match="claim N01 is not one of 'nuface': take it out there"):
+    with pytest.raises(StudyError, match="claim N01 is not in article 'nuface': remove it there"):
         article_context(ONE, {"verdicts": [judged("N01", key="whygpu")]})
 
 

@@ -54,11 +54,11 @@ def test_editions_are_read_as_they_were_written_the_oldest_first(first: Judged, 
         (lambda document: document.pop("generated_utc"), "generated_utc"),
         (
             lambda document: document["verdicts"][3].pop("parts"),
-            "verdicts.3: missing: parts. .*write its verdicts anew",
+            "verdicts.3: missing: parts. .*write the verdicts again",
         ),
         (
             lambda document: document["verdicts"][3].pop("cases"),
-            "verdicts.3: missing: cases. .*write its verdicts anew",
+            "verdicts.3: missing: cases. .*write the verdicts again",
         ),
         (lambda document: document.update(generated_utc="yesterday"), "generated_utc"),
         (lambda document: document["verdicts"][0].update(id="<b>"), "verdicts.0.id"),

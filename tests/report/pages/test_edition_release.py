@@ -83,7 +83,7 @@ def test_editions_are_never_written_over(keep: Callable[..., Path]) -> None:
     before = {path: path.read_bytes() for path in keep().rglob("*") if path.is_file()}
     assert keep().name == "2" and keep(7).name == "7" and keep().name == "8"
     for number in (1, 0, -1):
-        with pytest.raises(StudyError, match="none is written over"):
+        with pytest.raises(StudyError, match="never overwritten"):
             keep(number)
     assert all(path.read_bytes() == content for path, content in before.items())
 
@@ -155,10 +155,10 @@ def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch:
     edition_release._check_commit(head, Path("verdicts.json"))
     edition_release._check_commit(f"{head}+", Path("verdicts.json"))
     (tmp_path / "code.py").write_text("second", encoding="utf-8")
-    with pytest.raises(StudyError, match=r"^code\.py: has changes that are not committed"):
+    with pytest.raises(StudyError, match=r"^code\.py: has uncommitted changes"):
         edition_release._check_commit(head, Path("verdicts.json"))
     git("checkout", "-q", ".")
-    with pytest.raises(StudyError, match=r"was judged by commit .{12}\+, checked out is"):
+    with pytest.raises(StudyError, match=r"was judged by commit .{12}\+, but HEAD is"):
         edition_release._check_commit(f"{head}+", Path("verdicts.json"))
     monkeypatch.setattr(edition_release, "ROOT", tmp_path.parent)
     with pytest.raises(StudyError, match="no git checkout of its own"):
@@ -168,7 +168,7 @@ def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch:
 def test_what_was_changed_afterwards_is_noticed(keep: Callable[..., Path]) -> None:
     folder = keep()
     (folder / "verdicts.csv").write_text("edited", encoding="utf-8")
-    with pytest.raises(StudyError, match=r"verdicts\.csv: is not the file that was kept"):
+    with pytest.raises(StudyError, match=r"verdicts\.csv: was changed after the release"):
         read_record(folder)
 
 
@@ -183,7 +183,7 @@ def test_the_readme_gets_the_words_between_its_marks_and_no_others(keep: Callabl
     write_readme(record, readme)
     assert readme.read_text(encoding="utf-8") == text
     readme.write_text("no marks", encoding="utf-8")
-    with pytest.raises(StudyError, match="has to hold"):
+    with pytest.raises(StudyError, match="must contain"):
         write_readme(record, readme)
 
 

@@ -91,7 +91,7 @@ def test_a_number_of_a_table_has_no_interval_where_none_is_known(unknown: Any, r
 
 
 def test_a_family_that_is_none_is_refused(fleet: Evidence) -> None:
-    with pytest.raises(StudyError, match="there is no family 'gem'"):
+    with pytest.raises(StudyError, match="unknown family 'gem'"):
         family_charts(fleet, "gem", Failures())
 
 

@@ -80,7 +80,7 @@ def test_a_template_cannot_print_data_unescaped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, 0.5, True, ["x"], {"a": 1}])
 def test_a_template_refuses_what_nobody_put_into_words(value: object) -> None:
-    with pytest.raises(TypeError, match="put it into words"):
+    with pytest.raises(TypeError, match="format it as text"):
         finalize(value)
 
 

@@ -103,7 +103,7 @@ def test_pages_lie_beside_their_sources_and_nothing_else_is_left(tmp_path: Path,
 
 @pytest.mark.parametrize(
     ("last", "told"),
-    [(FAILS, r"exit 3\): ERROR: no such engine / at a "), ("rm _site/claims/N01.html", r"exit 0\): it said nothing")],
+    [(FAILS, r"exit 3\): ERROR: no such engine / at a "), ("rm _site/claims/N01.html", r"exit 0\): no output")],
     ids=["it stops", "a page is missing"],
 )
 def test_what_quarto_says_of_a_failure_is_passed_on(tmp_path: Path, folder: Path, last: str, told: str) -> None:
