@@ -25,7 +25,7 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
         return tmp_path
 
     yield write
-    for cached in (counters.cgroups, topology.physical_cores, topology.cpuinfo, topology.online_cpus):
+    for cached in (counters.cgroup_folders, topology.physical_cores, topology.cpuinfo, topology.online_cpus):
         cached.cache_clear()
 
 

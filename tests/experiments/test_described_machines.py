@@ -351,13 +351,13 @@ def test_a_quota_below_the_cores_is_part_of_the_kind(monkeypatch: pytest.MonkeyP
 def test_the_smallest_quota_on_the_way_counts(tree: Tree, files: dict[str, str], quota: float | None) -> None:
     root = tree({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.stat": "", "sys/fs/cgroup/cpu.stat": ""})
     tree({f"sys/fs/cgroup/{name}": content for name, content in files.items()})
-    assert counters.quota(root) == quota
+    assert counters.cpu_quota(root) == quota
 
 
 @pytest.mark.parametrize("group", [f"0::/{'a' * 300}", "0::/a\0b", "0::/../..", "::", "x"])
 def test_a_cgroup_that_cannot_be_looked_up_sets_no_limit(tree: Tree, group: str) -> None:
     root = tree({"proc/self/cgroup": group, "sys/fs/cgroup/cpu.max": "150000 100000"})
-    assert counters.quota(root) in (None, 1.5)
+    assert counters.cpu_quota(root) in (None, 1.5)
 
 
 def test_pools_are_no_larger_than_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,7 +221,7 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     assert "whl/cu130" in gpu({}, torch=PLAIN)["CUDA"].mend
     assert "supports up to CUDA 12.8" in gpu({}, cuda=12080)["CUDA"].seen
     blind = cuda_checks.Torch("2.13.0", "13.0", None, sees=False)
-    assert level(gpu({}, torch=blind)["CUDA"]) == "warning" and "says why" in gpu({}, torch=blind)["CUDA"].mend
+    assert level(gpu({}, torch=blind)["CUDA"]) == "warning" and "prints the reason" in gpu({}, torch=blind)["CUDA"].mend
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert level(gpu({})["CUDA"]) == "ok"
     assert gpu({}, torch=blind)["CUDA"].mend == "unset CUDA_VISIBLE_DEVICES"

@@ -215,7 +215,7 @@ def test_quotas_are_those_of_the_cgroups(
     tree: Tree, files: dict[str, str], quota: float | None, periods: tuple[int, int]
 ) -> None:
     root = tree(files)
-    assert (counters.quota(root), counters.quota_periods(root)) == (quota, periods)
+    assert (counters.cpu_quota(root), counters.quota_periods(root)) == (quota, periods)
 
 
 def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: P
     root = tree({"proc/pressure/memory": psi(3_000_000)})
     assert counters.pressure("memory", root) == 3.0
     files = {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.stat": "", "sys/fs/cgroup/a/memory.pressure": psi(50)}
-    counters.cgroups.cache_clear()
+    counters.cgroup_folders.cache_clear()
     assert counters.pressure("memory", tree(files)) == pytest.approx(50e-6)
 
 
