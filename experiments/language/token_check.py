@@ -16,7 +16,6 @@ from experiments.language.shapes import Format, Shape, shapes
 # The checked model keeps widths, heads and formats: Q4_K_M mixes types in both layers, and all output rows are computed
 # alike.
 LAYERS, VOCABULARY = 2, 4096
-# Checked prompts, tokens per prompt, and context length.
 PROMPTS, TOKENS, CONTEXT = 6, 16, 64
 # Largest accepted error. llama.cpp rounds product inputs to 8 bits in blocks with 32 or 256 values: about 0.6% for
 # normal values, which grows to 1 to 2% (measured) over 2 layers with 4 successive products each, and to 3% over 24

@@ -13,7 +13,6 @@ from torch import nn
 
 from experiments.language.shapes import Shape
 
-# Layer parts: names in GGUF and in Transformers.
 _PARTS = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",

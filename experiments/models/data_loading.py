@@ -71,7 +71,7 @@ class Samples(Dataset[Batch]):
         vars(self).update(state | {name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def sample_times(self) -> list[float]:
-        """Time TIMES means in this process; seconds per sample."""
+        """Return seconds per sample in this process: TIMES means over DECODED samples."""
         times = []
         for _ in range(TIMES):
             chosen = [int(index) for index in torch.randint(len(self), (DECODED,))]

@@ -29,7 +29,6 @@ _PICKS = ("embedding", "index_select", "index", "gather", "take")
 _OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_", "index_copy_")
 # Operators that write rows from their last operand to indexed rows, such as cache updates.
 _PUTS = ("index_copy_",)
-# Operators that only allocate memory.
 _EMPTY = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
 _MARK = "operator "
 

@@ -25,7 +25,6 @@ from experiments.workload import Dtype
 
 Samples = tuple[Tensor, Tensor]
 
-# Seed for the held-out split, constant across runs.
 SPLIT_SEED = 0
 # Image side in pixels for ImageNet networks.
 PHOTOGRAPH = 224

@@ -28,7 +28,6 @@ Images = tuple[Tensor, Tensor]
 
 # Rate for the rule "fixed", and the base for the rule "linear"; rates are given as multiples.
 BASE_RATE, MOMENTUM = 0.05, 0.9
-# Seed for the training split, constant across runs.
 SPLIT_SEED = 1
 HIDDEN, CHANNELS = 64, (1, 8, 16)
 

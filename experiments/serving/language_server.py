@@ -81,7 +81,7 @@ def main() -> None:
 
     Orders: backend, model (a file), slots, context (tokens per slot), threads (0: as many as `cpus`), gpu (its number,
     None for CPU), log (a file), cpus. The reply contains the library server's port; llama-server replaces this process
-    and reports none, so the reply is 0.
+    and has no port yet, so its reply is 0.
     """
     order, reply = read_order()
     _log_to(order["log"])

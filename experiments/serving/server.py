@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
 LOOPBACK = "127.0.0.1"
-# Accept queue length, and keep-alive timeout in seconds, longer than the clients'.
+# Accept queue length, and keep-alive timeout in seconds: clients close first.
 BACKLOG, KEEP_ALIVE_S = 4096, 120
 # Timeout for starting threads, in seconds.
 START_S = 20.0

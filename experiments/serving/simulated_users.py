@@ -27,7 +27,6 @@ from experiments.workload import HarnessError
 # Forced letter, its logit bias, and a blank, which some vocabularies add to the letter.
 LETTER, BIAS, BLANK = "a", 1e3, " "
 PATH = "/v1/completions"
-# Last event in a stream.
 END = b"data: [DONE]"
 BROKEN = "the server broke off an answer"
 # Pause in seconds after a failed answer.
