@@ -394,7 +394,7 @@ def test_a_server_that_is_stopped_says_for_how_long() -> None:
 
 
 TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"trouble": {"EMFILE": 2, "EADDRNOTAVAIL": 9}}, {}, "11 of 1011 requests .*, most for EADDRNOTAVAIL"),
+    ({"trouble": {"EMFILE": 2, "EADDRNOTAVAIL": 9}}, {}, "11 of 1011 requests .*, most because of EADDRNOTAVAIL"),
     ({"stood_s": 2.0}, {}, "the load stood still for 2.0 s"),
     ({}, {"stood_s": 3.25}, "the server stood still for 3.0 s"),
     ({"late": [0.2] * 11 + [0.0] * 989}, {}, "the load sent 11 of 1000 requests over 0.05 s late"),
