@@ -76,7 +76,7 @@ class Dataset:
             before.add(self.used)
             self.used = before
 
-    def cached(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def compute_once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Call `make` once per key; later calls return the cached result and add its reads to `used` again."""
         if key not in self._cache:
             with self.track_use() as used:
@@ -298,11 +298,11 @@ def cached_per_dataset(make: Callable[Concatenate[Dataset, P], T]) -> Callable[C
     """Cache a function's results in its dataset, per hashable arguments."""
 
     @wraps(make)
-    def cached(data: Dataset, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = data.cached((make, args, tuple(kwargs.items())), lambda: make(data, *args, **kwargs))
+    def wrapper(data: Dataset, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = data.compute_once((make, args, tuple(kwargs.items())), lambda: make(data, *args, **kwargs))
         return result
 
-    return cached
+    return wrapper
 
 
 def _estimates_from_rows(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:

@@ -53,16 +53,16 @@ def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
     """Compare a second run with the first, by experiment."""
     if table is None or table["node"] not in evidence.names:
         return
-    found = sorted(table["experiments"], key=lambda one: -float(one["median_apart"]))
-    rows = [{"label": one["experiment"].replace("-", " "), "estimate": 100 * one["median_apart"], "low": None,
-             "high": None, "text": f"{100 * one['median_apart']:.1f}%"} for one in found]  # fmt: skip
-    every = table["all"]
+    experiments = sorted(table["experiments"], key=lambda row: -float(row["median_apart"]))
+    rows = [{"label": row["experiment"].replace("-", " "), "estimate": 100 * row["median_apart"], "low": None,
+             "high": None, "text": f"{100 * row['median_apart']:.1f}%"} for row in experiments]  # fmt: skip
+    total = table["all"]
     days = join_words([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]], "and on")
     yield Exhibit(
         Chart(
             "checks-repeated",
-            f"Measured a second time, half of {every['points']:,} results lie within "
-            f"{as_percent(every['median_apart'])} of the first; {as_percent(every['agree'] / every['points'])} agree",
+            f"Measured a second time, half of {total['points']:,} results lie within "
+            f"{as_percent(total['median_apart'])} of the first; {as_percent(total['agree'] / total['points'])} agree",
             estimate_chart(rows, "median distance of the second measurement from the first (%)", log=False),
             f"● measured twice on {evidence.names[table['node']]}, on {days} (UTC).",
             alt_text(rows),
@@ -70,8 +70,8 @@ def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
         [f"Two results agree where the {table['level']:.0%} interval of their ratio holds 1. Chance alone lets "
          f"{1 - table['level']:.0%} of them disagree."],
         Table(["Experiment", "Results", "Agree", "Median distance", "Second over first, median", "Farthest"],
-              [[row["label"], f"{one['points']:,}", f"{one['agree']:,}", row["text"], f"×{one['shift']:.3f}",
-                f"×{one['worst']['ratio']:.2f}"] for row, one in zip(rows, found, strict=True)], "lrrrrr",
+              [[row["label"], f"{entry['points']:,}", f"{entry['agree']:,}", row["text"], f"×{entry['shift']:.3f}",
+                f"×{entry['worst']['ratio']:.2f}"] for row, entry in zip(rows, experiments, strict=True)], "lrrrrr",
               "Two runs of the same experiments"),
     )  # fmt: skip
 
@@ -80,18 +80,18 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
     """Compare surprising results with other programs."""
     if table is None or table["node"] not in evidence.names:
         return
-    rows, told = [], []
-    for one in table["rows"]:
-        first, second = one["first"], one["second"]
+    rows, lines = [], []
+    for pair in table["rows"]:
+        first, second = pair["first"], pair["second"]
         ends = sorted(second[end] / first["estimate"] for end in ("low", "high"))
         ratio = second["median"] / first["estimate"]
-        what = one["part"] or str(one["labels"]).rpartition("batch 1, ")[2]
-        rows.append({"label": f"{one['claim']}: {what}", "estimate": ratio, "low": ends[0], "high": ends[1],
+        what = pair["part"] or str(pair["labels"]).rpartition("batch 1, ")[2]
+        rows.append({"label": f"{pair['claim']}: {what}", "estimate": ratio, "low": ends[0], "high": ends[1],
                      "text": f"×{format_number(ratio, 2)}"})  # fmt: skip
-        unit = str(one["unit"])
-        told.append([one["claim"], format_estimate(first, unit),
+        unit = str(pair["unit"])
+        lines.append([pair["claim"], format_estimate(first, unit),
                      format_estimate({**second, "estimate": second["median"]}, unit),
-                     threshold_text(one["threshold"], unit), capitalize(str(one["means"]))])  # fmt: skip
+                     threshold_text(pair["threshold"], unit), capitalize(str(pair["means"]))])  # fmt: skip
     agree = sum(bool(row["agrees"]) for row in table["rows"])
     yield Exhibit(
         Chart(
@@ -103,7 +103,7 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
             alt_text(rows),
         ),
         [],
-        Table(["Claim", "The study", "The other program", "Threshold", "Other means"], told, "lrrrl",
+        Table(["Claim", "The study", "The other program", "Threshold", "Other means"], lines, "lrrrl",
               "The same results by two programs"),
         [str(row["claim"]) for row in table["rows"]],
     )  # fmt: skip
@@ -156,10 +156,10 @@ def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
         )
     worst: dict[str, Record] = {}
     settings = [{**row, "question": str(row["question"]).replace("point", "result")} for row in table["rows"]]
-    for one in settings:
-        wrong = max((one["supported"], one["challenged"]), key=lambda share: float(share["share"]))
-        if one["question"] not in worst or wrong["share"] > worst[one["question"]]["share"]:
-            worst[one["question"]] = wrong
+    for setting in settings:
+        wrong = max((setting["supported"], setting["challenged"]), key=lambda share: float(share["share"]))
+        if setting["question"] not in worst or wrong["share"] > worst[setting["question"]]["share"]:
+            worst[setting["question"]] = wrong
     rows = [{"label": question, **{end: 100 * wrong[name] for end, name in
                                    (("estimate", "share"), ("low", "low"), ("high", "high"))},
              "text": f"{100 * wrong['share']:.2f}%"} for question, wrong in worst.items()]  # fmt: skip
@@ -188,25 +188,27 @@ def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
 def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Show the share of disturbed results per machine and kind of disturbance."""
     rows: list[Record] = []
-    told, worst = [], (0.0, "", "")
+    lines, worst = [], (0.0, "", "")
     for view in evidence.views:
-        seen = [
-            {one.name for one in disturbances.parse_flags(str(text or ""))} - {disturbances.EXACT}
+        row_flags = [
+            {flag.name for flag in disturbances.parse_flags(str(text or ""))} - {disturbances.EXACT}
             for text in view.rows["flags"]
         ]
         for flag, means in disturbances.MEANING.items():
-            many = sum(flag in one for one in seen)
+            many = sum(flag in flags for flags in row_flags)
             if many:
-                rows.append({"what": means, "share": 100 * many / len(seen), "machine": view.name})
-                worst = max(worst, (many / len(seen), means, view.name))
-        quiet = sum(not one for one in seen)
+                rows.append({"what": means, "share": 100 * many / len(row_flags), "machine": view.name})
+                worst = max(worst, (many / len(row_flags), means, view.name))
+        quiet = sum(not flags for flags in row_flags)
         lacked = sum(row in view.data.disturbed for row in view.rows.index)
         ranges = [
             range_words(*(f"{end:,.0f}" for end in (view.rows[column].min(), view.rows[column].max())))
             for column in ("n_rounds", "n_samples")
         ]
-        if len(seen):
-            told.append([view.name, f"{len(seen):,}", *ranges, f"{quiet:,}", f"{lacked:,}" if lacked else NOTHING])
+        if len(row_flags):
+            lines.append(
+                [view.name, f"{len(row_flags):,}", *ranges, f"{quiet:,}", f"{lacked:,}" if lacked else NOTHING]
+            )
     if not rows:
         return
     table = pd.DataFrame(rows)
@@ -220,7 +222,8 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
         ["A result is counted if one of its samples was disturbed, or if its rounds differ."],
-        Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed", "Lacked cores in most rounds"], told, "lrrrrr",
+        Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed", "Lacked cores in most rounds"], lines,
+              "lrrrrr",
               "What stands behind each machine's results"),
     )  # fmt: skip
 
@@ -234,13 +237,13 @@ def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     measured = pd.MultiIndex.from_frame(table.loc[ok, POINT].astype(str))
     lost = table[~ok & pd.MultiIndex.from_frame(table[POINT].astype(str)).isin(measured)]
     rows: list[Record] = []
-    told = []
+    lines = []
     for (node, experiment, metric), points in lost.groupby(["node", "experiment", "metric"], observed=True):
         machine = evidence.names.get(str(node), str(node))
         what = f"{metric} of {experiment}"
         reasons = points["status"].astype(str) + ": " + points["reason"].astype(str)
         rows.append({"what": what, "points": len(points), "machine": machine})
-        told.append([machine, what, f"{len(points):,}", str(reasons.mode()[0])])
+        lines.append([machine, what, f"{len(points):,}", str(reasons.mode()[0])])
     if not rows:
         return
     most = max(rows, key=lambda row: row["points"])
@@ -254,7 +257,7 @@ def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             "; ".join(f"{row['machine']}: {row['what']}: {row['points']:,}" for row in rows),
         ),
         ["A point without one of its numbers is left out of what needs that number, and nothing stands in its place."],
-        Table(["Machine", "Number", "Points", "Commonest reason"], told, "llrl", "Numbers that measured points lack"),
+        Table(["Machine", "Number", "Points", "Commonest reason"], lines, "llrl", "Numbers that measured points lack"),
     )  # fmt: skip
 
 

@@ -52,16 +52,16 @@ def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
 
 def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return changes from doubling the batch size with a tuned rate: at equal passes, and at equal updates."""
-    found = []
+    slopes = []
     for name in (f"convergence.{what}_per_doubling", f"convergence.{what}_per_doubling_of_equal_updates"):
-        found.append(records(view.quantity(name, device=device, learning_rate="tuned")))
-    return found[0], found[1]
+        slopes.append(records(view.quantity(name, device=device, learning_rate="tuned")))
+    return slopes[0], slopes[1]
 
 
 def _slope_table(passes: list[dict[str, Any]], updates: list[dict[str, Any]], of: str) -> Table:
-    rows = [[f"{case['data']}, {case['model']}", held, str(case["detail"]),
+    rows = [[f"{case['data']}, {case['model']}", fixed, str(case["detail"]),
              format_estimate(percent_case(case), "points")]
-            for held, cases in (("passes over the images", passes), ("updates", updates))
+            for fixed, cases in (("passes over the images", passes), ("updates", updates))
             for case in cases]  # fmt: skip
     return Table(["Data, model", "Equal", "Batches", "A doubling changes it by"], rows, "lllr",
                  f"{of} with the learning rate tuned")  # fmt: skip
@@ -77,13 +77,13 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     errors["low"] = errors["low"].clip(lower=_NEXT_TO_NOTHING)
     tuned = errors[errors["learning_rate"] == "tuned"]
     # Sort every panel by RULES, so that the legend is consistent.
-    shown = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
-    shown = shown.rename(columns={"learning_rate": "learning rate"})
-    ends = {str(net): (row_dicts(mine)[0], row_dicts(mine)[-1]) for net, mine in tuned.groupby("net", sort=False)}
+    panels = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
+    panels = panels.rename(columns={"learning_rate": "learning rate"})
+    ends = {str(net): (row_dicts(group)[0], row_dicts(group)[-1]) for net, group in tuned.groupby("net", sort=False)}
     worse = sum(case["high"] < 0 for case in passes)
-    told = str(tuned["net"].mode()[0])
-    first, last = ends[told]
-    held = sum(case["high"] < 0 for case in updates)
+    network = str(tuned["net"].mode()[0])
+    first, last = ends[network]
+    n_worse_updates = sum(case["high"] < 0 for case in updates)
     worse_in = (
         f"{capitalize(_count_networks(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when "
         "trained in larger batches, even with the learning rate tuned"
@@ -91,7 +91,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         else "With the learning rate tuned, larger batches do not surely bring more errors"
     )
     title = sentence(
-        f"{worse_in}: {{first}} with {first['batch']:,} images, {{last}} with {last['batch']:,} ({told})",
+        f"{worse_in}: {{first}} with {first['batch']:,} images, {{last}} with {last['batch']:,} ({network})",
         worse_in,
         **{name: shares([_percent_to_share(end)]) for name, end in (("first", first), ("last", last))},
     )
@@ -99,7 +99,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"convergence-error-{name}",
             str(title),
-            line_chart(shown, "batch", "estimate", "learning rate", "net",
+            line_chart(panels, "batch", "estimate", "learning rate", "net",
                        ("images in a batch", "test images told wrongly (%)")),
             f"● measured on {view.device_name(device)}, after equal passes over the images. {BARS} over "
             "seeds.",
@@ -107,7 +107,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         [_RATES,
          *([f"After equally many updates, so that larger batches see more images, accuracy surely falls in "
-            f"{_count_networks(held, len(updates))}."] if updates else [])],
+            f"{_count_networks(n_worse_updates, len(updates))}."] if updates else [])],
         _slope_table(passes, updates, "Accuracy"),
         ["G13"],
         title,
@@ -128,8 +128,9 @@ def _count_networks(many: int, total: int) -> str:
 
 def _alt_text(table: pd.DataFrame, unit: str) -> str:
     return "; ".join(
-        f"{net}: " + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in row_dicts(mine)])
-        for net, mine in table.groupby("net", sort=False)
+        f"{net}: "
+        + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in row_dicts(group)])
+        for net, group in table.groupby("net", sort=False)
     )
 
 
@@ -168,9 +169,9 @@ def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if not len(table):
         return
     best = table.loc[table.groupby("net")["estimate"].idxmin()]
-    told = [f"{row['batch']:,} ({row['net']})" for row in row_dicts(best)]
-    told = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else told
-    title = sentence(f"The target accuracy is reached soonest with batches of {join_words(told)}")
+    batches = [f"{row['batch']:,} ({row['net']})" for row in row_dicts(best)]
+    batches = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else batches
+    title = sentence(f"The target accuracy is reached soonest with batches of {join_words(batches)}")
     yield Exhibit(
         Chart(
             f"convergence-time-{name}",
@@ -192,18 +193,18 @@ def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Show how far losses lie from the CPU's in float32, relative to the tolerance."""
     keys = ["model", "dtype", "backend"]
-    apart = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
+    deviations = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
     allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))
-    if not len(apart) or not len(allowed):
+    if not len(deviations) or not len(allowed):
         return
-    both = apart.merge(allowed.groupby(keys)["estimate"].max().rename("allowed"), on=keys)
-    both["share"] = 100 * both["estimate"] / both["allowed"]
-    both = both.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
-    beyond = int((both["share"] > 100).sum())
+    merged = deviations.merge(allowed.groupby(keys)["estimate"].max().rename("allowed"), on=keys)
+    merged["share"] = 100 * merged["estimate"] / merged["allowed"]
+    merged = merged.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
+    beyond = int((merged["share"] > 100).sum())
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
              "low": None, "high": None, "text": f"{format_number(row['share'], 2)}%"}
-            for row in row_dicts(both)]  # fmt: skip
-    gpu, exact = device_kind(device) == "gpu", float(both["share"].max()) / 100
+            for row in row_dicts(merged)]  # fmt: skip
+    gpu, exact = device_kind(device) == "gpu", float(merged["share"].max()) / 100
     where = "The GPU" if gpu else "Other libraries and number formats"
     title = sentence(
         f"In {beyond} of {len(rows)} cases the losses lie further from those of PyTorch on the CPU than is allowed"
@@ -219,14 +220,14 @@ def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             estimate_chart(rows, "largest difference of the losses, over what is allowed (%)", [100.0],
                            "what is allowed",
                            log=True),
-            f"● measured on {view.device_name(device)} over {apart['steps'].astype(int).max()} steps from equal "
+            f"● measured on {view.device_name(device)} over {deviations['steps'].astype(int).max()} steps from equal "
             "weights with equal batches, against float32 and PyTorch as it comes.",
             alt_text(rows),
         ),
         [],
         Table(["Model", "Format", "Library", "Difference", "Allowed"],
               [[row["model"], row["dtype"], row["backend"], with_unit(row["estimate"], "1", 2),
-                with_unit(row["allowed"], "1", 2)] for row in row_dicts(both)], "lllrr",
+                with_unit(row["allowed"], "1", 2)] for row in row_dicts(merged)], "lllrr",
               "Largest difference of the losses, over the first loss"),
         ["G23"] if gpu else [],
         title,

@@ -59,8 +59,8 @@ def _budget_sentences(cases: Iterable[Mapping[str, Any]]) -> list[str]:
         budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
         if budget:
             names.setdefault(budget, []).append(title(str(case["model"])))
-    told = [f"within {at} ms {join_words(names[at])}" for at in BUDGETS if at in names]
-    return [f"Surely answer {'; '.join(told)}."] if told else []
+    parts = [f"within {at} ms {join_words(names[at])}" for at in BUDGETS if at in names]
+    return [f"Surely answer {'; '.join(parts)}."] if parts else []
 
 
 def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -74,31 +74,31 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         return
     most = max(BUDGETS)
     quickest: dict[str, dict[str, Any]] = {}
-    for case in sorted(cases, key=lambda one: float(one["estimate"])):
+    for case in sorted(cases, key=lambda case: float(case["estimate"])):
         quickest.setdefault(str(case["model"]), case)
     best = list(quickest.values())
-    many = sum(1e3 * float(one["estimate"]) < most for one in best)
+    many = sum(1e3 * float(case["estimate"]) < most for case in best)
     measured = {case["model"] for case in records(view.quantity("inference.latency_s", batch=1))}
-    untold = sorted(measured - set(quickest), key=lambda model: title(str(model)))
+    unknown = sorted(measured - set(quickest), key=lambda model: title(str(model)))
     answer = f"{many} of {len(best)} models answer 99% of single requests within {most} ms"
-    told = f"{answer}; the slowest takes {{time}}"
-    if untold:
-        told = answer = (
-            f"Of {len(best) + len(untold)} models, {many} answer 99% of single requests within {most} ms; "
-            f"{len(untold)} made too few requests to tell"
+    text = f"{answer}; the slowest takes {{time}}"
+    if unknown:
+        text = answer = (
+            f"Of {len(best) + len(unknown)} models, {many} answer 99% of single requests within {most} ms; "
+            f"{len(unknown)} made too few requests to tell"
         )
-    headline = sentence(told, answer, time=amounts([max(best, key=lambda one: float(one["estimate"]))], "s"))
-    highs = [high for one in best if (high := as_number(one).high) is not None]
+    headline = sentence(text, answer, time=amounts([max(best, key=lambda case: float(case["estimate"]))], "s"))
+    highs = [high for case in best if (high := as_number(case).high) is not None]
     surely = [f"{sum(1e3 * high < at for high in highs)} within {at} ms" for at in BUDGETS]
     says = []
     if highs:
         models = format_count(len(highs), "model")
         says.append(f"Of {models} whose interval is known, so many surely answer in time: {join_words(surely)}.")
         says += _budget_sentences(best)
-    if untold:
+    if unknown:
         says.append(
             f"No round made the {LEAST_SAMPLES} requests that a 99th percentile needs with "
-            f"{join_words([title(str(model)) for model in untold])}: slow models make few in the same seconds."
+            f"{join_words([title(str(model)) for model in unknown])}: slow models make few in the same seconds."
         )
     if has_gpu(cases):
         cpu = {str(case["model"]): float(case["estimate"]) for case in cases if case["device"] == "cpu"}
@@ -130,7 +130,7 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     small = cases_with_most_threads(records(view.quantity("inference.int8_gain", batch=1)))
-    eight = {(one["model"], one["device"]): one for one in small}
+    eight = {(case["model"], case["device"]): case for case in small}
     lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
     says = (
@@ -142,9 +142,9 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         gained = ratios(eight.values(), "as fast")
         says += filled_texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
     entries = []
-    for one in cases:
-        key = (one["model"], one["device"])
-        entries.append((_model_label(one), one, [format_estimate(eight[key], "1") if key in eight else NOTHING]))
+    for case in cases:
+        key = (case["model"], case["device"])
+        entries.append((_model_label(case), case, [format_estimate(eight[key], "1") if key in eight else NOTHING]))
     yield estimate_list(
         name,
         sentence(
@@ -162,31 +162,32 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Compare reading a prompt and writing text to the peak and the bandwidth."""
     rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
-    rates.sort(key=lambda one: (*_size_key(one), str(one["dtype"]), one["phase"] == "decode"))
+    rates.sort(key=lambda rate: (*_size_key(rate), str(rate["dtype"]), rate["phase"] == "decode"))
     used_by = {
         called: {
             tuple(record[label] for label in _CALL): record for record in records(view.quantity(f"generation.{which}"))
         }
         for called, which in ((PEAK, "peak_share"), (BANDWIDTH, "bandwidth_share"))
     }
-    drawn, lines, peaks = [], [], []
+    bars, lines, peaks = [], [], []
     for rate in rates:
         way = "" if rate["backend"] == "torch" else f", {rate['backend']}"
         case, phase = f"{rate['model']}, {rate['dtype']}{way}{gpu_suffix(str(rate['device']))}", rate["phase"]
-        used = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in used_by.items()}
-        drawn += [{"case": f"{case}: {PHASES[phase]}", "share": 100 * float(one["estimate"]), "of": called, "in": phase}
-                  for called, one in used.items() if one and not as_share(one).impossible]  # fmt: skip
-        words = [share_in_table(one) for one in used.values()]
-        peaks += [(phase, as_share(one, f"{VERBS[phase]} with {case}", called.removeprefix("of ")))
-                  for called, one in used.items() if one]  # fmt: skip
+        used_shares = {called: of.get(tuple(rate[label] for label in _CALL)) for called, of in used_by.items()}
+        bars += [{"case": f"{case}: {PHASES[phase]}", "share": 100 * float(share["estimate"]), "of": called,
+                   "in": phase}
+                  for called, share in used_shares.items() if share and not as_share(share).impossible]  # fmt: skip
+        words = [share_in_table(share) for share in used_shares.values()]
+        peaks += [(phase, as_share(share, f"{VERBS[phase]} with {case}", called.removeprefix("of ")))
+                  for called, share in used_shares.items() if share]  # fmt: skip
         lines.append([case, PHASES[phase], format_estimate(rate, "tokens/s"), *words])
-    if not drawn:
+    if not bars:
         return
-    table = pd.DataFrame(drawn)
+    table = pd.DataFrame(bars)
     places = {
-        phase: shares([one for at, one in peaks if at == phase and one.whole in PEAK], most=True)
+        phase: shares([share for at, share in peaks if at == phase and share.whole in PEAK], most=True)
         for phase in VERBS
-        if any(at == phase and one.whole in PEAK for at, one in peaks)
+        if any(at == phase and share.whole in PEAK for at, share in peaks)
     }
     title = sentence(
         capitalize(
@@ -200,9 +201,9 @@ def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             name, str(title),
             bar_chart(table, "share", "case", "percent", hue="of"),
             f"● measured on {view.name}, one text at a time. Bandwidth: only of models that are too large for caches.",
-            "; ".join(f"{one['case']}: {two_digits(one['share'])}% {one['of']}" for one in drawn),
+            "; ".join(f"{row['case']}: {two_digits(row['share'])}% {row['of']}" for row in bars),
         ),
-        [*impossible_results((one for _, one in peaks if one.whole not in PEAK), view.name),
+        [*impossible_results((share for _, share in peaks if share.whole not in PEAK), view.name),
          *_token_cost_sentences(rates),
          "Each written token reads all weights from memory; the tokens of a prompt share them."],
         Table(["Model", "When", "Rate", "Share of the peak", "Share of the bandwidth"], lines, "llrrr",
@@ -236,14 +237,14 @@ def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     cases = records(view.quantity("libraries.gain"))
     if not cases:
         return
-    cases.sort(key=lambda one: (one["device"] != "cpu", one["layer"], str(one["shape"]), one["batch"]))
+    cases.sort(key=lambda case: (case["device"] != "cpu", case["layer"], str(case["shape"]), case["batch"]))
     formats = {str(case["dtype"]) for case in cases}
     entries: list[ListEntry] = []
-    for one in cases:
-        both = ", both passes" if one["passes"] == "both" else ""
-        dtype = f", {one['dtype']}" if len(formats) > 1 else ""
-        shape = f"{one['layer']} {str(one['shape']).replace('-', ' ')}, batch {int(one['batch'])}"
-        entries.append((f"{shape}{both}{dtype}{gpu_suffix(str(one['device']))}", one, []))
+    for case in cases:
+        both = ", both passes" if case["passes"] == "both" else ""
+        dtype = f", {case['dtype']}" if len(formats) > 1 else ""
+        shape = f"{case['layer']} {str(case['shape']).replace('-', ' ')}, batch {int(case['batch'])}"
+        entries.append((f"{shape}{both}{dtype}{gpu_suffix(str(case['device']))}", case, []))
     layers = join_words([LAYERS[layer] for layer in LAYERS if any(case["layer"] == layer for case in cases)])
     instead = ", and for products the fastest kernel of this study" if "products" in layers else ""
     whose = "the maker's library" if has_gpu(cases) else "oneDNN"

@@ -32,13 +32,13 @@ _FILE = ("model", "tokens", "format")
 def _fastest_cases(view: View, device: str, phase: str) -> list[Case]:
     """Return the fastest runtime and thread count per model, format and length, by ascending rate."""
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
-    return sorted((case for case in cases if case["format"] != "best"), key=lambda one: float(one["estimate"]))
+    return sorted((case for case in cases if case["format"] != "best"), key=lambda case: float(case["estimate"]))
 
 
 def _all_cases(view: View, device: str, phase: str) -> list[Case]:
     """Return all points in a phase, sorted by model and format, fastest first."""
     cases = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
-    return sorted(cases, key=lambda one: (*map(str, (one[name] for name in _FILE)), -float(one["estimate"])))
+    return sorted(cases, key=lambda case: (*map(str, (case[name] for name in _FILE)), -float(case["estimate"])))
 
 
 def _case_label(case: Mapping[str, Any]) -> str:
@@ -64,12 +64,12 @@ def _decode_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     used = _bandwidth_shares(view, device)
     of = {id(case): used.get(tuple({**case, "backend": case["runtime"]}[name] for name in _POINT)) for case in cases}
-    drawn: list[dict[str, Any]] = []
+    bars: list[dict[str, Any]] = []
     for case in cases:
         alone = ", one round" if is_single_round(case) else ""
-        drawn.append({"case": _case_label(case) + alone, "rate": float(case["estimate"]), "of": WRITTEN})
+        bars.append({"case": _case_label(case) + alone, "rate": float(case["estimate"]), "of": WRITTEN})
         if (share := of[id(case)]) and not as_share(share).impossible:
-            drawn.append({**drawn[-1], "rate": float(case["estimate"]) / float(share["estimate"]), "of": ALLOWED})
+            bars.append({**bars[-1], "rate": float(case["estimate"]) / float(share["estimate"]), "of": ALLOWED})
     measured = [as_share(share, f"writing with {_case_label(case)}", "the memory's bandwidth")
                 for case in cases if (share := of[id(case)])]  # fmt: skip
     where = "on the CPU" if device == "cpu" else "on the GPU"
@@ -86,10 +86,10 @@ def _decode_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
              for point in points]  # fmt: skip
     yield Exhibit(
         Chart(
-            name, str(heading), bar_chart(pd.DataFrame(drawn), "rate", "case", "tokens a second", hue="of"),
+            name, str(heading), bar_chart(pd.DataFrame(bars), "rate", "case", "tokens a second", hue="of"),
             f"● measured on {view.device_name(device)}: one text at a time, each file in its fastest runtime. Memory "
             "allows: the measured bandwidth over the bytes of weights and cache that a token reads.",
-            "; ".join(f"{one['case']}: {two_digits(one['rate'])} {one['of']}" for one in drawn),
+            "; ".join(f"{row['case']}: {two_digits(row['rate'])} {row['of']}" for row in bars),
         ),
         [*filled_texts(_format_gains(cases)), *_runtime_sentences(cases), *filled_texts(_core_gains(points)),
          *unmeasured_sentences(view, device, EXPERIMENT, "point"),
@@ -116,8 +116,8 @@ def _format_error(view: View, device: str, case: Mapping[str, Any]) -> str:
 def _format_gains(cases: Sequence[Case]) -> list[Any]:
     """Compare the fastest and slowest format, for models with several."""
     gains = []
-    for _, group in groupby(sorted(cases, key=lambda one: str(one["model"])), key=lambda one: str(one["model"])):
-        rates = sorted(group, key=lambda one: float(one["estimate"]))
+    for _, group in groupby(sorted(cases, key=lambda case: str(case["model"])), key=lambda case: str(case["model"])):
+        rates = sorted(group, key=lambda case: float(case["estimate"]))
         if len({str(rate["format"]) for rate in rates}) > 1:
             text = (
                 f"{title(str(rates[0]['model']))} writes {{gain}} in {rates[-1]['format']} as in {rates[0]['format']}."
@@ -129,15 +129,15 @@ def _format_gains(cases: Sequence[Case]) -> list[Any]:
 def _runtime_sentences(cases: Sequence[Case]) -> list[str]:
     """Count the files per fastest runtime."""
     most = Counter(library_name(str(case["runtime"])) for case in cases).most_common()
-    told = [f"{name} for {format_count(files, 'file')}" for name, files in most]
-    return [f"Fastest: {join_words(told)}."]
+    counts = [f"{name} for {format_count(files, 'file')}" for name, files in most]
+    return [f"Fastest: {join_words(counts)}."]
 
 
 def _core_gains(points: Sequence[Case]) -> list[Any]:
     """Compare the most threads with one, for the same file and runtime."""
     alone = {tuple(point[name] for name in _POINT[:-1]): point for point in points if int(point["threads"]) == 1}
     many = [most_thread for most_thread in cases_with_most_threads(list(points)) if int(most_thread["threads"]) > 1]
-    pairs = [(one, alone[key]) for one in many if (key := tuple(one[name] for name in _POINT[:-1])) in alone]
+    pairs = [(point, alone[key]) for point in many if (key := tuple(point[name] for name in _POINT[:-1])) in alone]
     gains = ratios([divide_cases(*pair) for pair in pairs], "as fast")
     return [sentence("All threads write {gain} as one.", gain=gains)] if pairs else []
 
@@ -147,15 +147,15 @@ def _prompt_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cases = _fastest_cases(view, device, PROMPT)
     if not cases:
         return
-    written = {tuple(one[name] for name in _FILE): one for one in _fastest_cases(view, device, DECODE)}
+    written = {tuple(case[name] for name in _FILE): case for case in _fastest_cases(view, device, DECODE)}
     pairs = [(case, written[key]) for case in cases if (key := tuple(case[name] for name in _FILE)) in written]
     dearer = sentence("A written token takes {ratio} as one that is read.",
                       ratio=ratios([divide_cases(*pair) for pair in pairs], "as long"))  # fmt: skip
-    rest = [one for one in _all_cases(view, device, PROMPT)
-            if not any(_is_same_point(one, best) for best in cases)]  # fmt: skip
+    rest = [case for case in _all_cases(view, device, PROMPT)
+            if not any(_is_same_point(case, best) for best in cases)]  # fmt: skip
     lines = [
         *((_case_label(case), case, [library_name(str(case["runtime"])), _format_threads(case)]) for case in cases),
-        *((_point_label(one), one, [library_name(str(one["backend"])), _format_threads(one)]) for one in rest),
+        *((_point_label(case), case, [library_name(str(case["backend"])), _format_threads(case)]) for case in rest),
     ]
     lengths = sorted({int(case["tokens"]) for case in cases})
     yield estimate_list(
@@ -183,13 +183,13 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Compare a GPU with its host CPU, each in its fastest format and runtime, and in the same format."""
     cases = sorted(
         records(view.quantity("language.gpu_over_cpu")),
-        key=lambda one: (str(one["phase"]) != DECODE, str(one["model"]), str(one["precision"])),
+        key=lambda case: (str(case["phase"]) != DECODE, str(case["model"]), str(case["precision"])),
     )
     best = [case for case in cases if case["precision"] == "best"]
     if not cases:
         return
-    phases = [phase for phase in (DECODE, PROMPT) if any(one["phase"] == phase for one in best)]
-    gains = {phase: ratios([one for one in best if one["phase"] == phase], "as fast") for phase in phases}
+    phases = [phase for phase in (DECODE, PROMPT) if any(case["phase"] == phase for case in best)]
+    gains = {phase: ratios([case for case in best if case["phase"] == phase], "as fast") for phase in phases}
     yield estimate_list(
         name,
         sentence(

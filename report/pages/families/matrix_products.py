@@ -80,8 +80,8 @@ def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     if cases[0]["rung"] == _LOOP:
         gains["loop"] = ratios([divide_cases(best, cases[0])], "as fast", words=format_rough)
         text += f" and {{loop}} as an {_LOOP}"
-    untold = "How much faster the fastest way to multiply matrices is cannot be told from this run"
-    title = sentence(text, untold, **gains)
+    fallback = "How much faster the fastest way to multiply matrices is cannot be told from this run"
+    title = sentence(text, fallback, **gains)
     library, all_cores = rungs.get("best library, all cores"), rungs.get("bfloat16, all cores")
     says: list[Sentence] = []
     if library and all_cores:
@@ -108,8 +108,8 @@ def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Table(
             ["Way", "Library, format", "Rate"],
             [
-                [label, str(one["detail"]), format_estimate(one, "FLOP/s")]
-                for label, one in zip(labels, cases, strict=True)
+                [label, str(case["detail"]), format_estimate(case, "FLOP/s")]
+                for label, case in zip(labels, cases, strict=True)
             ],
             "llr",
             f"One product of two matrices of 1,000 × 1,000 on {view.name}",
@@ -120,15 +120,15 @@ def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show multiply-adds per core and clock cycle."""
-    found = [
+    fastest = [
         (label, max(cases, key=lambda case: float(case["estimate"])))
         for label, quantity, wanted in _CYCLE
         if (cases := records(view.quantity(quantity, threads=1, **wanted)))
     ]
-    best = next((case for label, case in found if label == "best library, float32"), None)
+    best = next((case for label, case in fastest if label == "best library, float32"), None)
     if best is None:
         return
-    rows = [estimate_row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in found]
+    rows = [estimate_row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in fastest]
     title = sentence(
         "One core finishes {count} multiply-adds in a clock cycle" + _compare_with_one(best),
         "How many multiply-adds one core finishes in a clock cycle cannot be told from this run",
@@ -147,7 +147,7 @@ def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
          "vector of numbers. \"In registers\" is the most that the core can do, with no memory in the way."],
         Table(
             ["Way", "Library, shape", "Multiply-adds a cycle"],
-            [[label, str(case.get("detail") or ""), format_estimate(case, "")] for label, case in found],
+            [[label, str(case.get("detail") or ""), format_estimate(case, "")] for label, case in fastest],
             "llr",
             f"Multiply-adds in a clock cycle of one core of {view.name}",
         ),
@@ -176,7 +176,7 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
     if not len(table):
         return
-    formats = [one for one in _FORMATS if one in set(table["dtype"])]
+    formats = [dtype for dtype in _FORMATS if dtype in set(table["dtype"])]
     rows = [
         {"dtype": dtype, "library": library_name(name), **point}
         for name in sorted(table["backend"].value_counts().index[:_MOST_LIBRARIES])
@@ -185,9 +185,9 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     ]
     for case in records(_peaks(view, device, most)):
         level = {"dtype": case["dtype"], "library": _PEAK, "y": float(case["estimate"]) / 1e9}
-        sizes = sorted({one["x"] for one in rows if one["dtype"] == case["dtype"]})
+        sizes = sorted({row["x"] for row in rows if row["dtype"] == case["dtype"]})
         rows += [{**level, "x": size, "low": None, "high": None} for size in sizes]
-    wide = max(one["y"] for one in rows) > 20 * min(one["y"] for one in rows)
+    wide = max(row["y"] for row in rows) > 20 * min(row["y"] for row in rows)
     on = f"{format_count(most, 'thread')} of {view.name}" if most else view.device_name(device)
     bests = {
         str(case["dtype"]): case
@@ -211,7 +211,7 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             [
                 [case["dtype"], library_name(case["backend"]), case["shape"].replace("x", " × "),
                  format_estimate(case, "FLOP/s")]
-                for case in sorted(records(shapes), key=lambda one: (str(one["dtype"]), -float(one["estimate"])))
+                for case in sorted(records(shapes), key=lambda case: (str(case["dtype"]), -float(case["estimate"])))
             ],
             "lllr",
             f"Matrix products on {on}, each format from the fastest on",
@@ -229,9 +229,11 @@ def _peaks(view: View, device: str, threads: int) -> Estimates:
 
 def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:
     """Compare the best library and PyTorch with the peak, or else report the fastest rate."""
-    found = records(view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best"))
-    reached = {case["backend"]: case for case in found}
-    top = max(bests.values(), key=lambda one: float(one["estimate"]))
+    peak_shares = records(
+        view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best")
+    )
+    reached = {case["backend"]: case for case in peak_shares}
+    top = max(bests.values(), key=lambda case: float(case["estimate"]))
     fastest = sentence(
         f"The fastest product runs at {{rate}}, in {top['dtype']}",
         "How fast the fastest product runs cannot be told from this run",

@@ -57,13 +57,13 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     table = cases.frame
     many = sorted(set(map(int, table["threads"])))
-    shown = [many[0], many[-1]] if len(many) > 1 else many
+    thread_counts = [many[0], many[-1]] if len(many) > 1 else many
     rows = [
-        {"threads": format_count(one, "thread"), **point}
-        for one in shown
-        for point in line_points(row_dicts(table[table["threads"] == one]), "footprint", 1e9, 2**20)
+        {"threads": format_count(threads, "thread"), **point}
+        for threads in thread_counts
+        for point in line_points(row_dicts(table[table["threads"] == threads]), "footprint", 1e9, 2**20)
     ]
-    alone = sorted(records(cases.filter(threads=shown[0])), key=lambda case: float(case["footprint"]))
+    alone = sorted(records(cases.filter(threads=thread_counts[0])), key=lambda case: float(case["footprint"]))
     near, far = alone[0], alone[-1]
     if float(near["footprint"]) > last_level_cache(view.data, view.node, device):
         return
@@ -78,7 +78,7 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            line_chart(pd.DataFrame(rows), "x", "y", "threads" if len(shown) > 1 else None,
+            line_chart(pd.DataFrame(rows), "x", "y", "threads" if len(thread_counts) > 1 else None,
                        axis=("size of all three arrays, MiB", "GB/s")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
             "; ".join(f"{format_count(int(record['threads']), 'thread')}, {_format_size(record['footprint'])}: "
@@ -86,14 +86,14 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ),
         [*_cache_sentences(view, device)],
         Table(
-            ["Size of all arrays", *(format_count(one, "thread") for one in shown)],
+            ["Size of all arrays", *(format_count(threads, "thread") for threads in thread_counts)],
             [
                 [_format_size(size), *(next((format_estimate(case, "B/s")
-                                      for case in records(cases.filter(footprint=size, threads=one))),
-                                     NOTHING) for one in shown)]
+                                      for case in records(cases.filter(footprint=size, threads=threads))),
+                                     NOTHING) for threads in thread_counts)]
                 for size in sorted(set(table["footprint"]))
             ],
-            "r" * (1 + len(shown)),
+            "r" * (1 + len(thread_counts)),
             f"Bandwidth by footprint on {view.device_name(device)}",
         ),
         heading=title,
@@ -103,14 +103,14 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _cache_sentences(view: View, device: str) -> Iterable[str]:
     """List a processor's cache sizes as reported by the system."""
     cpu = (view.record.get("hardware") or {}).get("cpu")
-    known = cpu.get("caches") if isinstance(cpu, Mapping) and device == "cpu" else None
-    named = [
-        f"{level.removesuffix('d')} of {_format_size(one['bytes'] / one['instances'])}"
-        for level, one in (known or {}).items()
+    caches = cpu.get("caches") if isinstance(cpu, Mapping) and device == "cpu" else None
+    sizes = [
+        f"{level.removesuffix('d')} of {_format_size(cache['bytes'] / cache['instances'])}"
+        for level, cache in (caches or {}).items()
         if level != "L1i"
     ]
-    if named:
-        yield f"The caches, by what the system tells: {join_words(named)}."
+    if sizes:
+        yield f"The caches, by what the system tells: {join_words(sizes)}."
 
 
 def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
@@ -140,7 +140,7 @@ def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         [*_core_gain_sentences(view), *_streaming_store_sentences(largest.frame)],
         Table(
             ["Way", "Rate"],
-            [[one["label"], format_estimate(case, "B/s")] for one, case in zip(rows, cases, strict=True)],
+            [[row["label"], format_estimate(case, "B/s")] for row, case in zip(rows, cases, strict=True)],
             "lr", f"Triad from main memory on {view.name}",
         ),
         _CLAIMS,
@@ -159,9 +159,9 @@ def _core_gain_sentences(view: View) -> list[str]:
         return []
     most = max(shared, key=lambda case: (int(case["threads"]), float(case["estimate"])))
     cores = int(most["threads"])
-    one = as_number(most)
-    if one.low is not None and one.low * cores > 1:
-        gain = ratios([Number(one.value * cores, one.low * cores, one.high and one.high * cores)], "as many")
+    share = as_number(most)
+    if share.low is not None and share.low * cores > 1:
+        gain = ratios([Number(share.value * cores, share.low * cores, share.high and share.high * cores)], "as many")
         return filled_texts([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
     return [f"Whether {cores} cores together get more than one cannot be told."]
 
@@ -194,18 +194,18 @@ def _streaming_store_sentences(largest: pd.DataFrame) -> Iterable[str]:
 
 def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show the time per dependent load, by footprint."""
-    found = view.points("sequential", "step_time")
-    found = found[(found["kernel"] == "chase") & (found["chains"] == "one")] if len(found) else found
-    if not len(found):
+    steps = view.points("sequential", "step_time")
+    steps = steps[(steps["kernel"] == "chase") & (steps["chains"] == "one")] if len(steps) else steps
+    if not len(steps):
         return
     rows = [
         {"device": view.device_name(device), **point}
         for device in view.devices()
-        for point in line_points(row_dicts(found[found["device"] == device]), "footprint", 1e-9, 2**20)
+        for point in line_points(row_dicts(steps[steps["device"] == device]), "footprint", 1e-9, 2**20)
     ]
     # Omit very wide intervals, which would flatten the chart; the table has them.
-    drawn = [{**one, **({"low": None, "high": None} if (one["high"] or 0) > 5 * one["y"] else {})} for one in rows]
-    walk = [one for one in rows if one["device"] == rows[0]["device"]]
+    chart_rows = [{**row, **({"low": None, "high": None} if (row["high"] or 0) > 5 * row["y"] else {})} for row in rows]
+    walk = [row for row in rows if row["device"] == rows[0]["device"]]
     near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))
     title = sentence(
         "A load takes {near} from the first cache and {far} from main memory" if near != far else "A load takes {near}",
@@ -213,17 +213,17 @@ def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         near=amounts([near], lambda value: f"{two_digits(value)} ns"),
         far=amounts([far], lambda value: f"{two_digits(value)} ns"),
     )
-    hidden = sum(one["high"] is not None for one in rows) > sum(one["high"] is not None for one in drawn)
+    hidden = sum(row["high"] is not None for row in rows) > sum(row["high"] is not None for row in chart_rows)
     wide = " Points without one vary too widely between rounds to draw it; the table has it." if hidden else ""
-    several_devices = len({one["device"] for one in rows}) > 1
+    several_devices = len({row["device"] for row in rows}) > 1
     yield Exhibit(
         Chart(
             name, str(title),
-            line_chart(pd.DataFrame(drawn), "x", "y", "device" if several_devices else None,
+            line_chart(pd.DataFrame(chart_rows), "x", "y", "device" if several_devices else None,
                        axis=("size of the array that is walked through, MiB", "ns for a load")),
             f"● measured on {view.name}, in random order, each load at the address that the last one read. {BARS}."
             + wide,
-            "; ".join(f"{_format_size(one['x'] * 2**20)}: {two_digits(one['y'])} ns" for one in rows),
+            "; ".join(f"{_format_size(row['x'] * 2**20)}: {two_digits(row['y'])} ns" for row in rows),
         ),
         filled_texts(
             sentence("A load takes {gain} from main memory as from the caches that a core has for itself.",
@@ -232,8 +232,8 @@ def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         ),
         Table(
             ["Size", "Time of a load"],
-            [[_format_size(one["footprint"]) + device_suffix(view, str(one["device"])), format_estimate(one, "s")]
-             for one in row_dicts(found.sort_values(["device", "footprint"]))],
+            [[_format_size(case["footprint"]) + device_suffix(view, str(case["device"])), format_estimate(case, "s")]
+             for case in row_dicts(steps.sort_values(["device", "footprint"]))],
             "lr", f"Loads that wait for each other on {view.name}",
         ),
         ["W10"],

@@ -63,36 +63,38 @@ def _training_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         model_and_batch(case): case
         for case in _usual_cases(records(view.quantity("training.matmul_flop_share", device=device)))
     }
-    took = {
+    times = {
         model_and_batch(case): case
         for case in _usual_cases(records(view.quantity("training.matmul_time_share", device=device)))
     }
-    both = sorted((case for at, case in took.items() if at in counts), key=lambda case: -float(case["estimate"]))
-    largest = {str(case["model"]): model_and_batch(case) for case in sorted(both, key=lambda case: int(case["batch"]))}
-    shown = [model_and_batch(case) for case in both if largest[str(case["model"])] == model_and_batch(case)]
+    measured = sorted((case for at, case in times.items() if at in counts), key=lambda case: -float(case["estimate"]))
+    largest = {
+        str(case["model"]): model_and_batch(case) for case in sorted(measured, key=lambda case: int(case["batch"]))
+    }
+    labels = [model_and_batch(case) for case in measured if largest[str(case["model"])] == model_and_batch(case)]
     # Skip devices with only a few models.
-    if len(shown) < 3:
+    if len(labels) < 3:
         return
     rows = [{"step": at, "share": 100 * cases[at]["estimate"], "of": of}
-            for at in shown for of, cases in ((OPERATIONS, counts), (TIME, took))]  # fmt: skip
-    nearly = sum(counts[at]["estimate"] >= 0.99 for at in shown)
-    many = "all" if nearly == len(shown) else f"{nearly or 'none'} of"
-    models = f"{many} {len(shown)} models"
+            for at in labels for of, cases in ((OPERATIONS, counts), (TIME, times))]  # fmt: skip
+    nearly = sum(counts[at]["estimate"] >= 0.99 for at in labels)
+    many = "all" if nearly == len(labels) else f"{nearly or 'none'} of"
+    models = f"{many} {len(labels)} models"
     counted = f"Matrix products are 99% or more of a training step's operations in {models}"
-    title = sentence(f"{counted}, and {{share}} of its time", counted, share=shares(took[at] for at in shown))
+    title = sentence(f"{counted}, and {{share}} of its time", counted, share=shares(times[at] for at in labels))
     yield Exhibit(
         Chart(
             f"model-steps-training-{name}",
             str(title),
             bar_chart(pd.DataFrame(rows), "share", "step", "share of matrix products (%)", hue="of"),
-            f"● measured on {view.device_name(device)}, in {both[0]['dtype']}. The intervals are in the table.",
+            f"● measured on {view.device_name(device)}, in {measured[0]['dtype']}. The intervals are in the table.",
             "; ".join(f"{at}: {_percent_text(counts[at]['estimate'])} {OPERATIONS}, "
-                      f"{_percent_text(took[at]['estimate'])} {TIME}" for at in shown),
+                      f"{_percent_text(times[at]['estimate'])} {TIME}" for at in labels),
         ),
         [f"{_PRODUCTS} The rest are operations on single elements, which need little arithmetic and much memory."],
         Table(["Training step", "Of the operations", "Of the time"],
               [[model_and_batch(case), _percent_text(counts[model_and_batch(case)]["estimate"]),
-                format_estimate(percent_case(case), "%")] for case in both],
+                format_estimate(percent_case(case), "%")] for case in measured],
               "lrr",
               f"Matrix products in training steps on {view.device_name(device)}"),
         ["N01", "W11"],
@@ -154,8 +156,8 @@ def _width_exhibit(widths: list[Case], levels: list[Case]) -> Exhibit:
             alt_text(rows),
         ),
         ["A batch multiplies them. Operators, however, wait for one another: the longest chain has "
-         f"{min(deep.values()):,.0f} ({min(deep, key=lambda one: deep[one])}) to {max(deep.values()):,.0f} of them "
-         f"({max(deep, key=lambda one: deep[one])})."] if deep else [],
+         f"{min(deep.values()):,.0f} ({min(deep, key=lambda model: deep[model])}) to {max(deep.values()):,.0f} of them "
+         f"({max(deep, key=lambda model: deep[model])})."] if deep else [],
         Table(["Model", "Calculations at once", "Operators that wait for one another"],
               [[row["label"], row["text"], f"{deep[row['label']]:,.0f}"] for row in rows if row["label"] in deep],
               "lrr", "How wide and how deep the models are"),
@@ -176,13 +178,17 @@ def _content_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for case in cases
     ]
     numbers = [as_number(case) for case in cases]
-    apart = [one for one in numbers if one.low is not None and one.high is not None and not one.low <= 1 <= one.high]
+    changed = [
+        number
+        for number in numbers
+        if number.low is not None and number.high is not None and not number.low <= 1 <= number.high
+    ]
     title = sentence(
-        f"What is in the matrices changes the rate in {len(apart)} of {len(cases)} cases: {{rates}} as random numbers"
-        if apart
+        f"What is in the matrices changes the rate in {len(changed)} of {len(cases)} cases: {{rates}} as random numbers"
+        if changed
         else "What is in the matrices makes no difference to the rate that can be told",
         "What the content of matrices does to the rate cannot be told from this run",
-        **({"rates": ratios(cases, "as fast")} if apart else {}),
+        **({"rates": ratios(cases, "as fast")} if changed else {}),
     )
     yield Exhibit(
         Chart(

@@ -73,10 +73,10 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Table(
             ["What is changed", "Library, format", "Shape, m × n × k", "Largest difference"],
             [
-                [_METHODS[str(one["method"])],
-                 f"{library_name(str(one['backend']))}, {one['dtype']}{device_suffix(view, str(one['device']))}",
-                 str(one["shape"]).replace("x", " × "), _format_ulp(one["estimate"])]
-                for one in sorted(row_dicts(table), key=lambda one: (_ORDER.index(one["method"]), one["dtype"]))
+                [_METHODS[str(case["method"])],
+                 f"{library_name(str(case['backend']))}, {case['dtype']}{device_suffix(view, str(case['device']))}",
+                 str(case["shape"]).replace("x", " × "), _format_ulp(case["estimate"])]
+                for case in sorted(row_dicts(table), key=lambda case: (_ORDER.index(case["method"]), case["dtype"]))
             ],
             "lllr",
             f"Largest difference in an entry, in units in the last place, on {view.name}",
@@ -88,19 +88,19 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 def _spread_title(most: Any) -> Sentence:
     """Report how far the entry order and the summation order change results."""
-    said: list[str] = []
+    parts: list[str] = []
     units: dict[str, float] = {}
     if "cell_order" in most:
         moved = "moves them by up to {order} units in the last place" if most["cell_order"] else "changes no bit"
-        said.append(f"The order in which a product's entries are worked out {moved}")
+        parts.append(f"The order in which a product's entries are worked out {moved}")
         units |= {"order": most["cell_order"]} if most["cell_order"] else {}
     if "summation" in most:
-        said.append("the order of the sum in an entry moves it by up to {sum} units in the last place")
+        parts.append("the order of the sum in an entry moves it by up to {sum} units in the last place")
         units["sum"] = most["summation"]
-    if not said:
-        said, units = ["What is changed moves an entry by up to {any} units in the last place"], {"any": most.max()}
+    if not parts:
+        parts, units = ["What is changed moves an entry by up to {any} units in the last place"], {"any": most.max()}
     return sentence(
-        capitalize("; ".join(said)), **{name: _exact_place(value, _format_ulp) for name, value in units.items()}
+        capitalize("; ".join(parts)), **{name: _exact_place(value, _format_ulp) for name, value in units.items()}
     )
 
 
@@ -126,15 +126,15 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
     Omits float64, the reference format.
     """
-    found = view.points("gemm")
-    found = (
-        found[~found["backend"].isin(LOOPS) & (found["error"] > 0) & (found["dtype"] != "float64")]
-        if len(found)
-        else found
+    products = view.points("gemm")
+    products = (
+        products[~products["backend"].isin(LOOPS) & (products["error"] > 0) & (products["dtype"] != "float64")]
+        if len(products)
+        else products
     )
-    if not len(found):
+    if not len(products):
         return
-    worst = found.loc[found.groupby(["device", "dtype"])["error"].idxmax()].sort_values("error", ascending=False)
+    worst = products.loc[products.groupby(["device", "dtype"])["error"].idxmax()].sort_values("error", ascending=False)
     cells = row_dicts(worst)
     rows = [
         {"label": f"{cell['dtype']}{device_suffix(view, str(cell['device']))}", "estimate": 1e6 * float(cell["error"]),
@@ -153,8 +153,8 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             for name, cell in zip(("first", "last"), ends, strict=False)
         },
     )
-    apart = view.points("numerics", "spread_relative")
-    apart = apart[(apart["method"] == "summation") & (apart["dtype"] == "bfloat16")] if len(apart) else apart
+    sums = view.points("numerics", "spread_relative")
+    sums = sums[(sums["method"] == "summation") & (sums["dtype"] == "bfloat16")] if len(sums) else sums
     yield Exhibit(
         Chart(
             name,
@@ -166,9 +166,9 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         ),
         [
             "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step "
-            f"and added in other orders lie up to {format_number(100 * float(apart['estimate'].max()), 2)}% apart."
+            f"and added in other orders lie up to {format_number(100 * float(sums['estimate'].max()), 2)}% apart."
         ]
-        if len(apart)
+        if len(sums)
         else [],
         Table(
             ["Format", "Library", "Error"],

@@ -34,14 +34,14 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show the time per step by kind, on one thread per device."""
-    found = view.points("sequential", "step_time")
-    if not len(found):
+    steps = view.points("sequential", "step_time")
+    if not len(steps):
         return
-    found = found[found["chains"] == "one"]
+    steps = steps[steps["chains"] == "one"]
     cases = [
         {**case, "label": label + device_suffix(view, str(case["device"]))}
-        for case in row_dicts(found.sort_values("footprint"))
-        if (label := _step_label(case, found))
+        for case in row_dicts(steps.sort_values("footprint"))
+        if (label := _step_label(case, steps))
     ]
     if not cases:
         return
@@ -86,11 +86,11 @@ def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     )
 
 
-def _step_label(case: Mapping[str, Any], found: Any) -> str:
+def _step_label(case: Mapping[str, Any], steps: Any) -> str:
     """Label a step; '' to omit it. Loads are shown only for the smallest and largest array."""
     if case["kernel"] != "chase":
         return _KERNELS.get((str(case["kernel"]), str(case["data"])), "")
-    sizes = found[(found["kernel"] == "chase") & (found["device"] == case["device"])]["footprint"]
+    sizes = steps[(steps["kernel"] == "chase") & (steps["device"] == case["device"])]["footprint"]
     ends = {sizes.min(): "load from the first cache", sizes.max(): "load from main memory"}
     return ends.get(case["footprint"], "")
 

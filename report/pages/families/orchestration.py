@@ -33,18 +33,18 @@ def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     cases = sorted(records(view.quantity("orchestration.time_lost")), key=_sort_key)
     if not cases:
         return
-    most = max(cases, key=lambda one: (bool(as_share(one).shown_bounds()), float(one["estimate"])))
-    each: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in sorted(records(view.quantity("orchestration.decode_time")), key=lambda one: int(one["workers"])):
-        each.setdefault((str(one["model"]), str(one["source"])), one)
+    most = max(cases, key=lambda case: (bool(as_share(case).shown_bounds()), float(case["estimate"])))
+    per_sample: dict[tuple[str, str], dict[str, Any]] = {}
+    for record in sorted(records(view.quantity("orchestration.decode_time")), key=lambda case: int(case["workers"])):
+        per_sample.setdefault((str(record["model"]), str(record["source"])), record)
     entries: list[ListEntry] = []
     for case in cases:
-        sample = each.get((str(case["model"]), str(case["source"])))
+        sample = per_sample.get((str(case["model"]), str(case["source"])))
         label = f"{case['model']}, {SOURCES[str(case['source'])]}{gpu_suffix(str(case['device']))}"
         entries.append(
             (label, percent_case(case), [str(case["detail"]), format_estimate(sample, "s") if sample else ""])
         )
-    slowest = max(each.values(), key=lambda one: float(one["estimate"]), default=None)
+    slowest = max(per_sample.values(), key=lambda case: float(case["estimate"]), default=None)
     says = []
     if slowest:
         what = SOURCES[str(slowest["source"])]
@@ -66,33 +66,35 @@ def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Break down an iteration in the loop with the longest wait, by source and worker count."""
-    found = records(view.quantity("orchestration.wait_share"))
+    wait_shares = records(view.quantity("orchestration.wait_share"))
     turns = {_turn_key(record): record for record in records(view.cases("orchestration"))}
-    found = [one for one in found if _turn_key(one) in turns]
-    if not found:
+    wait_shares = [case for case in wait_shares if _turn_key(case) in turns]
+    if not wait_shares:
         return
-    loops = {tuple(one[key] for key in LOOP if key != "source") for one in found}
-    longest = max(found, key=lambda one: float(one["estimate"]) * float(turns[_turn_key(one)]["estimate"]))
+    loops = {tuple(case[key] for key in LOOP if key != "source") for case in wait_shares}
+    longest = max(wait_shares, key=lambda case: float(case["estimate"]) * float(turns[_turn_key(case)]["estimate"]))
     loop = tuple(longest[key] for key in LOOP if key != "source")
-    mine = sorted((one for one in found if tuple(one[key] for key in LOOP if key != "source") == loop),
-                  key=lambda one: (_sort_key(one), int(one["workers"])))  # fmt: skip
-    drawn: list[dict[str, Any]] = []
+    loop_cases = sorted((case for case in wait_shares if tuple(case[key] for key in LOOP if key != "source") == loop),
+                  key=lambda case: (_sort_key(case), int(case["workers"])))  # fmt: skip
+    bars: list[dict[str, Any]] = []
     table = []
-    for one in mine:
-        turn, wait = 1e3 * float(turns[_turn_key(one)]["estimate"]), float(one["estimate"])
-        workers = "" if one["source"] == PRELOADED else f", {format_count(int(one['workers']), 'worker')}"
-        case = f"{SOURCES[str(one['source'])]}{workers}"
-        drawn += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
-        table.append([case, format_estimate(turns[_turn_key(one)], "s"), format_estimate(one, "1")])
-    untold = f"How long {model_and_batch(longest)}, waits for its data cannot be told from this run"
+    for turn_case in loop_cases:
+        turn, wait = 1e3 * float(turns[_turn_key(turn_case)]["estimate"]), float(turn_case["estimate"])
+        workers = "" if turn_case["source"] == PRELOADED else f", {format_count(int(turn_case['workers']), 'worker')}"
+        case = f"{SOURCES[str(turn_case['source'])]}{workers}"
+        bars += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
+        table.append([case, format_estimate(turns[_turn_key(turn_case)], "s"), format_estimate(turn_case, "1")])
+    fallback = f"How long {model_and_batch(longest)}, waits for its data cannot be told from this run"
     waits = shares([longest])
     title = sentence(
-        f"A turn of {model_and_batch(longest)}, waits {{share}} of its time for its data", untold, share=waits
+        f"A turn of {model_and_batch(longest)}, waits {{share}} of its time for its data", fallback, share=waits
     )
-    worked = [one for one in mine if one["source"] == longest["source"] and one["workers"] > longest["workers"]]
-    ready = [one for one in mine if one["source"] == PRELOADED]
-    if worked and ready:
-        best = min(worked, key=lambda one: float(turns[_turn_key(one)]["estimate"]))
+    with_workers = [
+        case for case in loop_cases if case["source"] == longest["source"] and case["workers"] > longest["workers"]
+    ]
+    ready = [case for case in loop_cases if case["source"] == PRELOADED]
+    if with_workers and ready:
+        best = min(with_workers, key=lambda case: float(turns[_turn_key(case)]["estimate"]))
         ratio = divide_cases(turns[_turn_key(best)], turns[_turn_key(ready[0])])
         if (as_share(best).high or 1.0) < (as_share(longest).low or 0.0):
             title = sentence(
@@ -105,9 +107,9 @@ def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             )
     yield Exhibit(
         Chart(
-            name, str(title), bar_chart(pd.DataFrame(drawn), "ms", "case", "ms of a turn", "of", stacked=True),
+            name, str(title), bar_chart(pd.DataFrame(bars), "ms", "case", "ms of a turn", "of", stacked=True),
             f"● measured on {view.name}, {model_and_batch(longest)}{gpu_suffix(str(longest['device']))}: medians.",
-            "; ".join(f"{one['case']}, {one['of']}: {two_digits(one['ms'])} ms" for one in drawn),
+            "; ".join(f"{row['case']}, {row['of']}: {two_digits(row['ms'])} ms" for row in bars),
         ),
         ["A turn of the loop prepares one batch and trains on it.",
          *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
@@ -127,8 +129,8 @@ def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     largest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in sorted(cases, key=lambda one: (str(one["model"]), str(one["dtype"]), int(one["batch"]))):
-        largest[one["model"], one["dtype"], one["device"]] = one
+    for case in sorted(cases, key=lambda case: (str(case["model"]), str(case["dtype"]), int(case["batch"]))):
+        largest[case["model"], case["dtype"], case["device"]] = case
     yield estimate_list(
         name,
         sentence(
@@ -136,8 +138,8 @@ def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             "How long a GPU has nothing to do with its batch in place cannot be told from this run",
             share=shares(largest.values()),
         ),
-        [(f"{model_and_batch(one)}, {one['dtype']}{gpu_suffix(str(one['device']))}", percent_case(one),
-          []) for one in largest.values()],
+        [(f"{model_and_batch(case)}, {case['dtype']}{gpu_suffix(str(case['device']))}", percent_case(case),
+          []) for case in largest.values()],
         "%", "percent of a step in which no kernel runs",
         f"● measured on {view.name}, PyTorch as it comes; each model and number format at its largest batch.",
         ["Step", "Idle"], log=False, says=["Between two kernels a GPU waits until its host has started the next."],
@@ -152,16 +154,16 @@ def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     talks = records(view.quantity("several_devices.communication_share"))
     same = ("device", "model", "batch", "ranks", "interconnect", "dtype", "threads")
     entries: list[ListEntry] = []
-    for one in cases:
-        talk = next((other for other in talks if all(other[key] == one[key] for key in same)), None)
-        label = f"{model_and_batch(one)}, {format_count(int(one['ranks']), 'rank')}{gpu_suffix(str(one['device']))}"
-        entries.append((label, percent_case(one), [format_estimate(talk, "1") if talk else ""]))
+    for job in cases:
+        talk = next((other for other in talks if all(other[key] == job[key] for key in same)), None)
+        label = f"{model_and_batch(job)}, {format_count(int(job['ranks']), 'rank')}{gpu_suffix(str(job['device']))}"
+        entries.append((label, percent_case(job), [format_estimate(talk, "1") if talk else ""]))
     says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
             "gradients."]  # fmt: skip
     if talks:
         says += filled_texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
     ranks = join_words(sorted({str(int(case["ranks"])) for case in cases}), "or")
-    lost = [one for one in map(as_share, cases) if one.high is not None and one.high < 1]
+    lost = [share for share in map(as_share, cases) if share.high is not None and share.high < 1]
     each = f"each of {ranks} ranks loses of the rate of one alone"
     title = sentence(
         f"Each of {ranks} ranks trains at {{share}} of the rate of one alone",
@@ -182,13 +184,13 @@ def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 def _gpu_count_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Show how many GPUs it takes to hold a model in training, for the largest and smallest GPU memory."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in records(evidence.quantity("several_devices.gpus_needed")):
-        found.setdefault(str(one["model"]), []).append(one)
+    by_model: dict[str, list[dict[str, Any]]] = {}
+    for record in records(evidence.quantity("several_devices.gpus_needed")):
+        by_model.setdefault(str(record["model"]), []).append(record)
     rows: list[dict[str, Any]] = []
     table = []
-    for model, cases in sorted(found.items(), key=lambda item: max(float(one["estimate"]) for one in item[1])):
-        low, high = (end(cases, key=lambda one: float(one["estimate"])) for end in (min, max))
+    for model, cases in sorted(by_model.items(), key=lambda item: max(float(case["estimate"]) for case in item[1])):
+        low, high = (end(cases, key=lambda case: float(case["estimate"])) for end in (min, max))
         fewest, most = float(low["estimate"]), float(high["estimate"])
         text = format_range([fewest, most], lambda value: f"{value:,.0f}")
         rows.append({"label": model, "estimate": fewest, "other": most, "low": fewest, "high": most, "text": text,

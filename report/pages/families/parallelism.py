@@ -47,12 +47,12 @@ def _core_gains(view: View) -> list[dict[str, Any]]:
         for case in records(view.quantity(name, device="cpu", **wanted))
     ]
     most = max((int(case["threads"]) for case in cases), default=0)
-    found = [
+    gains = [
         {**case, **{end: float(case[end]) * most for end in ("estimate", "low", "high") if case[end] is not None}}
         for case in cases
         if int(case["threads"]) == most
     ]
-    return sorted(found, key=lambda case: float(case["estimate"]))
+    return sorted(gains, key=lambda case: float(case["estimate"]))
 
 
 def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
@@ -105,7 +105,7 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     if len(line) < 2:
         return
     enough = records(view.quantity("parallelism.threads_for_90_percent", device=device))
-    best = max(line, key=lambda one: float(one["y"]))
+    best = max(line, key=lambda point: float(point["y"]))
     title = sentence(
         "Throughput grows with the threads in flight up to {rate} GFLOP/s",
         "How throughput grows with the threads in flight",
@@ -123,7 +123,7 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             str(title),
             line_chart(pd.DataFrame(line), "x", "y", axis=("threads in flight", "GFLOP/s")),
             f"● measured on {view.device_name(device)}: each thread does multiply-adds, one after the other. {BARS}.",
-            "; ".join(f"{one['x']:,.0f} threads: {two_digits(one['y'])} GFLOP/s" for one in line),
+            "; ".join(f"{point['x']:,.0f} threads: {two_digits(point['y'])} GFLOP/s" for point in line),
         ),
         claims=["N05"],
         heading=title,
@@ -136,18 +136,18 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     if not cases:
         return
     devices = [device for device in view.devices() if any(case["device"] == device for case in cases)]
-    one = {"paths": 1, "estimate": 1.0, "low": 1.0, "high": 1.0}
+    single_path = {"paths": 1, "estimate": 1.0, "low": 1.0, "high": 1.0}
     rows = [
         {"device": view.device_name(device), **point}
         for device in devices
-        for point in line_points([one, *(case for case in cases if case["device"] == device)], "paths")
+        for point in line_points([single_path, *(case for case in cases if case["device"] == device)], "paths")
     ]
     most = max(int(case["paths"]) for case in cases)
     rows += [{"device": _LINEAR, "x": x, "y": x, "low": None, "high": None} for x in (1.0, float(most))]
     ends = [case for case in cases if int(case["paths"]) == most]
     where = ["one core" if case["device"] == "cpu" else view.device_name(str(case["device"])) for case in ends]
     title = sentence(
-        f"Work takes {join_words([f'{{cost{at}}} on {one}' for at, one in enumerate(where)])} if {most} neighbours "
+        f"Work takes {join_words([f'{{cost{at}}} on {name}' for at, name in enumerate(where)])} if {most} neighbours "
         f"take {most} paths through it, not one",
         "What it costs if neighbours take different paths cannot be told from this run",
         **{f"cost{at}": ratios([case], "as long") for at, case in enumerate(ends)},
@@ -183,7 +183,7 @@ def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         )
         for case in cases
     ]
-    lost = [one for case in cases if (one := as_share(case)).low is not None and one.low > 0]
+    lost = [share for case in cases if (share := as_share(case)).low is not None and share.low > 0]
     title = sentence(
         "Load without a pause costs up to {share} of the rate"
         if lost

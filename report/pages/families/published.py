@@ -64,8 +64,8 @@ def _range_text(case: Mapping[str, Any]) -> str:
 
 def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     """Chart the server processors that the slowest and fastest GPU in a round replace, per job."""
-    jobs = sorted(document["replaced"], key=lambda one: (not one["training"], -one["most"]["estimate"]))
-    best = {one: [job["most"]["estimate"] for job in jobs if job["training"] is one] for one in (True, False)}
+    jobs = sorted(document["replaced"], key=lambda job: (not job["training"], -job["most"]["estimate"]))
+    best = {kind: [job["most"]["estimate"] for job in jobs if job["training"] is kind] for kind in (True, False)}
     kinds = [f"{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
     kinds += [f"{format_range(best[False], two_digits)} in answering"] if best[False] else []
     slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
@@ -101,26 +101,26 @@ def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Show the smallest and largest lead per GPU, in its newest round."""
-    known: dict[tuple[bool, str], list[dict[str, Any]]] = {}
+    by_gpu: dict[tuple[bool, str], list[dict[str, Any]]] = {}
     for case in _published_cases(evidence, TRAINING):
         if case["baseline"] == "server":
-            known.setdefault((case["strength"] != "direct", str(case["gpu"])), []).append(case)
+            by_gpu.setdefault((case["strength"] != "direct", str(case["gpu"])), []).append(case)
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     table = []
-    for (old, gpu), cases in known.items():
+    for (old, gpu), cases in by_gpu.items():
         newest = max(str(case["source"]) for case in cases)
-        cases = sorted((case for case in cases if case["source"] == newest), key=lambda one: float(one["estimate"]))
+        cases = sorted((case for case in cases if case["source"] == newest), key=lambda case: float(case["estimate"]))
         rows[old].append({"label": gpu, "side": "undecided" if old else "", **_range_row(cases[0], cases[-1])})
         table += [[gpu, str(case["model"]), str(case["cpu"]), _range_text(case), newest] for case in cases]
-    tuned, weak = (sorted(rows[old], key=lambda one: -one["estimate"]) for old in (False, True))
+    tuned, weak = (sorted(rows[old], key=lambda row: -row["estimate"]) for old in (False, True))
     if not tuned:
         return
     title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server"
     if weak:
-        reached = format_range([one[end] for one in weak for end in ("other", "estimate")], two_digits)
+        reached = format_range([row[end] for row in weak for end in ("other", "estimate")], two_digits)
         title += f"; against weak CPU software, older GPUs reach {reached} times"
     limits, called = _threshold_band(evidence.document)
-    below = sum(one["estimate"] < limits[0] for one in tuned)
+    below = sum(row["estimate"] < limits[0] for row in tuned)
     yield Exhibit(
         Chart(
             "published-training", title,
@@ -140,13 +140,13 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Compare GPU memory bandwidth with a desktop's (different programs) and a server's (same program)."""
     published = evidence.data.published.by_key if evidence.data else {}
-    found = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
-    if not all(found.values()):
+    by_claim = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
+    if not all(by_claim.values()):
         return
-    spans = [format_range([case["estimate"] for case in cases], two_digits) for cases in found.values()]
+    spans = [format_range([case["estimate"] for case in cases], two_digits) for cases in by_claim.values()]
     rows, table = [], []
-    for claim, cases in found.items():
-        for case in sorted(cases, key=lambda one: -float(one["estimate"])):
+    for claim, cases in by_claim.items():
+        for case in sorted(cases, key=lambda case: -float(case["estimate"])):
             above, below = (published[key] for key in (str(case["records"]).split()[at] for at in (0, -1)))
             gpu, cpu, ratio, rate = (
                 machine_name(above),
@@ -180,14 +180,14 @@ def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     table = []
     for pair in evidence.document.get("counterparts") or []:
         published, unit = float(pair["published"]), str(pair["unit"])
-        for one in filter_cases(pair["here"], evidence.shown_nodes):
-            name = evidence.names.get(str(one["node"]), str(one["label"]))
-            ends = {end: float(one[end]) / published if one[end] is not None else None for end in ("low", "high")}
+        for case in filter_cases(pair["here"], evidence.shown_nodes):
+            name = evidence.names.get(str(case["node"]), str(case["label"]))
+            ends = {end: float(case[end]) / published if case[end] is not None else None for end in ("low", "high")}
             label = str(pair["title"]) + (f" ({name})" if len(pair["here"]) > 1 else "")
-            rows.append({"label": label, "estimate": float(one["ratio"]), **ends, "text": two_digits(one["ratio"]),
+            rows.append({"label": label, "estimate": float(case["ratio"]), **ends, "text": two_digits(case["ratio"]),
                          "tier": "derived", "rate": unit != "1"})  # fmt: skip
-            table.append([str(pair["title"]), f"{with_unit(one['estimate'], unit)} on {name}",
-                          f"{with_unit(published, unit)} on {pair['machine']}", f"×{two_digits(one['ratio'])}",
+            table.append([str(pair["title"]), f"{with_unit(case['estimate'], unit)} on {name}",
+                          f"{with_unit(published, unit)} on {pair['machine']}", f"×{two_digits(case['ratio'])}",
                           str(pair["differs"])])  # fmt: skip
     speeds = [row for row in rows if row["rate"]]
     if not speeds:

@@ -80,11 +80,11 @@ def _roofline_exhibit(view: View, device: str, name: str, steps: pd.DataFrame, c
         "What whole steps reach of the rate that memory and arithmetic allow cannot be told from this run",
         share=shares(reached),
     )
-    cached = sum(one.value > 1 and not one.impossible for one in reached)
+    cached = sum(share.value > 1 and not share.impossible for share in reached)
     balances = [f"{two_digits(ceilings[dtype]['balance'])} FLOP/B in {dtype}" for dtype in table["dtype"].unique()]
     rows = [
-        [_step_label(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _format_share(one)]
-        for row, one in zip(row_dicts(table), reached, strict=True)
+        [_step_label(row), with_unit(row["x"], "FLOP/B"), with_unit(row["rate"] * 1e9, "FLOP/s"), _format_share(share)]
+        for row, share in zip(row_dicts(table), reached, strict=True)
     ]
     return Exhibit(
         Chart(
@@ -117,20 +117,20 @@ def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
     return whole if whole.impossible else replace(share, most=math.inf) if share.impossible else share
 
 
-def _format_share(one: Number) -> str:
+def _format_share(share: Number) -> str:
     """Format a share from `_limit_share` for a table."""
-    if one.impossible:
+    if share.impossible:
         return "more than the peak: disturbed"
-    return "beyond memory: cached" if one.value > 1 else as_percent(one.value)
+    return "beyond memory: cached" if share.value > 1 else as_percent(share.value)
 
 
 def _draw_roofline(table: pd.DataFrame, ceilings: Ceilings) -> Callable[[float], Figure]:
     """Return a function that draws steps as points and the ceilings as a line, a panel per number format."""
-    drawn = line_chart(table, "x", "rate", "kind", "dtype", ("operations for each byte moved (FLOP/B)", "GFLOP/s"),
+    chart = line_chart(table, "x", "rate", "kind", "dtype", ("operations for each byte moved (FLOP/B)", "GFLOP/s"),
                        joined=False)  # fmt: skip
 
     def draw(width: float) -> Figure:
-        figure = drawn(width)
+        figure = chart(width)
         panels = list(dict.fromkeys(table["dtype"]))
         balances = [ceilings[dtype]["balance"] for dtype in panels]
         first, last = min([*table["x"], *balances]) / 1.6, max([*table["x"], *balances]) * 1.6
@@ -160,10 +160,10 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
     shown = [case for case in cases if case["dtype"] == usual]
     text, places = [], {}
     for phase, words in (("decode", "writing text"), ("training", "training steps")):
-        mine = [case for case in shown if case["phase"] == phase]
-        if mine:
+        in_phase = [case for case in shown if case["phase"] == phase]
+        if in_phase:
             text.append(f"{{{phase}}} of the time of {words}")
-            places[phase] = shares(mine)
+            places[phase] = shares(in_phase)
     title = sentence(
         f"Memory limits {join_words(text or ['{time} of the time'])}",
         "How much of the time memory limits cannot be told from this run",
@@ -192,26 +192,26 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
 
 def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Show the median prediction error by work type and input count."""
-    found = [prediction for prediction in predict_places(view.data, view.node)
+    fits = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip
-    if not found:
+    if not fits:
         return
-    threads = max(one.labels["threads"] for one in found)
-    models = {int(one.labels["numbers"]): one for one in found if one.labels["threads"] == threads}
+    threads = max(fit.labels["threads"] for fit in fits)
+    models = {int(fit.labels["numbers"]): fit for fit in fits if fit.labels["threads"] == threads}
     cases = view.quantity("roofline.prediction_error", device=device, threads=threads, ceilings="fitted")
     errors = {int(case["numbers"]): case for case in records(cases)}
     rows: list[dict[str, Any]] = []
-    for numbers, one in models.items():
-        each = np.median(one.errors, axis=0)
+    for numbers, fit in models.items():
+        each = np.median(fit.errors, axis=0)
         total = len(each)
         kinds = {f"all {total}": errors[numbers]["estimate"]}
-        kinds |= {f"{words} ({(one.work == work).sum()})": float(np.median(each[one.work == work]))
-                  for work, words in WORKS.items() if (one.work == work).any()}  # fmt: skip
+        kinds |= {f"{words} ({(fit.work == work).sum()})": float(np.median(each[fit.work == work]))
+                  for work, words in WORKS.items() if (fit.work == work).any()}  # fmt: skip
         rows += [{"work": kind, "by": numbers, "error": float(error), "text": as_percent(float(error))}
                  for kind, error in kinds.items()]  # fmt: skip
     table = pd.DataFrame(rows)
     order = list(dict.fromkeys(table["work"]))
-    named = table.assign(work=pd.Categorical(table["work"], order))
+    ordered = table.assign(work=pd.Categorical(table["work"], order))
     each_error = {f"by{n}": amounts([errors[n]], _format_error, limit=math.inf, most=True) for n in (2, 4)}
     title = sentence(
         f"Two numbers of a machine predict half of {total} kernels and steps to within {{by2}}, four to within {{by4}}",
@@ -224,7 +224,7 @@ def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]
         Chart(
             f"roofline-predicted-{name}",
             str(title),
-            heat_map(named, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
+            heat_map(ordered, "by", "work", "error", ("numbers that are known", ""), "median error", "text"),
             f"◑ derived from measurements on {view.device_name(device)}. Half of the kernels of a kind lie below "
             "its median error; the numbers were fitted on other kernels.",
             "; ".join(f"{kind}: {join_words(list(map(str, text.loc[kind])))} with "

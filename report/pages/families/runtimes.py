@@ -42,10 +42,10 @@ def network_order(case: Mapping[str, Any]) -> tuple[int, float, str]:
 
 def group_by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
     """Group rungs by request, then by rung name, in page order."""
-    found: dict[tuple[Any, ...], dict[str, Case]] = {}
-    for case in sorted(cases, key=lambda one: (network_order(one), one["batch"], -one["threads"], one["place"])):
-        found.setdefault(tuple(case[name] for name in _REQUEST), {})[str(case["rung"])] = case
-    return found
+    groups: dict[tuple[Any, ...], dict[str, Case]] = {}
+    for case in sorted(cases, key=lambda case: (network_order(case), case["batch"], -case["threads"], case["place"])):
+        groups.setdefault(tuple(case[name] for name in _REQUEST), {})[str(case["rung"])] = case
+    return groups
 
 
 def single_requests(cases: Sequence[Case]) -> list[Case]:
@@ -65,12 +65,12 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     """
     wanted = {name: group_by_request(single_requests(records(view.quantity(f"inference.{name}", device=device))))
               for name in ("ladder", "ladder_gain")}  # fmt: skip
-    every = wanted["ladder_gain"]
-    shown = _extreme_requests(every) if short else every
-    rows = [_network_row(wanted["ladder"][request], gains) for request, gains in every.items() if request in shown]
+    all_gains = wanted["ladder_gain"]
+    shown = _extreme_requests(all_gains) if short else all_gains
+    rows = [_network_row(wanted["ladder"][request], gains) for request, gains in all_gains.items() if request in shown]
     if not rows:
         return None
-    chosen = f" {len(rows)} of {format_count(len(every), 'network')}: of each kind those that gain least and most."
+    chosen = f" {len(rows)} of {format_count(len(all_gains), 'network')}: of each kind those that gain least and most."
     if len({row["group"] for row in rows}) == 1:
         rows = [{**row, "group": ""} for row in rows]
     steps = [step for step in DRAWN if any(mark["step"] == step for row in rows for mark in row["marks"])]
@@ -81,7 +81,7 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
         step_chart(rows, steps, "times as fast as PyTorch as it comes", "1: PyTorch as it comes, in float32"),
         f"● measured on {view.device_name(device)}: one sample in a request, all threads. On the right the times of "
         f"PyTorch as it comes and of the fastest of all. {BARS}.{hollow if alone else ''}"
-        f"{chosen if len(rows) < len(every) else ''}",
+        f"{chosen if len(rows) < len(all_gains) else ''}",
         "; ".join(f"{row['label']}: {row['told']}" for row in rows),
     )  # fmt: skip
 
@@ -90,22 +90,25 @@ def _extreme_requests(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> se
     """Return the requests with the smallest and largest gain per input kind, for published networks."""
     known = [request for request in gains if is_known(str(request[0]))]
     kinds = {group(str(request[0])) for request in known}
-    alike = [[one for one in known if group(str(one[0])) == kind] for kind in kinds]
-    return {end(some, key=lambda one: float(gains[one][BEST]["estimate"])) for some in alike for end in (min, max)}
+    alike = [[request for request in known if group(str(request[0])) == kind] for kind in kinds]
+    return {
+        end(requests, key=lambda key: float(gains[key][BEST]["estimate"])) for requests in alike for end in (min, max)
+    }
 
 
 def _network_row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]:
     """Return a network's chart row; rungs with the same measurement as the rung below get no mark."""
     by_step: dict[str, Case] = {}
-    told = {runtime_label(times[DEFAULT]): times[DEFAULT]}
+    by_label = {runtime_label(times[DEFAULT]): times[DEFAULT]}
     for step in DRAWN:
-        if step in gains and runtime_label(gains[step]) not in told:
+        if step in gains and runtime_label(gains[step]) not in by_label:
             by_step[step] = gains[step]
-            told[runtime_label(gains[step])] = times[step]
+            by_label[runtime_label(gains[step])] = times[step]
     # If nothing is faster than the default, draw BEST.
-    drawn = by_step or {BEST: gains[BEST]}
+    drawn_steps = by_step or {BEST: gains[BEST]}
     marks = [
-        {"step": step, "one_round": is_single_round(case), **scale_case(case, 1.0)} for step, case in drawn.items()
+        {"step": step, "one_round": is_single_round(case), **scale_case(case, 1.0)}
+        for step, case in drawn_steps.items()
     ]
     first, last = times[DEFAULT], times[BEST]
     short = range_words(_format_time(first), _format_time(last)).replace(" to ", " → ")
@@ -115,7 +118,7 @@ def _network_row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[s
         "marks": marks,
         "short": short,
         "text": f"{short}, {runtime_label(last)}",
-        "told": ", ".join(f"{name} {_format_time(case)}" for name, case in told.items()),
+        "told": ", ".join(f"{name} {_format_time(case)}" for name, case in by_label.items()),
     }
 
 
@@ -134,17 +137,19 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
 
     Prefers the user's own machines. None if no gain is sure and narrow.
     """
-    found = [
+    by_view = [
         (view, [single_gain for single_gain in single_gains(view, "cpu") if is_known(str(single_gain["model"]))])
         for view in evidence.views
     ]
-    best = max(found, key=lambda one: (bool(sure_gains(one[1])), one[0].own, len(sure_gains(one[1]))), default=None)
+    best = max(
+        by_view, key=lambda pair: (bool(sure_gains(pair[1])), pair[0].own, len(sure_gains(pair[1]))), default=None
+    )
     return best if best and sure_gains(best[1]) else None
 
 
 def sure_gains(cases: Iterable[Case]) -> list[Case]:
     """Select cases with a narrow interval entirely above 1."""
-    return [case for case in cases if (told := as_number(case)).is_narrow and told.low is not None and told.low > 1]
+    return [case for case in cases if (gain := as_number(case)).is_narrow and gain.low is not None and gain.low > 1]
 
 
 def _ladder_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -204,21 +209,21 @@ def _gain_sentences(view: View, device: str) -> list[Sentence]:
     """Report gains at equal precision, and from the number format alone."""
     equal = single_requests(records(view.quantity("inference.runtime_gain", device=device)))
     formats = single_requests(records(view.quantity("inference.format_gain", device=device)))
-    lows = [low for one in equal if (low := as_number(one).low) is not None]
+    lows = [low for case in equal if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
     sure = f"; for {surely or 'none'} of {len(lows)} networks the whole interval lies above 1" if len(lows) > 1 else ""
-    told = [
+    sentences = [
         sentence(f"In float32 on both sides, the fastest runtime answers {{gain}} as PyTorch as it comes{sure}.",
                  gain=ratios(equal, "as fast")),
         sentence("The fastest number format answers {gain} as float32, each in its fastest runtime.",
                  gain=ratios(formats, "as fast")),
     ]  # fmt: skip
-    return [one for one, cases in zip(told, (equal, formats), strict=True) if cases]
+    return [text for text, cases in zip(sentences, (equal, formats), strict=True) if cases]
 
 
 def _fastest_sentences(view: View, device: str) -> list[str]:
     """Count the networks per fastest runtime, in float32 and overall."""
-    told = []
+    sentences = []
     for which, cases in (
         ("in float32", records(view.quantity("inference.runtime_gain", device=device))),
         ("of all", records(view.quantity("inference.ladder_gain", device=device, rung=BEST))),
@@ -229,8 +234,8 @@ def _fastest_sentences(view: View, device: str) -> list[str]:
         )
         if most:
             parts = [f"{name} for {format_count(times, 'network')}" for name, times in most.most_common()]
-            told.append(f"Fastest {which}: {join_words(parts)}.")
-    return told
+            sentences.append(f"Fastest {which}: {join_words(parts)}.")
+    return sentences
 
 
 def _accuracy_sentences(view: View, device: str) -> list[str]:
@@ -260,11 +265,11 @@ def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) ->
     if not len(rows):
         return []
     lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size().sort_values(ascending=False)
-    told = [
+    parts = [
         f"{library_name(backend)}, {format_count(int(points), noun)} {status}: {reason}"
         for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
     ]
-    return [f"Not measured here: {first_items(told, _MOST_REASONS, '; ')}."]
+    return [f"Not measured here: {first_items(parts, _MOST_REASONS, '; ')}."]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:

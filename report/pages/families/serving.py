@@ -59,20 +59,20 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         for case in cases
         for point in line_points([case], "requests_per_s", 1e-3)
     )  # fmt: skip
-    borne = sorted(records(view.quantity("serving.capacity")), key=lambda one: -float(one["estimate"]))
-    most, least = borne[0], borne[-1]
+    capacities = sorted(records(view.quantity("serving.capacity")), key=lambda case: -float(case["estimate"]))
+    most, least = capacities[0], capacities[-1]
     title = f"{_format_rate(most['estimate'])} of the {_service_name(most)} are answered within 0.1 s"
     if not least["estimate"]:
         title += f", but not even {format_exact(_lowest_load(cases, least))} of the {_service_name(least)}"
     failed = [record for record in records(view.quantity("serving.failed_share")) if record["estimate"] > 0]
     served = {str(case["service"]) for case in cases}
-    what = [told for service, told in WHAT.items() if service in served]
+    what = [description for service, description in WHAT.items() if service in served]
     says = [" ".join(["Requests come at random times and do not wait for answers. 99% of them are answered within the "
                       "time that is shown.", *what])]  # fmt: skip
-    for one in failed:
-        at = _format_rate(one["requests_per_s"])
-        late = f"of those to the {_service_name(one)} had no right answer in time."
-        says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([one]))))
+    for failure in failed:
+        at = _format_rate(failure["requests_per_s"])
+        late = f"of those to the {_service_name(failure)} had no right answer in time."
+        says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([failure]))))
     late = view.points("serving", "client_delay")["estimate"].max()
     if late > 0:
         says.append(
@@ -80,10 +80,10 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         )
     client = view.points("serving", "client_share")["estimate"].max()
     if client >= 0.01:
-        took = shares([{"estimate": float(client)}], most=True).text
+        client_text = shares([{"estimate": float(client)}], most=True).text
         says.append(
-            f"The clients ran on the server's own cores and took up to {took} of their time."
-            if took
+            f"The clients ran on the server's own cores and took up to {client_text} of their time."
+            if client_text
             else "The clients ran on the server's own cores and took more time than these have: it was told wrongly."
         )
     yield Exhibit(
@@ -92,8 +92,8 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             line_chart(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
                        levels={"0.1 s": 1e3 * LIMIT_S}),
             f"● measured on {view.name}, a server on {_format_cores(cases)}. {BARS}.",
-            "; ".join(f"{one['service']}, {format_exact(one['x'])} requests/s: {two_digits(one['y'])} ms"
-                      for one in row_dicts(table)),
+            "; ".join(f"{case['service']}, {format_exact(case['x'])} requests/s: {two_digits(case['y'])} ms"
+                      for case in row_dicts(table)),
         ),
         says,
         Table(["Service", "Requests a second", "99% are answered within"],
@@ -116,22 +116,26 @@ def _lowest_load(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> f
 
 def _cost_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show CPU time per request and GPU utilisation, at the largest load within the latency limit."""
-    borne = {_server_key(record): float(record["estimate"]) for record in records(view.quantity("serving.capacity"))}
+    capacities = {
+        _server_key(record): float(record["estimate"]) for record in records(view.quantity("serving.capacity"))
+    }
     busy = {
         (_server_key(record), record["requests_per_s"]): record
         for record in records(view.quantity("serving.gpu_busy_share"))
     }
     chosen: dict[Server, dict[str, Any]] = {}
     for case in records(view.quantity("serving.cpu_seconds_per_request")):
-        if _server_key(case) not in chosen or case["requests_per_s"] <= borne.get(_server_key(case), 0.0):
+        if _server_key(case) not in chosen or case["requests_per_s"] <= capacities.get(_server_key(case), 0.0):
             chosen[_server_key(case)] = case
     if not chosen:
         return
-    cases = sorted(chosen.values(), key=lambda one: float(one["estimate"]))
-    known = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server_key, cases)]
-    used = [one for one in known if one]
+    cases = sorted(chosen.values(), key=lambda case: float(case["estimate"]))
+    busy_shares = [busy.get((key, chosen[key]["requests_per_s"])) for key in map(_server_key, cases)]
+    known_shares = [share for share in busy_shares if share]
     says = filled_texts(
-        [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(used))] if used else []
+        [sentence("The GPU is busy for {share} of the time at these loads.", share=shares(known_shares))]
+        if known_shares
+        else []
     )
     yield estimate_list(
         name,
@@ -141,21 +145,21 @@ def _cost_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             time=amounts(cases, "s"),
         ),
         [
-            (_service_name(case), case, [_format_capacity(borne, case), format_exact(case["requests_per_s"]),
+            (_service_name(case), case, [_format_capacity(capacities, case), format_exact(case["requests_per_s"]),
                                  format_estimate(share, "1") if share else NOTHING])
-            for case, share in zip(cases, known, strict=True)
+            for case, share in zip(cases, busy_shares, strict=True)
         ],
         "s", "CPU time of a request, ms",
         f"● measured on {view.name}, at the largest load whose 99th percentile stays below 0.1 s, or at the smallest "
         "offered.",
         ["Service", "Bears", "At requests a second", "GPU busy, share", "CPU time of a request"],
-        1e-3, log=True, says=says, claims=["W30"] if used else [],
+        1e-3, log=True, says=says, claims=["W30"] if known_shares else [],
     )  # fmt: skip
 
 
-def _format_capacity(borne: Mapping[Server, float], case: Mapping[str, Any]) -> str:
+def _format_capacity(capacities: Mapping[Server, float], case: Mapping[str, Any]) -> str:
     """Format a service's capacity: '300 requests/s'; NOTHING if unknown."""
-    return with_unit(borne[_server_key(case)], "requests/s") if _server_key(case) in borne else NOTHING
+    return with_unit(capacities[_server_key(case)], "requests/s") if _server_key(case) in capacities else NOTHING
 
 
 def _break_even_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
@@ -163,7 +167,7 @@ def _break_even_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     cases = records(evidence.quantity("serving.break_even_days"))
     if not cases:
         return
-    first = min(cases, key=lambda one: float(one["estimate"]))
+    first = min(cases, key=lambda case: float(case["estimate"]))
     models = join_words(sorted({str(case["model"]) for case in cases}))
     yield estimate_list(
         "serving-outgrows",

@@ -34,8 +34,8 @@ def _sort_key(case: Mapping[str, Any]) -> tuple[int, int]:
 
 def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show rows per second by table size, with the fastest library per operation and size."""
-    every = records(view.quantity("tabular.rate", backend="best"))
-    cases = sorted((one for one in every if one["transfers"] != "included"), key=_sort_key)
+    all_rates = records(view.quantity("tabular.rate", backend="best"))
+    cases = sorted((case for case in all_rates if case["transfers"] != "included"), key=_sort_key)
     if not cases:
         return
     table = pd.DataFrame(
@@ -48,8 +48,8 @@ def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         for point in line_points([case], "rows", MILLION)
     )
     largest = {(_op_label(case), case["device"]): case for case in cases}.values()
-    mine = [one for one in largest if one["device"] == "cpu"] or list(largest)
-    fast, slow = (end(mine, key=lambda one: float(one["estimate"])) for end in (max, min))
+    on_cpu = [case for case in largest if case["device"] == "cpu"] or list(largest)
+    fast, slow = (end(on_cpu, key=lambda case: float(case["estimate"])) for end in (max, min))
     several_devices = len({case["device"] for case in cases}) > 1
     ends = {"fast": fast, "slow": slow}
     title = sentence(
@@ -66,8 +66,8 @@ def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             line_chart(table, "x", "y", "op", "on" if several_devices else None,
                        ("rows of the table", "million rows/s")),
             f"● measured on {view.name}, by the fastest library at each size. {BARS}.",
-            "; ".join(f"{one['op']}, {one['on']}, {format_exact(one['x'])} rows: {two_digits(one['y'])} million rows/s"
-                      for one in row_dicts(table)),
+            "; ".join(f"{row['op']}, {row['on']}, {format_exact(row['x'])} rows: {two_digits(row['y'])} million rows/s"
+                      for row in row_dicts(table)),
         ),
         [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
@@ -91,9 +91,10 @@ def _pandas_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             )
     if not entries:
         return
-    sizes = {one["op"]: [other["rows"] for _, other, _ in entries if other["op"] == one["op"]] for _, one, _ in entries}
+    gains = [gain for _, gain, _ in entries]
+    sizes = {gain["op"]: [other["rows"] for other in gains if other["op"] == gain["op"]] for gain in gains}
     small, large = (
-        ratios([one for _, one, _ in entries if one["rows"] == end(sizes[one["op"]])], "as fast") for end in (min, max)
+        ratios([gain for gain in gains if gain["rows"] == end(sizes[gain["op"]])], "as fast") for end in (min, max)
     )
     several_sizes = any(len(set(rows)) > 1 for rows in sizes.values())
     yield estimate_list(
@@ -116,7 +117,7 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     largest = list({(case["op"], case["transfers"], case["device"]): case for case in cases}.values())
     if not largest:
         return
-    copied = [one for one in largest if one["transfers"] == "included"]
+    copied = [case for case in largest if case["transfers"] == "included"]
     included = ", copies included" if copied else ""
     yield estimate_list(
         name,
@@ -125,8 +126,8 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             "What a GPU gains on the largest tables cannot be told from this run",
             gain=ratios(copied or largest, "as fast"),
         ),
-        [(f"{_op_label(one)}, {int(one['rows']):,} rows, {WAYS.get(str(one['transfers']), str(one['transfers']))}", one,
-          [str(one["detail"])]) for one in largest],
+        [(f"{_op_label(case)}, {int(case['rows']):,} rows, {WAYS.get(str(case['transfers']), str(case['transfers']))}",
+          case, [str(case["detail"])]) for case in largest],
         "1", "rate of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
         ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"],
     )  # fmt: skip
@@ -142,16 +143,16 @@ def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
     rows = place(int(case["rows"]) for case in cases)
     at_rows = [case for case in cases if int(case["rows"]) == rows]
     trees = max(int(row["trees"]) for row in at_rows)
-    named = [row for row in at_rows if int(row["trees"]) == trees]
-    named = [one for one in named if one["device"] == "cpu"] or named
-    best, slowest = (end(named, key=lambda one: float(one["estimate"])) for end in (min, max))
+    largest = [row for row in at_rows if int(row["trees"]) == trees]
+    largest = [case for case in largest if case["device"] == "cpu"] or largest
+    best, slowest = (end(largest, key=lambda case: float(case["estimate"])) for end in (min, max))
     ends = {"best": amounts([best], "s")} | ({"slowest": amounts([slowest], "s")} if best is not slowest else {})
     what, does = (
         f"{trees:,} boosted trees",
         f"{'learn from' if phase == 'fit' else 'predict'} {format_count(rows, 'row')}",
     )
-    cases.sort(key=lambda one: (int(one["trees"]) != trees, int(one["rows"]) != rows, int(one["rows"]),
-                                float(one["estimate"])))  # fmt: skip
+    cases.sort(key=lambda case: (int(case["trees"]) != trees, int(case["rows"]) != rows, int(case["rows"]),
+                                float(case["estimate"])))  # fmt: skip
     yield estimate_list(
         name,
         sentence(
@@ -180,7 +181,7 @@ def _resource_label(view: View, case: Mapping[str, Any]) -> str:
 def _boosting_gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Compare a GPU with its host CPU for fitting and predicting."""
     cases = sorted(
-        records(view.quantity("boosting.gpu_gain")), key=lambda one: (one["phase"], one["rows"], one["trees"])
+        records(view.quantity("boosting.gpu_gain")), key=lambda case: (case["phase"], case["rows"], case["trees"])
     )
     if not cases:
         return

@@ -41,8 +41,8 @@ def format_hours(hours: float) -> str:
         (1 / 60, 1 / 3600, "s"), (1.0, 1 / 60, "min"), (2 * _DAY, 1.0, "hours"), (2 * _YEAR, _DAY, "days"),
     ):  # fmt: skip
         if hours < most:
-            told = format_rough(hours / size)
-            return f"{told} {unit if told != '1' or unit in ('s', 'min') else unit[:-1]}"
+            text = format_rough(hours / size)
+            return f"{text} {unit if text != '1' or unit in ('s', 'min') else unit[:-1]}"
     return f"{format_rough(hours / _YEAR)} years"
 
 
@@ -62,7 +62,7 @@ def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         estimate_row(case["run"], case, "h", _DAY, format_hours(case["estimate"]), tier="derived") for case in cases
     ]
     long = sum(case["estimate"] > _DAY for case in cases)
-    nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda one: one["estimate"])
+    nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda case: case["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
     title = sentence(
         f"{long} of {len(cases)} published trainings would take more than a day{_device_suffix(view, device)}; "
@@ -143,11 +143,11 @@ def _job_title(jobs: list[Case], on: str) -> Sentence:
     """Report the fastest and slowest job by name, as different jobs are not comparable."""
     first, last = jobs[0], jobs[-1]
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
-    parts = [f"{one['job']} takes {{{name}}}" for name, one in ends.items()]
+    parts = [f"{case['job']} takes {{{name}}}" for name, case in ends.items()]
     return sentence(
         f"Run whole{on}, {join_words(parts)}",
         f"How long whole jobs take{on} cannot be told from this run",
-        **{name: amounts([one], lambda seconds: format_hours(seconds / 3600)) for name, one in ends.items()},
+        **{name: amounts([case], lambda seconds: format_hours(seconds / 3600)) for name, case in ends.items()},
     )
 
 

@@ -24,14 +24,16 @@ _STEP = ["device", "model", "batch", "dtype"]
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
     """Return each model's rungs, slowest first, at the batch size with the most distinct rates."""
-    found: dict[tuple[str, int], Rungs] = {}
-    for case in sorted(records(view.quantity("training.ladder")), key=lambda one: (one["place"], one["estimate"])):
-        found.setdefault((str(case["model"]), int(case["batch"])), {})[str(case["rung"])] = case
+    rungs_by_step: dict[tuple[str, int], Rungs] = {}
+    for case in sorted(records(view.quantity("training.ladder")), key=lambda case: (case["place"], case["estimate"])):
+        rungs_by_step.setdefault((str(case["model"]), int(case["batch"])), {})[str(case["rung"])] = case
     chosen: dict[str, tuple[str, int]] = {}
-    for at in sorted(found, key=lambda one: (len({rung["estimate"] for rung in found[one].values()}), one[1])):
-        if BASE in found[at] and len(found[at]) > 2:
+    for at in sorted(
+        rungs_by_step, key=lambda key: (len({rung["estimate"] for rung in rungs_by_step[key].values()}), key[1])
+    ):
+        if BASE in rungs_by_step[at] and len(rungs_by_step[at]) > 2:
             chosen[at[0]] = at
-    return {at: found[at] for at in sorted(chosen.values())}
+    return {at: rungs_by_step[at] for at in sorted(chosen.values())}
 
 
 def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
@@ -46,7 +48,7 @@ def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
         if WHOLE in rungs and DEFAULT in rungs
         and (gain := divide_cases(rungs[WHOLE], rungs[DEFAULT])).low and gain.low > 1 and gain.is_narrow
     ]  # fmt: skip
-    return max(gains, key=lambda one: (one["view"].own, one["gain"].value), default=None)
+    return max(gains, key=lambda gain: (gain["view"].own, gain["gain"].value), default=None)
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -71,7 +73,8 @@ def _ladder_exhibit(view: View, place: int) -> Iterable[Exhibit]:
         ]  # fmt: skip
         table = pd.DataFrame(rows)
         best = [
-            divide_cases(max(rungs.values(), key=lambda one: one["estimate"]), rungs[BASE]) for rungs in models.values()
+            divide_cases(max(rungs.values(), key=lambda rung: rung["estimate"]), rungs[BASE])
+            for rungs in models.values()
         ]
         heading = sentence(
             "With the best that was tried, training is {gain} as on one core as PyTorch comes",
@@ -108,20 +111,20 @@ def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     best = records(rates.best_per_group(_STEP, keep=["backend", "threads"]) if len(rates) else rates)
     if not best:
         return
-    best.sort(key=lambda one: (GROUPS.index(group(str(one["model"]))), str(one["model"]), int(one["batch"]),
-                               float(one["estimate"])))  # fmt: skip
-    held = {
+    best.sort(key=lambda case: (GROUPS.index(group(str(case["model"]))), str(case["model"]), int(case["batch"]),
+                               float(case["estimate"])))  # fmt: skip
+    memory = {
         _point_key(record): record for record in records(view.quantity("training.peak_memory_bytes", device=device))
     }
     entries = [
-        (f"{title(str(one['model']))}, batch {int(one['batch']):,}, {one['dtype']}", one,
-         [library_name(str(one["backend"])), str(int(one["threads"])) if one["threads"] else NOTHING,
-          format_estimate(held[_point_key(one)], "B") if _point_key(one) in held else NOTHING])
-        for one in best
+        (f"{title(str(case['model']))}, batch {int(case['batch']):,}, {case['dtype']}", case,
+         [library_name(str(case["backend"])), str(int(case["threads"])) if case["threads"] else NOTHING,
+          format_estimate(memory[_point_key(case)], "B") if _point_key(case) in memory else NOTHING])
+        for case in best
     ]  # fmt: skip
     where = "" if device == "cpu" else " on the GPU"
     plain = {_point_key({**record, "backend": ""}): record for record in records(rates) if record["backend"] == "torch"}
-    tuned_steps = [(one, plain[key]) for one in best if (key := _point_key({**one, "backend": ""})) in plain]
+    tuned_steps = [(case, plain[key]) for case in best if (key := _point_key({**case, "backend": ""})) in plain]
     yield estimate_list(
         name,
         sentence(
@@ -137,7 +140,7 @@ def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             sentence("The fastest backend trains {gain} as PyTorch as it comes, in the same format.",
                      gain=ratios([divide_cases(*pair) for pair in tuned_steps], "as fast")),
         ])],
-        groups=[group(str(one["model"])) for one in best],
+        groups=[group(str(case["model"])) for case in best],
     )  # fmt: skip
 
 
@@ -147,17 +150,17 @@ def _point_key(case: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _format_gains(cases: Iterable[Mapping[str, Any]]) -> list[Number]:
     """Return speedups from the fastest other format over float32, per network and batch."""
-    found: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
-    for one in sorted(cases, key=lambda one: float(one["estimate"])):
-        found.setdefault((one["model"], one["batch"]), {})[one["dtype"] == "float32"] = one
-    return [divide_cases(both[False], both[True]) for both in found.values() if len(both) == 2]
+    pairs: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
+    for case in sorted(cases, key=lambda case: float(case["estimate"])):
+        pairs.setdefault((case["model"], case["batch"]), {})[case["dtype"] == "float32"] = case
+    return [divide_cases(pair[False], pair[True]) for pair in pairs.values() if len(pair) == 2]
 
 
 def captured_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show the speedup from launching a step as one graph, compared to operator by operator."""
     cases = sorted(
         records(view.quantity("training.capture_gain")),
-        key=lambda one: (str(one["model"]), int(one["batch"]), str(one["dtype"])),
+        key=lambda case: (str(case["model"]), int(case["batch"]), str(case["dtype"])),
     )
     if not cases:
         return
@@ -171,7 +174,7 @@ def captured_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             "What capturing a training step in one graph gains on the GPU cannot be told from this run",
             gain=ratios(cases, "as fast"),
         ),
-        [(label, one, []) for label, one in zip(labels, cases, strict=True)],
+        [(label, case, []) for label, case in zip(labels, cases, strict=True)],
         "1", "time as PyTorch comes (eager) over time captured in one graph",
         f"● measured on {view.name}, with Adam fused into one pass where captured.",
         ["Step", "Captured over eager"], 1.0, [1.0], "1: equally fast", None,

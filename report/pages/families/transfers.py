@@ -33,9 +33,9 @@ MOST_SIZES = 3
 
 def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Show copy rates by size, a panel per kind of host memory."""
-    every = records(view.quantity("transfer.rate", device=device))
-    cases = [one for memory in MEMORIES for way in WAYS for one in every
-             if (one["host_memory"], one["direction"]) == (memory, way)]  # fmt: skip
+    rates = records(view.quantity("transfer.rate", device=device))
+    cases = [case for memory in MEMORIES for way in WAYS for case in rates
+             if (case["host_memory"], case["direction"]) == (memory, way)]  # fmt: skip
     if not cases:
         return
     table = pd.DataFrame(
@@ -55,15 +55,15 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         **({"half": amounts(known, "B")} if known else {}),
     )
     own = records(view.quantity("transfer.memory_ratio", device=device, host_memory="pinned"))
-    large = [one for one in own if one["size"] == max(other["size"] for other in own)]
+    large = [case for case in own if case["size"] == max(other["size"] for other in own)]
     says = filled_texts([sentence("The GPU's own memory moves {gain} bytes a second as the largest copies.",
                                  gain=ratios(large, "as many"))] if large else [])  # fmt: skip
     yield Exhibit(
         Chart(
             name, str(title), line_chart(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
             f"● measured on {view.name}, copies one after the other. {BARS}.",
-            "; ".join(f"{one['way']}, {one['memory']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} GB/s"
-                      for one in row_dicts(table)),
+            "; ".join(f"{case['way']}, {case['memory']}, {two_digits(case['x'])} kB: {two_digits(case['y'])} GB/s"
+                      for case in row_dicts(table)),
         ),
         says,
         Table(["Copy", "Memory", "Size", "Rate"],
@@ -81,9 +81,9 @@ def _request_name(request: Mapping[str, Any]) -> str:
     return f"{OPS[op]}, {about.get(op, with_unit(float(request['size']), 'B'))}"
 
 
-def _pick_sizes(each: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _pick_sizes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Pick up to MOST_SIZES requests, spread from smallest to largest."""
-    ordered = sorted(each, key=lambda one: float(one["size"]))
+    ordered = sorted(requests, key=lambda case: float(case["size"]))
     if len(ordered) <= MOST_SIZES:
         return ordered
     return [ordered[round(place * (len(ordered) - 1) / (MOST_SIZES - 1))] for place in range(MOST_SIZES)]
@@ -93,15 +93,15 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Show the time per request phase."""
     whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
     phases = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
-    drawn: list[dict[str, Any]] = []
+    bars: list[dict[str, Any]] = []
     table = []
-    for request in [one for op in OPS for one in _pick_sizes([each for each in whole if each["op"] == op])]:
+    for request in [request for op in OPS for request in _pick_sizes([each for each in whole if each["op"] == op])]:
         same = [phase for phase in phases if all(phase[key] == request[key] for key in ("op", "m", "n", "k"))]
-        parts = {str(one["phase"]): one for one in same}
+        parts = {str(case["phase"]): case for case in same}
         if parts.keys() == PARTS.keys():
             # Normalise: the parts come from another clock and do not add up to exactly 1.
-            total = sum(float(one["estimate"]) for one in same)
-            drawn += [{"case": _request_name(request), "share": 100 * float(parts[key]["estimate"]) / total,
+            total = sum(float(case["estimate"]) for case in same)
+            bars += [{"case": _request_name(request), "share": 100 * float(parts[key]["estimate"]) / total,
                        "part": part, "time": float(request["estimate"]), "whole": request, "of": parts[key]}
                       for key, part in PARTS.items()]  # fmt: skip
             table.append(
@@ -111,11 +111,11 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
                     *(format_estimate(parts[key], "1") for key in PARTS),
                 ]
             )
-    if not drawn:
+    if not bars:
         return
-    least = min(drawn, key=lambda one: one["time"])
-    computing = next(one for one in drawn if (one["case"], one["part"]) == (least["case"], PARTS["compute"]))
-    shown = pd.DataFrame(drawn)[["case", "share", "part"]]
+    least = min(bars, key=lambda row: row["time"])
+    computing = next(row for row in bars if (row["case"], row["part"]) == (least["case"], PARTS["compute"]))
+    shown = pd.DataFrame(bars)[["case", "share", "part"]]
     title = sentence(
         f"{view.device_name(device)} computes for {{share}} of the {{time}} that the quickest request takes",
         f"How long {view.device_name(device)} computes of the time of a request cannot be told from this run",
@@ -128,7 +128,7 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             str(title),
             bar_chart(shown, "share", "case", "percent of a request's time", "part", stacked=True),
             f"● measured on {view.name}, float32, from pinned host memory and back to it.",
-            "; ".join(f"{one['case']}, {one['part']}: {two_digits(one['share'])}%" for one in drawn),
+            "; ".join(f"{row['case']}, {row['part']}: {two_digits(row['share'])}%" for row in bars),
         ),
         ["While a request is launched and waited for, the GPU has nothing to do."],
         Table(["Request", "Time", *PARTS.values()], table, "lrrrrr", f"Requests on {view.name}, shares of the time"),
@@ -141,21 +141,23 @@ def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[
     """Show request times by data size, for each GPU and for the CPU alone."""
     hosts = per_second(host_rates(view.data))
     # Keep only square products: other shapes do not fit on their curve.
-    alone = [one for one in (records(hosts.filter(node=view.node, **PLAIN)) if len(hosts) else [])
-             if one["op"] != "gemm" or one["m"] == one["n"] == one["k"]]  # fmt: skip
-    asked = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []
-    found: list[tuple[str, dict[str, Any]]] = [(view.device_name(str(one["device"])), one) for one in asked]
-    found += [(BASELINES[str(one["baseline"])], one) for one in alone]
+    alone = [case for case in (records(hosts.filter(node=view.node, **PLAIN)) if len(hosts) else [])
+             if case["op"] != "gemm" or case["m"] == case["n"] == case["k"]]  # fmt: skip
+    gpu_requests = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []
+    requests: list[tuple[str, dict[str, Any]]] = [
+        (view.device_name(str(case["device"])), case) for case in gpu_requests
+    ]
+    requests += [(BASELINES[str(case["baseline"])], case) for case in alone]
     table = pd.DataFrame(
         {**point, "who": who, "op": OPS[str(case["op"])]}
         for op in OPS
-        for who, case in found
+        for who, case in requests
         if case["op"] == op
         for point in line_points([case], "size", MICRO, KILO)
     )
     if not len(table):
         return
-    quickest = min(alone or asked, key=lambda case: float(case["estimate"]))
+    quickest = min(alone or gpu_requests, key=lambda case: float(case["estimate"]))
     title = sentence(
         "Nothing has to travel to a CPU: it answers the smallest request in {time}"
         if alone
@@ -170,7 +172,7 @@ def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[
         title = sentence(
             f"A GPU answers before all cores of the CPU: {join_words(from_on)} on",
             "From which size on a GPU answers before all cores of the CPU cannot be told from this run",
-            **{op: amounts([one], "B") for op, one in known.items()},
+            **{op: amounts([case], "B") for op, case in known.items()},
         )
     yield Exhibit(
         Chart(
@@ -178,16 +180,17 @@ def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[
             line_chart(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
             f"● measured on {view.name}, float32; the CPU by its fastest library, a GPU from pinned host memory and "
             f"back. {BARS}.",
-            "; ".join(f"{one['op']}, {one['who']}, {two_digits(one['x'])} kB: {two_digits(one['y'])} µs"
-                      for one in row_dicts(table)),
+            "; ".join(f"{case['op']}, {case['who']}, {two_digits(case['x'])} kB: {two_digits(case['y'])} µs"
+                      for case in row_dicts(table)),
         ),
-        _core_sentences(view) if asked else ["A GPU has to copy the data there and back and to be started besides."],
+        _core_sentences(view)
+        if gpu_requests else ["A GPU has to copy the data there and back and to be started besides."],
         Table(["Request", "By", "Data", "Time"],
-              [[_request_name(one), who, with_unit(float(one["size"]), "B"), format_estimate(one, "s")]
-               for who, one in found],
+              [[_request_name(case), who, with_unit(float(case["size"]), "B"), format_estimate(case, "s")]
+               for who, case in requests],
               "llrr",
               f"Requests on {view.name}"),
-        ["W18"] if asked else [],
+        ["W18"] if gpu_requests else [],
         title,
     )  # fmt: skip
 

@@ -38,11 +38,11 @@ def _case_label(case: Mapping[str, Any]) -> str:
 
 def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
     """Return the rate and its unit per kernel, size and interface."""
-    found: dict[tuple[Any, ...], tuple[dict[str, Any], str]] = {}
+    rates: dict[tuple[Any, ...], tuple[dict[str, Any], str]] = {}
     for kernel, (value, unit) in RATES.items():
         for case in records(view.cases("without-cuda", value=value, kernel=kernel)):
-            found[tuple(case[name] for name in _POINT)] = case, unit
-    return found
+            rates[tuple(case[name] for name in _POINT)] = case, unit
+    return rates
 
 
 def _share_exhibit(view: View, name: str) -> Iterable[Exhibit]:
@@ -57,15 +57,15 @@ def _share_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         words = with_unit(float(rate["estimate"]), unit) if rate else NOTHING
         which = gpu_suffix(str(case["device"])).removesuffix(", GPU")
         entries.append((f"{_case_label(case)}{which}", percent_case(case), [words]))
-    mine = {
+    ratios_by_backend = {
         backend: ratios((case for case in cases if case["backend"] == backend), "as fast")
         for backend in NAMES
         if any(case["backend"] == backend for case in cases)
     }
     title = sentence(
-        join_words([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in mine]),
+        join_words([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in ratios_by_backend]),
         "What other interfaces keep of CUDA's rate cannot be told from this run",
-        **mine,
+        **ratios_by_backend,
     )
     naive = [as_number(record).inverse for record in records(view.quantity("without_cuda.naive_over_library"))]
     says = ["WebGPU is Vulkan with checks at run time."] if any(case["backend"] == "webgpu" for case in cases) else []
