@@ -220,10 +220,10 @@ class PooledEstimates(Estimates):
     def _machine_numbers(self) -> NDArray[np.intp]:
         """Number the machine behind each instance, in row order, shape (instances,)."""
         codes, nodes = pd.factorize(self.instances["node"])
-        of = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
+        machines = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
         # Published figures have no node: each counts as its own machine.
-        own = np.where(codes < 0, -1, of[codes])
-        return np.unique(self.instance_rows * (len(nodes) + 1) + own + 1, return_inverse=True)[1].reshape(-1)
+        node_machines = np.where(codes < 0, -1, machines[codes])
+        return np.unique(self.instance_rows * (len(nodes) + 1) + node_machines + 1, return_inverse=True)[1].reshape(-1)
 
     @cached_property
     def _machine_order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -331,12 +331,12 @@ def pool_machines(estimates: Estimates) -> Estimates:
     kinds = pd.factorize(np.array([kind_of_node(str(node)) for node in nodes], dtype=object))[0]
     if len(np.unique(kinds)) == len(nodes):
         return estimates
-    of = _group_numbers(estimates, np.where(codes < 0, -1 - np.arange(len(codes)), kinds[codes]))
-    n = np.bincount(of)
+    groups = _group_numbers(estimates, np.where(codes < 0, -1 - np.arange(len(codes)), kinds[codes]))
+    n = np.bincount(groups)
     if n.max() == 1:
         return estimates
-    first = np.unique(of, return_index=True)[1]
-    blank = PooledEstimates(estimates.frame.iloc[first].reset_index(drop=True), estimates.log, estimates, of)
+    first = np.unique(groups, return_index=True)[1]
+    blank = PooledEstimates(estimates.frame.iloc[first].reset_index(drop=True), estimates.log, estimates, groups)
     return _fill_pooled_rows(blank)
 
 
@@ -371,16 +371,16 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
         "n_samples": grouped["n_samples"].sum().to_numpy(),
         **{name: each[name].to_numpy(object)[at[several]] for name in ("detail", *RUNTIMES) if name in each},
     }
-    whole = {}
+    columns = {}
     for name, pooled_values in values.items():
         column = frame[name].to_numpy(copy=True)
         column[several] = pooled_values
-        whole[name] = column
+        columns[name] = column
     behind = frame["source_rows"].to_numpy(object, copy=True)
     for row in several.tolist():
         behind[row] = merge_source_rows(rows[row])
-    whole["source_rows"] = behind
-    return PooledEstimates(frame.assign(**whole), blank.log, blank.instances, blank.instance_rows)
+    columns["source_rows"] = behind
+    return PooledEstimates(frame.assign(**columns), blank.log, blank.instances, blank.instance_rows)
 
 
 def _settled_sides(cases: PooledEstimates, settled: Sequence[Side | None]) -> list[Side | None]:

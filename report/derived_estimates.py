@@ -103,8 +103,8 @@ def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
     log = any(term.se != 0 for derivation in derivations for term in derivation.inputs.values())
     log = log and not any(term.in_interval for derivation in derivations for term in derivation.inputs.values())
     for formula in dict.fromkeys(derivation.formula.text for derivation in derivations):
-        at = [place for place, derivation in enumerate(derivations) if derivation.formula.text == formula]
-        for place, result in zip(at, _evaluate_formula([derivations[place] for place in at], log), strict=True):
+        places = [place for place, derivation in enumerate(derivations) if derivation.formula.text == formula]
+        for place, result in zip(places, _evaluate_formula([derivations[place] for place in places], log), strict=True):
             rows[place] = {**derivations[place].labels, **result}
     if not rows:
         return DerivedEstimates(Estimates.empty().frame)
@@ -167,8 +167,8 @@ def _corners(
                     for derivation in derivations
                 ]
             )
-        at = derivations[0].formula.evaluate(corner)
-        least, most = np.minimum(least, at), np.maximum(most, at)
+        corner_result = derivations[0].formula.evaluate(corner)
+        least, most = np.minimum(least, corner_result), np.maximum(most, corner_result)
     return least, most
 
 
@@ -203,12 +203,13 @@ def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEst
     numbered = above.label(above_row=range(len(above))) / below.label(below_row=range(len(below)))
     if not len(numbered):
         return DerivedEstimates(numbered.frame, numbered.log)
-    at = list(zip(numbered.frame["above_row"].astype(int), numbered.frame["below_row"].astype(int), strict=True))
+    rows = list(zip(numbered.frame["above_row"].astype(int), numbered.frame["below_row"].astype(int), strict=True))
 
     def make(row: int) -> Derivation:
-        named = zip(formula.symbols.items(), (above, below), at[row], strict=True)
+        symbol_rows = zip(formula.symbols.items(), (above, below), rows[row], strict=True)
         inputs = {
-            symbol: measured_input(cases, n, unit, _case_text(cases, n)) for (symbol, (_, unit)), cases, n in named
+            symbol: measured_input(cases, n, unit, _case_text(cases, n))
+            for (symbol, (_, unit)), cases, n in symbol_rows
         }
         return Derivation({}, formula, inputs)
 
@@ -235,5 +236,5 @@ def concat_derived(parts: Sequence[DerivedEstimates]) -> DerivedEstimates:
     filled = [part for part in parts if len(part)]
     if not filled:
         return DerivedEstimates(Estimates.empty().frame)
-    whole = concat_estimates(filled)
-    return DerivedEstimates(whole.frame, whole.log, _ChainedDerivations([part.derivations for part in filled]))
+    joined = concat_estimates(filled)
+    return DerivedEstimates(joined.frame, joined.log, _ChainedDerivations([part.derivations for part in filled]))

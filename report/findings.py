@@ -81,8 +81,8 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
     for sentence in (*declared.get(key, ()), general.get(key, "")):
         text = fill_sentence(sentence, verdict)
         if text:
-            named = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACEHOLDER.findall(sentence))
-            return text, next((match[1] for match in named if match), "")
+            parts = (re.search(r"\[([^\[\]]+)\]", place) for place in PLACEHOLDER.findall(sentence))
+            return text, next((match[1] for match in parts if match), "")
     return str(verdict.get("untestable") or ""), ""
 
 
@@ -109,24 +109,26 @@ def unknown_placeholders(sentence: str, parts: Sequence[str]) -> Iterator[str]:
         match = next(
             filter(None, (pattern.fullmatch(text) for pattern in (_NUMBER_OF_CASE, _COUNT, _SHARE, _THRESHOLD))), None
         )
-        named = match.groupdict().get("part") if match else None
-        if match is None or (how and how not in FORMATS) or (named and named not in parts):
+        part = match.groupdict().get("part") if match else None
+        if match is None or (how and how not in FORMATS) or (part and part not in parts):
             yield place
 
 
 def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
     """Return the text for a placeholder; None if the evidence lacks it. around: the text before and after it."""
     text, _, how = place.partition(":")
-    counted, shared, number_match = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
-    if counted:
-        cases = [case for case in verdict["cases"] if counted["part"] in (None, case["part"])]
-        return f"{sum(counted['which'] in (None, case['outcome']) for case in cases):,}"
-    if shared:
-        share_part = find_part(verdict, shared["part"]) if shared["part"] else _part_with_share(verdict)
+    count_match, share_match, number_match = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
+    if count_match:
+        cases = [case for case in verdict["cases"] if count_match["part"] in (None, case["part"])]
+        return f"{sum(count_match['which'] in (None, case['outcome']) for case in cases):,}"
+    if share_match:
+        share_part = find_part(verdict, share_match["part"]) if share_match["part"] else _part_with_share(verdict)
         share = (share_part or {}).get("share")
         if not share:
             return None
-        return str(share["units"]) if shared["units"] else _share_text(float(share[shared["end"] or "estimate"]))
+        return (
+            str(share["units"]) if share_match["units"] else _share_text(float(share[share_match["end"] or "estimate"]))
+        )
     if limit := _THRESHOLD.fullmatch(text):
         part = find_part(verdict, limit["part"]) if limit["part"] else next(iter(verdict["parts"]), None)
         ends = Threshold.from_json(part["threshold"]).ends if part else []
@@ -145,8 +147,8 @@ def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, 
     unit, which = str(part.get("unit") or "1"), str(number_match["which"])
     if which in ("low", "high"):
         return sentence_number(case[which], unit, how)
-    known = quantities().get(str(part.get("quantity")))
-    ceiling = known.ceiling if known and known.ceiling is not None else math.inf
+    quantity = quantities().get(str(part.get("quantity")))
+    ceiling = quantity.ceiling if quantity and quantity.ceiling is not None else math.inf
     low, high = _placeholder_range(case, verdict, which, around, bool(number_match["name"]), ceiling)
     if how == "percent" and high - low >= _NOTHING:
         return None
@@ -165,9 +167,9 @@ def _placeholder_range(
 
     ceiling: the largest possible value.
     """
-    same = [case] if which in ENDS and not labelled else same_cases(case, verdict)
-    known = [_case_range(same_case, ceiling) for same_case in same]
-    low, high = min(end for end, _ in known), max(end for _, end in known)
+    same_machines = [case] if which in ENDS and not labelled else same_cases(case, verdict)
+    ranges = [_case_range(same_case, ceiling) for same_case in same_machines]
+    low, high = min(end for end, _ in ranges), max(end for _, end in ranges)
     before, after = around
     if which == "least" and not labelled and (_LOWER.search(before) or _LOWER_AFTER.search(after)):
         return low, low
@@ -287,8 +289,8 @@ def find_case(
         same = (case for case in cases if headline and all(case[name] == headline.get(name) for name in NUMBER))
         return next(same, cases[0] if label[0] and cases else None)
 
-    def far(case: Mapping[str, Any]) -> float:
+    def threshold_distance(case: Mapping[str, Any]) -> float:
         threshold = (find_part(verdict, str(case.get("part") or "")) or verdict).get("threshold")
         return Threshold.from_json(threshold).distance(float(case["estimate"])) if threshold is not None else 0.0
 
-    return min((case for case in cases if case.get("outcome") == which), key=far, default=None)
+    return min((case for case in cases if case.get("outcome") == which), key=threshold_distance, default=None)

@@ -109,8 +109,8 @@ def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
     awaited = [kind for kind in kinds if kind.awaits]
     if awaited:
         return min(awaited, key=AWAITING.index)
-    whole = verdict_from_counts(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
-    return Verdict.UNDECIDED if whole is Verdict.SUPPORTED and Verdict.UNDECIDED in kinds else whole
+    verdict = verdict_from_counts(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
+    return Verdict.UNDECIDED if verdict is Verdict.SUPPORTED and Verdict.UNDECIDED in kinds else verdict
 
 
 @dataclass(frozen=True, order=True)

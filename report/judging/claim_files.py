@@ -158,27 +158,27 @@ def full_schema() -> dict[str, Any]:
     """Return the published schema, extended by the names and labels of registered quantities."""
     schema = copy.deepcopy(SCHEMA)
     present = {"not": {"required": ["awaits"]}}
-    own = [name for name, item in quantities().items() if item.tier != Tier.PUBLISHED]
+    measured = [name for name, item in quantities().items() if item.tier != Tier.PUBLISHED]
     rules: list[dict[str, Any]] = [
-        {"if": present, "then": {"properties": {"quantity": {"enum": own}}}},
+        {"if": present, "then": {"properties": {"quantity": {"enum": measured}}}},
     ]
     for labels, names in _group_by_labels(quantities().values()).items():
-        this = {"properties": {"quantity": {"enum": names}}, "required": ["quantity"], **present}
+        condition = {"properties": {"quantity": {"enum": names}}, "required": ["quantity"], **present}
         values = {label: _enum_schema(CLOSED[label]) if label in CLOSED else {} for label in labels}
         scope = {"properties": values, "additionalProperties": False}
         sides = {"properties": {key: {"enum": list(labels)} for key in ("over", "along")}}
         share = {"properties": {"rule": {"const": "for_share_of"}}, "required": ["rule"]}
         of = {"properties": {"options": {"properties": {"of": {"enum": list(labels)}}}}}
         then = {"properties": {"scope": scope, "options": sides}, "if": share, "then": of}
-        rules.append({"if": this, "then": then})
+        rules.append({"if": condition, "then": then})
     for label, allowed in CLOSED.items():
-        this = {"properties": {"options": {"properties": {"over": {"const": label}}, "required": ["over"]}}}
+        condition = {"properties": {"options": {"properties": {"over": {"const": label}}, "required": ["over"]}}}
         sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
-        rules.append({"if": {**this, "required": ["options"]}, "then": {"properties": {"options": sides}}})
+        rules.append({"if": {**condition, "required": ["options"]}, "then": {"properties": {"options": sides}}})
     schema["$defs"]["rules"]["allOf"] += rules
     evidence = schema["$defs"]["published"]["properties"]["evidence"]["items"]
-    others = [quantity for quantity in quantities().values() if quantity.tier == Tier.PUBLISHED]
-    evidence["properties"]["quantity"] = {"enum": [other.name for other in others]}
+    published = [quantity for quantity in quantities().values() if quantity.tier == Tier.PUBLISHED]
+    evidence["properties"]["quantity"] = {"enum": [other.name for other in published]}
     evidence["allOf"] = [
         {
             "if": {"properties": {"quantity": {"enum": names}}, "required": ["quantity"]},
@@ -189,7 +189,7 @@ def full_schema() -> dict[str, Any]:
                 }
             },
         }
-        for labels, names in _group_by_labels(others).items()
+        for labels, names in _group_by_labels(published).items()
     ]
     return schema
 
@@ -229,13 +229,13 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
                         f"{yaml_place(path, *within, key)}: {key}: the range {bound.json} ends before it begins"
                     )
     names = [part.name for part in parts]
-    twice = next((number for number, name in enumerate(names) if name in names[:number]), None)
-    if twice is not None:
-        where = yaml_place(path, "all_of", twice, "name")
-        raise StudyError(f"{where}: all_of: two parts are named {names[twice]!r}: give each a name of its own")
+    duplicate = next((number for number, name in enumerate(names) if name in names[:number]), None)
+    if duplicate is not None:
+        where = yaml_place(path, "all_of", duplicate, "name")
+        raise StudyError(f"{where}: all_of: two parts are named {names[duplicate]!r}: give each a name of its own")
     findings = _parse_sentences(raw.get("findings", {}), names, path, "findings")
-    others = raw.get("published", {})
-    for number, evidence in enumerate(others.get("evidence", [])):
+    published = raw.get("published", {})
+    for number, evidence in enumerate(published.get("evidence", [])):
         if evidence.get("part", "") not in names and parts:
             where = yaml_place(path, "published", "evidence", number)
             raise StudyError(
@@ -257,9 +257,9 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
         findings=findings,
         parts=tuple(parts),
         when_written=tuple(map(_parse_part, raw.get("when_written", []))),
-        published=tuple(map(_parse_evidence, others.get("evidence", []))),
-        published_findings=_parse_sentences(others.get("findings", {}), names, path, "published", "findings"),
-        unpublished=others.get("none", ""),
+        published=tuple(map(_parse_evidence, published.get("evidence", []))),
+        published_findings=_parse_sentences(published.get("findings", {}), names, path, "published", "findings"),
+        unpublished=published.get("none", ""),
         question=raw.get("question", ""),
         untestable=raw.get("untestable", ""),
         same_as=raw.get("same_as"),

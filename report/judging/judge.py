@@ -62,13 +62,16 @@ def judge(
     set; OSError if the files cannot be written.
     """
     refuse_synthetic(data, allow_synthetic)
-    wanted = read_claims(claims, data.reference)
-    declared = read_contradictions(claims.parent / "contradictions.yaml", wanted, data.reference)
-    beside = claims.parent / "triangulation.yaml"
-    pairs = read_triangulation(beside, data.reference) if beside.exists() else None
+    declared_claims = read_claims(claims, data.reference)
+    declared = read_contradictions(claims.parent / "contradictions.yaml", declared_claims, data.reference)
+    triangulation_path = claims.parent / "triangulation.yaml"
+    pairs = read_triangulation(triangulation_path, data.reference) if triangulation_path.exists() else None
     cache = QuantityCache(data)
-    judged = [judge_claim(claim, cache) for claim in wanted]
-    instead, beside_ours = replaced_processors(data), compare_counterparts(cache, claims.parent / "counterparts.yaml")
+    judged = [judge_claim(claim, cache) for claim in declared_claims]
+    replaced_rows, counterpart_rows = (
+        replaced_processors(data),
+        compare_counterparts(cache, claims.parent / "counterparts.yaml"),
+    )
     document = {
         "format": verdicts.FORMAT,
         "generated_utc": utc_time(),
@@ -82,13 +85,13 @@ def judge(
         "questions": group_by_question(judged),
         "verdicts": judged,
         "contradictions": decide_contradictions({record["id"]: record for record in judged}, declared),
-        "triangulation": compare_pairs(data, beside, cache),
-        "references": reference_records(data.reference, reference_users(cache, wanted, declared, pairs)),
+        "triangulation": compare_pairs(data, triangulation_path, cache),
+        "references": reference_records(data.reference, reference_users(cache, declared_claims, declared, pairs)),
         "published": source_users(
-            data.published, record_users(data.published, evidence_records(judged), instead, beside_ours)
+            data.published, record_users(data.published, evidence_records(judged), replaced_rows, counterpart_rows)
         ),
-        "replaced": instead,
-        "counterparts": beside_ours,
+        "replaced": replaced_rows,
+        "counterparts": counterpart_rows,
     }
     write_json(out, document, in_lines=True)
     write_json(out.with_name("verdicts.schema.json"), verdicts.verdict_schema())
@@ -112,11 +115,11 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     parts = []
     for at, result in enumerate(results):
 
-        def whole(outcome: Verdict, at: int = at) -> Verdict:
+        def verdict_for(outcome: Verdict, at: int = at) -> Verdict:
             """Return the claim's verdict if this part had another outcome."""
             return claim_verdict([*results[:at], replace(results[at], outcome=outcome), *results[at + 1 :]], past)
 
-        parts.append(part_record(result, cache, whole))
+        parts.append(part_record(result, cache, verdict_for))
     first = verdicts.representative_part(parts, verdict)
     robust, turn = claim_robustness(parts, verdict)
     of_part: dict[str, Any] = {name: getattr(first, name, None) for name in _OF_PART}

@@ -42,12 +42,12 @@ def _drop_undecidable(estimates: Estimates) -> Estimates:
 
     A single round decides nothing yet, and must not undo an earlier decision for that kind.
     """
-    sure = estimates["low"].notna().to_numpy(bool)
-    if "node" not in estimates.labels or sure.all():
+    has_interval = estimates["low"].notna().to_numpy(bool)
+    if "node" not in estimates.labels or has_interval.all():
         return estimates
     keys = estimates.frame[estimates.keys].assign(node=estimates["node"].map(kind_of_node, na_action="ignore"))
-    same = keys.groupby(estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
-    return estimates.take(sure | ~np.isin(same, same[sure]))
+    cases = keys.groupby(estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
+    return estimates.take(has_interval | ~np.isin(cases, cases[has_interval]))
 
 
 def _scope_values(scope: Mapping[str, Any], estimates: Estimates) -> dict[str, Any]:
@@ -89,11 +89,11 @@ def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dat
     machine = part.machine or str(part.scope.get("baseline"))
     if machine in KINDS and not nodes_of_kind(data, machine):
         return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
-    there = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
+    device_kinds = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
-        failures = [_experiment_failure(experiment, kind, data) for kind in there]
+        failures = [_experiment_failure(experiment, kind, data) for kind in device_kinds]
         failed = [failure for failure in failures if failure is not None]
-        if failed and (kinds or len(failed) == len(there)):
+        if failed and (kinds or len(failed) == len(device_kinds)):
             return Missing(Verdict.AWAITING_EXPERIMENT, [experiment], failures=failed)
     return _missing_label(part, estimates, wanted[0] if wanted else quantity.name)
 
@@ -112,18 +112,18 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
 
 def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing:
     """Find the scope label that excludes all measurements."""
-    left, none = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
+    remaining, missing = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
     for name, value in _scope_values(part.scope, estimates).items():
-        narrowed = _narrow(left, name, value)
+        narrowed = _narrow(remaining, name, value)
         if not len(narrowed):
-            there = sorted(left[name].dropna().unique(), key=str) if name in left.labels else []
+            measured = sorted(remaining[name].dropna().unique(), key=str) if name in remaining.labels else []
             wanted = value if isinstance(value, list) else [value]
-            words = [[label_value(name, value) for value in values] for values in (wanted, there)]
-            return Missing(none.verdict, none.experiments, label=name, wanted=words[0], measured=words[1])
-        left = narrowed
-    if part.rule in ("ratio", "trend", "crossover") and len(left):
-        return Missing(none.verdict, none.experiments, rule=part.rule, estimates=len(left))
-    return none
+            words = [[label_value(name, value) for value in values] for values in (wanted, measured)]
+            return Missing(missing.verdict, missing.experiments, label=name, wanted=words[0], measured=words[1])
+        remaining = narrowed
+    if part.rule in ("ratio", "trend", "crossover") and len(remaining):
+        return Missing(missing.verdict, missing.experiments, rule=part.rule, estimates=len(remaining))
+    return missing
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
             continue
         quantity = quantities()[declared.quantity]
         estimates = cache.estimates(quantity)
-        own = replace(
+        published_part = replace(
             part,
             quantity=declared.quantity,
             rule=_published_rule(part, quantity.labels),
@@ -315,17 +315,19 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
             machine="",
             awaits=None,
         )
-        chosen = select(estimates, own.scope) * own.scale
+        chosen = select(estimates, published_part.scope) * published_part.scale
         if declared.strength == DIRECT:
             chosen = _with_stated_formats(chosen)
         try:
-            result = apply_rule(own, chosen, quantity.unit) if len(chosen) else None
+            result = apply_rule(published_part, chosen, quantity.unit) if len(chosen) else None
         except StudyError as fault:
             raise StudyError(f"{claim.path}: published: {fault}") from None
         if result is not None and not len(result.estimates):
             result = None
         unit = result.unit if result else quantity.unit
-        results.append(PublishedResult(own, declared.strength, declared.why, unit, estimates, chosen, result))
+        results.append(
+            PublishedResult(published_part, declared.strength, declared.why, unit, estimates, chosen, result)
+        )
     return results
 
 

@@ -13,21 +13,21 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def record_users(
-    published: Published, named: Iterable[tuple[str, str]], replaced: Rows = (), beside: Rows = ()
+    published: Published, evidence: Iterable[tuple[str, str]], replaced: Rows = (), counterparts: Rows = ()
 ) -> dict[str, list[str]]:
     """Return each record's users by its key: claims in their order, then others; [] if unused.
 
-    named: pairs of claim id and record key. replaced, beside: rows from `judging.cpus_per_gpu` and
+    evidence: pairs of claim id and record key. replaced, counterparts: rows from `judging.cpus_per_gpu` and
     `judging.published_baselines`.
     """
     by_record: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
-    for claim, key in named:
+    for claim, key in evidence:
         by_record.setdefault(key, {})[claim] = None
     for row in replaced:
         for end in ("least", "most"):
             for key in row[end]["records"].split():
                 by_record[key][OPENING] = None
-    for row in beside:
+    for row in counterparts:
         for key in row["records"]:
             by_record[key][COUNTERPART] = None
     return {key: list(claims) for key, claims in by_record.items()}
@@ -47,7 +47,7 @@ def source_users(published: Published, used: Mapping[str, Sequence[str]]) -> lis
     records = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]
-        by = {user: None for key in keys for user in used[key]}
-        named = sum(bool(used[key]) for key in keys)
-        records.append({**source, "records": len(keys), "named": named, "used_by": list(by)})
+        users = {user: None for key in keys for user in used[key]}
+        n_used = sum(bool(used[key]) for key in keys)
+        records.append({**source, "records": len(keys), "named": n_used, "used_by": list(users)})
     return records

@@ -139,12 +139,12 @@ class _PairComparison:
         self.at = {place: row for row, place in enumerate(known)}
 
     def figures(self) -> list[dict[str, Any]]:
-        return [self._figure(figure) for figure in self.pair.figures]
+        return [self._figure_record(figure) for figure in self.pair.figures]
 
-    def _figure(self, figure: Figure) -> dict[str, Any]:
+    def _figure_record(self, figure: Figure) -> dict[str, Any]:
         places = self.machines.figure_places(figure)
-        cases = [self._case(figure, place) for place in places if (place[0].id, place[1]["id"]) in self.at]
-        waits = self._waits(places) if places else self.machines.device_names(figure)
+        cases = [self._case_record(figure, place) for place in places if (place[0].id, place[1]["id"]) in self.at]
+        waits = self._waiting_text(places) if places else self.machines.device_names(figure)
         return {
             "device": figure.device,
             "called": str(self.machines.kinds[figure.device]["called"]),
@@ -159,13 +159,13 @@ class _PairComparison:
             "cases": cases,
         }
 
-    def _waits(self, places: Sequence[Place]) -> str:
+    def _waiting_text(self, places: Sequence[Place]) -> str:
         """Describe what remains to be measured on a figure's devices."""
         nodes = list(dict.fromkeys(node.id for node, _ in places))
         where = self.evidence.data.label(nodes[0]) if len(nodes) == 1 else format_count(len(nodes), "node")
         return self.lacking or f"{join_words(list(self.pair.quantity.experiments))} on {where}"
 
-    def _case(self, figure: Figure, place: Place) -> dict[str, Any]:
+    def _case_record(self, figure: Figure, place: Place) -> dict[str, Any]:
         node, device = place
         row, pair = self.at[node.id, device["id"]], self.pair
         by = {"divide": 1 / _socket_count(node), "multiply": float(_socket_count(node))}.get(

@@ -79,7 +79,7 @@ def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangula
         if name in ids[:number]:
             raise StudyError(f"{yaml_place(path, 'pairs', number, 'id')}: the id {name!r} is used twice")
     pairs = [
-        _PairReader(path, number, declared, raw["devices"], reference).pair()
+        _PairReader(path, number, declared, raw["devices"], reference).parse()
         for number, declared in enumerate(raw["pairs"])
     ]
     return Triangulation(raw["devices"], tuple(pairs))
@@ -95,14 +95,14 @@ class _PairReader:
     devices: Mapping[str, Record]
     reference: Mapping[str, Record]
 
-    def pair(self) -> Pair:
+    def parse(self) -> Pair:
         raw, scale = self.raw, self.raw.get("scale", {})
-        self._known(raw["quantity"], quantities(), "quantity", "quantity")
+        self._check_known(raw["quantity"], quantities(), "quantity", "quantity")
         quantity = quantities()[raw["quantity"]]
         for label in raw["scope"]:
-            self._known(label, quantity.labels, f"label of {quantity.name}", "scope", label)
+            self._check_known(label, quantity.labels, f"label of {quantity.name}", "scope", label)
         for explanation in raw.get("explained", []):
-            self._known(explanation["shown_by"], quantities(), "quantity", "explained")
+            self._check_known(explanation["shown_by"], quantities(), "quantity", "explained")
         unit = str(scale.get("unit", quantity.unit))
         return Pair(
             id=raw["id"],
@@ -116,38 +116,38 @@ class _PairReader:
             figures=tuple(
                 figure
                 for number, raw_figure in enumerate(raw["figures"])
-                for figure in self._figures(raw_figure, unit, number)
+                for figure in self._parse_figures(raw_figure, unit, number)
             ),
             differs=raw["differs"],
             explained=tuple(raw.get("explained", [])),
         )
 
-    def _figures(self, raw: str | Record, unit: str, number: int) -> list[Figure]:
+    def _parse_figures(self, raw: str | Record, unit: str, number: int) -> list[Figure]:
         """Parse one figure, or expand a pattern to all devices of the kind."""
         steps = ("figures", number)
         if not isinstance(raw, str):
-            return [self._figure(raw, unit, steps)]
+            return [self._parse_figure(raw, unit, steps)]
         kind = self.raw["scope"]["device"]
         own = {name: raw.replace("*", name) for name, device in self.devices.items() if device["kind"] == kind}
         expanded = [{"device": name, "entry": entry} for name, entry in own.items() if entry in self.reference]
         if not expanded:
-            raise self._fault(f"no device of this kind has an entry {raw!r} in the reference", *steps)
-        return [self._figure(item, unit, steps) for item in expanded]
+            raise self._error(f"no device of this kind has an entry {raw!r} in the reference", *steps)
+        return [self._parse_figure(item, unit, steps) for item in expanded]
 
-    def _figure(self, raw: Record, unit: str, steps: tuple[str | int, ...]) -> Figure:
+    def _parse_figure(self, raw: Record, unit: str, steps: tuple[str | int, ...]) -> Figure:
         host, below = str(raw.get("host", "")), raw.get("over")
         for device in filter(None, (raw["device"], host)):
-            self._known(device, self.devices, "device", *steps)
+            self._check_known(device, self.devices, "device", *steps)
         sides = [raw, below] if below else [raw]
         for side in sides:
-            self._known(side["entry"], self.reference, "reference entry", *steps)
+            self._check_known(side["entry"], self.reference, "reference entry", *steps)
         entries = [self.reference[side["entry"]] for side in sides]
         units = list(dict.fromkeys(str(entry["unit"]) for entry in entries))
         entry_unit = (
             "1" if below and len(units) == 1 else "/".join([*units, *([self.raw["per"]] if "per" in self.raw else [])])
         )
         if entry_unit != unit:
-            raise self._fault(f"{raw['entry']} is in {entry_unit}, the measured value in {unit}", *steps)
+            raise self._error(f"{raw['entry']} is in {entry_unit}, the measured value in {unit}", *steps)
         counts = [float(side.get("count", 1)) for side in sides]
         value, low, high = _figure_range(entries, counts)
         return Figure(
@@ -163,11 +163,11 @@ class _PairReader:
             else "",
         )
 
-    def _known(self, word: str, allowed: Iterable[str], kind: str, *steps: str | int) -> None:
+    def _check_known(self, word: str, allowed: Iterable[str], kind: str, *steps: str | int) -> None:
         if word not in allowed:
-            raise self._fault(f"there is no {kind} {word!r}.{did_you_mean(word, list(allowed))}", *steps)
+            raise self._error(f"there is no {kind} {word!r}.{did_you_mean(word, list(allowed))}", *steps)
 
-    def _fault(self, what: str, *steps: str | int) -> StudyError:
+    def _error(self, what: str, *steps: str | int) -> StudyError:
         return StudyError(f"{yaml_place(self.path, 'pairs', self.at, *steps)}: {self.raw['id']}: {what}")
 
 

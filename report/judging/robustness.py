@@ -56,17 +56,18 @@ MOST_PIECES = 60
 class Retrial:
     """A part's compared estimates, to be judged again.
 
-    whole: the claim's verdict for an outcome of this part. open_: the outcome at thresholds that leave it undecided.
+    verdict_for: the claim's verdict for an outcome of this part. open_: the outcome at thresholds that leave it
+    undecided.
     """
 
     def __init__(
         self,
         part: Part,
         result: RuleResult,
-        whole: Callable[[Verdict], Verdict],
+        verdict_for: Callable[[Verdict], Verdict],
         open_: Verdict = Verdict.UNDECIDED,
     ) -> None:
-        self.part, self.result, self.whole, self.outcome = part, result, whole, result.outcome
+        self.part, self.result, self.verdict_for, self.outcome = part, result, verdict_for, result.outcome
         self.undecided_outcome = open_
         # Intervals keep the level for all estimates when some are left out: slightly conservative.
         self.low, self.high = deciding_ends(part, result.estimates)
@@ -75,15 +76,15 @@ class Retrial:
         # An estimate without an interval stays on its side at every threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
         self.population = share_population(part, result.estimates)
-        self.decides = any(whole(other) != whole(self.outcome) for other in Verdict if other.judged)
+        self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.judged)
 
     def turns(self, outcome: Verdict) -> bool:
         """Return True if an outcome turns the verdict, or differs from the part's own if no outcome can turn that."""
-        return self.whole(outcome) != self.whole(self.outcome) if self.decides else outcome != self.outcome
+        return self.verdict_for(outcome) != self.verdict_for(self.outcome) if self.decides else outcome != self.outcome
 
     def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
         """Record one trial."""
-        return Trial(kind=kind, outcome=outcome, verdict=self.whole(outcome), **changed)  # type: ignore[arg-type]
+        return Trial(kind=kind, outcome=outcome, verdict=self.verdict_for(outcome), **changed)  # type: ignore[arg-type]
 
     def outcome_at(self, threshold: Threshold) -> Verdict:
         """Return the outcome at another threshold."""
@@ -108,7 +109,7 @@ def part_robustness(
     result: RuleResult,
     unit: str,
     data: Dataset,
-    whole: Callable[[Verdict], Verdict],
+    verdict_for: Callable[[Verdict], Verdict],
 ) -> Robustness:
     """Run all trials on a part, to tell how near its outcome is to turning.
 
@@ -117,7 +118,7 @@ def part_robustness(
     fragile: True if the margin is below CLEAR_WIDTHS or any trial turns the verdict, except thresholds beyond
     NEAR_FACTOR and loops in plain code, which measure a language, not a machine.
     """
-    retrial = Retrial(part, result, whole)
+    retrial = Retrial(part, result, verdict_for)
     distance = margin(result, part.threshold, part.share)
     trials = [
         *threshold_trials(retrial),
@@ -128,7 +129,7 @@ def part_robustness(
     return Robustness(
         margin_widths=distance if math.isfinite(distance) else None,
         exact=math.isinf(distance),
-        verdict=whole(result.outcome),
+        verdict=verdict_for(result.outcome),
         decides=retrial.decides,
         fragile=unclear or any(trial.outcome and retrial.turns(trial.outcome) for trial in trials if _is_near(trial)),
         trials=trials,
@@ -155,8 +156,8 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
     widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
         return float(widths[result.representative or 0])
-    there = [side for side in Side if side in result.sides][:2]
-    clearest = [widths[np.array(result.sides) == side] for side in there]
+    sides = [side for side in Side if side in result.sides][:2]
+    clearest = [widths[np.array(result.sides) == side] for side in sides]
     return float(
         np.min([np.nanmax(side_widths) if not np.isnan(side_widths).all() else np.nan for side_widths in clearest])
     )
@@ -226,16 +227,16 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
     """
     points = _candidate_thresholds(retrial, low, high)
     outcome = retrial.outcome_at(Threshold(points[0]))
-    yield points[0], outcome, retrial.whole(outcome), 0
+    yield points[0], outcome, retrial.verdict_for(outcome), 0
     for start, end in pairwise(points):
         middle = retrial.outcome_at(Threshold((start + end) / 2))
         last = retrial.outcome_at(Threshold(end))
         if middle != outcome:
             place, later = (_turning_place(retrial, start, (start + end) / 2), 0) if retrial.population else (start, 1)
-            yield place, middle, retrial.whole(middle), later
+            yield place, middle, retrial.verdict_for(middle), later
         if last != middle:
             place = _turning_place(retrial, (start + end) / 2, end) if retrial.population else end
-            yield place, last, retrial.whole(last), 0
+            yield place, last, retrial.verdict_for(last), 0
         outcome = last
 
 
@@ -300,32 +301,32 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
-    whole = retrial.population
+    population = retrial.population
 
     def outcome_without(rows: NDArray[np.bool_], n_omitted: int, supporting: int, challenging: int) -> Verdict:
         """Return the outcome without `rows`, given how many they are, and how many support and challenge."""
-        if whole:
-            return whole.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
+        if population:
+            return population.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
         return outcome_from_counts(retrial.part.rule, n - n_omitted, pro - supporting, contra - challenging)
 
-    def listed(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
+    def named_trials(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
         """Yield a trial per name, or a single one for more than MOST_NAMED."""
         if number > MOST_NAMED:
             named = [{"what": ""}]
         shared = {"of": of, "number": number if number > MOST_NAMED else 1, **more}
         return (retrial.trial("without", outcome, **shared, **name_fields) for name_fields in named)
 
-    if whole and len(whole.names) > 1:
-        for unit, name in enumerate(whole.names):
-            outcome = outcome_without(whole.units == unit, 0, 0, 0)
+    if population and len(population.names) > 1:
+        for unit, name in enumerate(population.names):
+            outcome = outcome_without(population.units == unit, 0, 0, 0)
             if outcome != retrial.outcome:
-                yield from listed(whole.of, [{"what": name}], 1, outcome)
-    for side in Side if n > 1 and not whole else ():
+                yield from named_trials(population.of, [{"what": name}], 1, outcome)
+    for side in Side if n > 1 and not population else ():
         at = np.flatnonzero(retrial.sides == side)
         outcome = outcome_without(retrial.sides == side, 1, side is Side.SUPPORTS, side is Side.CHALLENGES)
         if len(at) and outcome != retrial.outcome:
             named_cases = [{"what": _case_text(estimates, int(row), data)} for row in at[:MOST_NAMED]]
-            yield from listed("case", named_cases, len(at), outcome)
+            yield from named_trials("case", named_cases, len(at), outcome)
     if "node" not in estimates.labels:
         return
     codes, kinds = pd.factorize(estimates["node"].map(kind_of_node, na_action="ignore"))
@@ -339,7 +340,7 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
             hang.setdefault((outcome, counts[0] == 1), []).append(kind_nodes[kind])
     for (turned, alone), node_groups in hang.items():
         named = [{"what": data.group_label(nodes), "id": nodes[0]} for nodes in node_groups[:MOST_NAMED]]
-        yield from listed("machine", named, len(node_groups), turned, one_case=alone)
+        yield from named_trials("machine", named, len(node_groups), turned, one_case=alone)
 
 
 def _case_text(estimates: Estimates, row: int, data: Dataset) -> str:
@@ -356,20 +357,20 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     for an undecided claim. The turn has kind margin if the result is close though no trial turns it, and kind nothing
     if no trial does; None for a claim without a judged part.
     """
-    tried = [part for part in parts if part.robustness]
-    if not Verdict(verdict).judged or not tried:
+    judged = [part for part in parts if part.robustness]
+    if not Verdict(verdict).judged or not judged:
         return None, None
-    inputs = list(_turning_inputs(tried, verdict))
-    if all(part.robustness.fact for part in tried) and not inputs:  # type: ignore[union-attr]
+    inputs = list(_turning_inputs(judged, verdict))
+    if all(part.robustness.fact for part in judged) and not inputs:  # type: ignore[union-attr]
         return UNTRIED, None
-    tried = [part for part in tried if not part.robustness.fact] or tried  # type: ignore[union-attr]
-    ranked = [item for part in tried for item in _ranked_turns(part)]
-    together = [((1, 1.0), item) for item in (*inputs, *joint_turns(tried, verdict))]
-    able = [part for part in tried if part.robustness and part.robustness.decides]
-    sensitive = bool(together) or any(part.robustness.fragile for part in able if part.robustness)
-    word = SENSITIVE if sensitive else LISTED if any(part.cases_why for part in tried) else ROBUST
-    nothing = Turn(kind="nothing", part=able[0].name if len(parts) == 1 and able else None)
-    _, turn = min([*ranked, *together], key=lambda item: item[0], default=(None, nothing))
+    judged = [part for part in judged if not part.robustness.fact] or judged  # type: ignore[union-attr]
+    ranked = [item for part in judged for item in _ranked_turns(part)]
+    joint = [((1, 1.0), item) for item in (*inputs, *joint_turns(judged, verdict))]
+    decisive = [part for part in judged if part.robustness and part.robustness.decides]
+    sensitive = bool(joint) or any(part.robustness.fragile for part in decisive if part.robustness)
+    word = SENSITIVE if sensitive else LISTED if any(part.cases_why for part in judged) else ROBUST
+    nothing = Turn(kind="nothing", part=decisive[0].name if len(parts) == 1 and decisive else None)
+    _, turn = min([*ranked, *joint], key=lambda item: item[0], default=(None, nothing))
     return None if verdict == Verdict.UNDECIDED else word, turn
 
 
@@ -442,7 +443,7 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
 # Sliders: a page looks outcomes up and has no rules of its own
 
 
-def part_slider(part_result: PartResult, whole: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
+def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
     """Return a part's outcomes and the claim's verdicts at other thresholds, with the other parts fixed.
 
     None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. `range`: the
@@ -456,7 +457,7 @@ def part_slider(part_result: PartResult, whole: Callable[[Verdict], Verdict]) ->
         return None
     # Published measurements replace ours only if they decide.
     open_ = part_result.waits.verdict if part_result.waits else Verdict.UNDECIDED
-    retrial = Retrial(part_result.part, part_result.result, whole, open_)
+    retrial = Retrial(part_result.part, part_result.result, verdict_for, open_)
     if retrial.is_settled:
         return None
     low, high = declared[0].low, declared[-1].low
@@ -465,29 +466,29 @@ def part_slider(part_result: PartResult, whole: Callable[[Verdict], Verdict]) ->
         log = bool(low > 0 and high / low > LOGARITHMIC)
         return {"declared": part_result.part.threshold.low, "range": [low, high], "log": log, "pieces": stretches}
     outcomes = [(threshold, retrial.outcome_at(threshold)) for threshold in declared]
-    choices = [[threshold.json, outcome, whole(outcome)] for threshold, outcome in outcomes]
+    choices = [[threshold.json, outcome, verdict_for(outcome)] for threshold, outcome in outcomes]
     return {"declared": part_result.part.threshold.json, "choices": choices}
 
 
 def _with_published_result(part_result: PartResult) -> PartResult:
     """Replace a waiting part by its published result, which may decide at another threshold."""
-    direct = [other for other in part_result.others if other.strength == DIRECT and other.result is not None]
-    if part_result.missing is None or len(direct) != 1:
+    direct_results = [other for other in part_result.others if other.strength == DIRECT and other.result is not None]
+    if part_result.missing is None or len(direct_results) != 1:
         return part_result
-    return replace(part_result, part=direct[0].part, result=direct[0].result, waits=part_result.missing)
+    return replace(part_result, part=direct_results[0].part, result=direct_results[0].result, waits=part_result.missing)
 
 
 def claim_sliders(
-    part_results: Sequence[PartResult], whole: Callable[[Mapping[int, Verdict]], Verdict]
+    part_results: Sequence[PartResult], verdict_for: Callable[[Mapping[int, Verdict]], Verdict]
 ) -> list[dict[str, Any]]:
     """Return the `part_slider` records; parts with the same thresholds share one slider.
 
-    whole: the claim's verdict if the parts at these positions had other outcomes. Each record also has `parts` (names)
-    and `unit`; for several parts, the outcome in a piece is the claim's verdict.
+    verdict_for: the claim's verdict if the parts at these positions had other outcomes. Each record also has `parts`
+    (names) and `unit`; for several parts, the outcome in a piece is the claim's verdict.
     """
     records = {}
     for at, part_result in enumerate(part_results):
-        record = part_slider(part_result, lambda outcome, at=at: whole({at: outcome}))  # type: ignore[misc]
+        record = part_slider(part_result, lambda outcome, at=at: verdict_for({at: outcome}))  # type: ignore[misc]
         if record:
             records[at] = record
     groups: dict[Any, list[int]] = {}
@@ -498,7 +499,7 @@ def claim_sliders(
         {
             "parts": [part_results[at].part.name for at in group],
             "unit": part_results[group[0]].unit,
-            **(records[group[0]] if len(group) == 1 else _joint_slider(group, records, whole)),
+            **(records[group[0]] if len(group) == 1 else _joint_slider(group, records, verdict_for)),
         }
         for group in groups.values()
     ]
@@ -507,7 +508,7 @@ def claim_sliders(
 def _joint_slider(
     group: Sequence[int],
     records: Mapping[int, Mapping[str, Any]],
-    whole: Callable[[Mapping[int, Verdict]], Verdict],
+    verdict_for: Callable[[Mapping[int, Verdict]], Verdict],
 ) -> dict[str, Any]:
     """Merge several parts' sliders into one."""
     starts = sorted({(piece[0], piece[3]) for at in group for piece in records[at]["pieces"]})
@@ -515,7 +516,7 @@ def _joint_slider(
     for start in starts:
         # Take each part's last piece that has begun.
         now = {at: [piece for piece in records[at]["pieces"] if (piece[0], piece[3]) <= start][-1][1] for at in group}
-        verdict = whole({at: Verdict(outcome) for at, outcome in now.items()})
+        verdict = verdict_for({at: Verdict(outcome) for at, outcome in now.items()})
         if not stretches or stretches[-1][1] != verdict:
             stretches.append([start[0], verdict, verdict, start[1]])
     return {**records[group[0]], "pieces": stretches}

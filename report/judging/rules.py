@@ -112,26 +112,26 @@ def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
 
 
 def apply_rule(
-    part: Part, estimates: Estimates, unit: str = "1", named: Callable[[Sequence[str]], str] = ", ".join
+    part: Part, estimates: Estimates, unit: str = "1", format_nodes: Callable[[Sequence[str]], str] = ", ".join
 ) -> RuleResult:
     """Apply a part's rule to estimates in scope and scale. Raises StudyError if its options do not fit them.
 
-    named: formats the nodes of one kind.
+    format_nodes: names the nodes of one kind.
     """
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
     share = reached_share(part, compared.estimates)
     outcome = _outcome(part, sides, share)
-    where = None
+    boundary = None
     if outcome is Verdict.DEPENDS:
         node_groups = nodes_by_kind(compared.estimates).values()
-        names = {node: named(nodes) for nodes in node_groups for node in nodes}
-        where = find_boundary(_with_boundary_labels(compared.estimates), sides, names)
+        names = {node: format_nodes(nodes) for nodes in node_groups for node in nodes}
+        boundary = find_boundary(_with_boundary_labels(compared.estimates), sides, names)
     representative = _representative_row(part, compared.estimates, sides, outcome)
     crossover = ""
     if part.rule == "crossover" and representative is not None:
         crossover = str(compared.estimates.value("detail", representative))
-    return RuleResult(outcome, compared.estimates, sides, representative, where, compared.unit, crossover, share)
+    return RuleResult(outcome, compared.estimates, sides, representative, boundary, compared.unit, crossover, share)
 
 
 def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
@@ -213,8 +213,8 @@ def share_population(part: Part, estimates: Estimates) -> Population | None:
 
 def reached_share(part: Part, estimates: Estimates) -> Share | None:
     """Return the share that reaches a part's threshold; None if its rule needs none."""
-    whole = share_population(part, estimates)
-    return whole.share_at(part.threshold.low) if whole else None
+    population = share_population(part, estimates)
+    return population.share_at(part.threshold.low) if population else None
 
 
 def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
@@ -347,13 +347,13 @@ class Population:
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = np.log(value / bound) if self.log and bound > 0 else value - bound
             spread = stats.t.cdf((-gap if self.upper else gap) / self.se, np.where(self.df > 0, self.df, 1.0))
-        sure = (self.high <= bound, self.low > bound) if self.upper else (self.low >= bound, self.high < bound)
+        certain = (self.high <= bound, self.low > bound) if self.upper else (self.low >= bound, self.high < bound)
         by_chance = (self.se > 0) & np.isfinite(value)
         if self.log and bound <= 0:
             by_chance &= False
         known = ~(np.isnan(self.low) | np.isnan(self.high))
-        least = np.where(by_chance, spread, (known & sure[0]).astype(float))
-        most = np.where(by_chance, spread, 1.0 - (known & sure[1]).astype(float))
+        least = np.where(by_chance, spread, (known & certain[0]).astype(float))
+        most = np.where(by_chance, spread, 1.0 - (known & certain[1]).astype(float))
         if self.pooled:
             least, most = self.pooled.bounds(least, most)
         self._of = {threshold: (least, most)}
@@ -363,13 +363,13 @@ class Population:
         """Return the share that reaches a threshold. keep: mask of estimates to use, shape (estimates,)."""
         mask = np.ones(len(self.units), dtype=bool) if keep is None else keep
         sizes = np.bincount(self.units[mask], minlength=len(self.names)).astype(float)
-        there = int((sizes > 0).sum())
-        if not there:
+        n_units = int((sizes > 0).sum())
+        if not n_units:
             return Share(math.nan, 0.0, 1.0, 0, self.of)
         weights = 1 / sizes[self.units[mask]]
         least, most = (float((weights * chance[mask]).sum()) for chance in self._reach_chances(threshold))
-        low, high = clopper_pearson(min(least, there), min(most, there), there)
-        return Share((least + most) / 2 / there, low, high, there, self.of)
+        low, high = clopper_pearson(min(least, n_units), min(most, n_units), n_units)
+        return Share((least + most) / 2 / n_units, low, high, n_units, self.of)
 
 
 # The boundary between sides
@@ -421,9 +421,9 @@ def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapp
     counts = {side: sides.count(side) for side in Side if side in sides}
     both = Side.SUPPORTS in counts and Side.CHALLENGES in counts
     decided = [row for row in rows if row["_"] != Side.UNDECIDED] if both else rows
-    left = {"counts": counts, "undecided": len(rows) - len(decided)}
+    counted = {"counts": counts, "undecided": len(rows) - len(decided)}
     boundary = _one_label_boundary(decided) or _two_label_boundary(decided)
-    return Boundary(**{**vars(boundary), **left}) if boundary else Boundary(**left)  # type: ignore[arg-type]
+    return Boundary(**{**vars(boundary), **counted}) if boundary else Boundary(**counted)  # type: ignore[arg-type]
 
 
 def _varying_labels(rows: Sequence[Row]) -> list[str]:

@@ -36,16 +36,20 @@ def row_interval(estimates: Estimates, row: int) -> dict[str, float | None]:
     return {name: finite_or_none(float(estimates.value(name, row))) for name in _ENDS}
 
 
-def part_record(part_result: PartResult, cache: QuantityCache, whole: Callable[[Verdict], Verdict]) -> verdicts.Part:
-    """Build a part's record. whole: the claim's verdict for another outcome of this part."""
+def part_record(
+    part_result: PartResult, cache: QuantityCache, verdict_for: Callable[[Verdict], Verdict]
+) -> verdicts.Part:
+    """Build a part's record. verdict_for: the claim's verdict for another outcome of this part."""
     part, result = part_result.part, part_result.result
     number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
-    tried: verdicts.Robustness | None = None
+    robustness_record: verdicts.Robustness | None = None
     if result is not None and result.representative is not None:
         number = row_interval(result.estimates, result.representative)
     if result is not None and result.representative is not None and part_result.waits is None:
-        tried = part_robustness(part, part_result.estimates, result, part_result.unit, cache.data, whole)
-        tried.fact = tried.exact and _is_fact(part_result)
+        robustness_record = part_robustness(
+            part, part_result.estimates, result, part_result.unit, cache.data, verdict_for
+        )
+        robustness_record.fact = robustness_record.exact and _is_fact(part_result)
     return verdicts.Part(
         name=part.name,
         quantity=part.quantity,
@@ -65,7 +69,7 @@ def part_record(part_result: PartResult, cache: QuantityCache, whole: Callable[[
         outcome=part_result.outcome,
         tier=Tier(part_result.quantity.tier) if part_result.quantity and result is not None else Tier.NONE,
         waits=part_result.waits,
-        others=[published_record(other, part_result, whole) for other in part_result.others],
+        others=[published_record(other, part_result, verdict_for) for other in part_result.others],
         unchecked=part_result.unchecked,
         checked=part_result.quantity.checked
         if part_result.quantity and part_result.quantity.tier == "derived"
@@ -77,15 +81,15 @@ def part_record(part_result: PartResult, cache: QuantityCache, whole: Callable[[
         missing=part_result.missing,
         boundary=boundary_record(result),
         **number,
-        robustness=tried,
+        robustness=robustness_record,
         arithmetic=None
         if part_result.waits
-        else arithmetic_record(part, part_result.quantity, part_result.estimates, result, whole),
+        else arithmetic_record(part, part_result.quantity, part_result.estimates, result, verdict_for),
     )
 
 
 def published_record(
-    published: PublishedResult, part_result: PartResult, whole: Callable[[Verdict], Verdict]
+    published: PublishedResult, part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]
 ) -> verdicts.Others:
     """Build the record for a part's published result.
 
@@ -94,12 +98,14 @@ def published_record(
     threshold; None unless both are known.
     """
     decides = part_result.waits is not None and published.part is part_result.part
-    known: list[float] = published.result.estimates.numbers("estimate").dropna().tolist() if published.result else []
-    ours: float | None = None
+    values_found: list[float] = (
+        published.result.estimates.numbers("estimate").dropna().tolist() if published.result else []
+    )
+    our_ratio: float | None = None
     if part_result.waits is None and published.result is not None and part_result.result is not None:
         sides = [(result.estimates, result.representative) for result in (part_result.result, published.result)]
-        values = [None if row is None else row_interval(of, row)["estimate"] for of, row in sides]
-        ours = values[0] / values[1] if values[0] and values[1] and part_result.unit == published.unit else None
+        values = [None if row is None else row_interval(estimates, row)["estimate"] for estimates, row in sides]
+        our_ratio = values[0] / values[1] if values[0] and values[1] and part_result.unit == published.unit else None
     return verdicts.Others(
         quantity=published.part.quantity,
         scope=published.part.scope,
@@ -108,12 +114,12 @@ def published_record(
         unit=published.unit,
         decides=decides,
         outcome=published.outcome,
-        least=min(known, default=None),
-        most=max(known, default=None),
-        trials=list(threshold_trials(Retrial(published.part, published.result, whole)))
+        least=min(values_found, default=None),
+        most=max(values_found, default=None),
+        trials=list(threshold_trials(Retrial(published.part, published.result, verdict_for)))
         if published.result and decides
         else [],
-        beside=ours,
+        beside=our_ratio,
         records=[] if decides else published.records,
     )
 
@@ -236,12 +242,12 @@ def arithmetic_record(
     quantity: Quantity | None,
     estimates: Estimates,
     result: RuleResult | None,
-    whole: Callable[[Verdict], Verdict],
+    verdict_for: Callable[[Verdict], Verdict],
 ) -> dict[str, Any] | None:
     """Build the arithmetic for the representative estimate; the formulas alone without it; None without formulas.
 
-    estimates: all for the quantity, before scope and scale. whole: the claim's verdict for another outcome of this
-    part. The record:
+    estimates: all for the quantity, before scope and scale. verdict_for: the claim's verdict for another outcome of
+    this part. The record:
 
     formulas: each with text, unit and symbols (meaning and unit).
     case, formula, inputs, result: for the representative case.
@@ -260,7 +266,7 @@ def arithmetic_record(
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
     records = [
-        _derivation_record(part, quantity, estimates, derivation_row, whole)
+        _derivation_record(part, quantity, estimates, derivation_row, verdict_for)
         for derivation_row in (row, *_rows_by_other_formulas(estimates, result, row))
     ]
     beside = [
@@ -284,7 +290,7 @@ def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row
 
 
 def _derivation_record(
-    part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
+    part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, verdict_for: Callable[[Verdict], Verdict]
 ) -> dict[str, Any]:
     derivation = estimates.derivations[row]
     return {
@@ -296,7 +302,7 @@ def _derivation_record(
             "unit": derivation.formula.unit,
             **_value_fields(estimates, row),
         },
-        "sensitivity": list(_input_sensitivity(part, quantity, estimates, row, whole)),
+        "sensitivity": list(_input_sensitivity(part, quantity, estimates, row, verdict_for)),
     }
 
 
@@ -334,7 +340,7 @@ def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
 
 
 def _input_sensitivity(
-    part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, whole: Callable[[Verdict], Verdict]
+    part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, verdict_for: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the effect of moving each input to either end of its range."""
     for symbol, term in estimates.derivations[row].inputs.items():
@@ -346,5 +352,5 @@ def _input_sensitivity(
             outcome = apply_rule(part, select(moved, part.scope) * part.scale, quantity.unit).outcome
             yield {
                 "symbol": symbol, "end": end, "input": at, "unit": term.unit, **_value_fields(moved, row),
-                "outcome": outcome, "verdict": whole(outcome),
+                "outcome": outcome, "verdict": verdict_for(outcome),
             }  # fmt: skip
