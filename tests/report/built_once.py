@@ -1,4 +1,4 @@
-"""What several tests read is made once; what a page loads."""
+"""Build shared test folders once per run, and measure page weight."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import pytest
 from filelock import FileLock
 
 
-def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A folder that `make` fills, made by whichever of pytest's processes needs it first: nobody may write into it."""
+def build_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that `make` fills once for all pytest processes. Tests must not write to it."""
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Each process has a folder of its own within that of the run.
+        # xdist gives each worker its own folder inside the folder for the run.
         root = root.parent
-    folder, made = root / name, root / f"{name}.made"
+    folder, marker = root / name, root / f"{name}.made"
     with FileLock(root / f"{name}.lock"):
-        if not made.exists():
-            # What a process that failed at it left behind.
+        if not marker.exists():
+            # Remove leftovers from a process that failed.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             make(folder)
-            made.touch()
+            marker.touch()
     return folder
 
 
-def loaded(page: Path) -> int:
-    """Bytes of a page and of all that it loads."""
-    named = re.findall(r'(?:src|srcset)="([^"]+)"|rel="stylesheet" href="([^"]+)"', page.read_text(encoding="utf-8"))
-    files = {(page.parent / one).resolve() for one in itertools.chain(*named) if one and "://" not in one}
+def loaded_bytes(page: Path) -> int:
+    """Add up the bytes of a page and every local file that it loads."""
+    links = re.findall(r'(?:src|srcset)="([^"]+)"|rel="stylesheet" href="([^"]+)"', page.read_text(encoding="utf-8"))
+    files = {(page.parent / target).resolve() for target in itertools.chain(*links) if target and "://" not in target}
     return sum(path.stat().st_size for path in {page.resolve(), *files})

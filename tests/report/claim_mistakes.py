@@ -1,4 +1,4 @@
-"""Declarations written for a test, and the line that a message about a mistake points at."""
+"""Write YAML declarations for tests, and find the line that an error message reports."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ruamel.yaml import YAML
 from contract.errors import StudyError
 
 
-def dump(path: Path, content: Any) -> Path:
-    """Write a document as YAML; its path."""
+def write_yaml(path: Path, content: Any) -> Path:
+    """Write `content` to `path` as YAML and return `path`."""
     with path.open("w", encoding="utf-8") as file:
         YAML().dump(content, file)
     return path
 
 
-def pointed_at(fault: StudyError, path: Path) -> str:
-    """The line of the file that the message names; the first where it names the file alone."""
-    found = re.match(rf"{re.escape(str(path))}(?:, line (\d+))?: ", str(fault))
-    assert found is not None, fault
-    return path.read_text(encoding="utf-8").splitlines()[int(found[1] or 1) - 1].strip()
+def reported_line(fault: StudyError, path: Path) -> str:
+    """Return the line that the message reports, or line 1 if it reports only the file."""
+    place = re.match(rf"{re.escape(str(path))}(?:, line (\d+))?: ", str(fault))
+    assert place is not None, fault
+    return path.read_text(encoding="utf-8").splitlines()[int(place[1] or 1) - 1].strip()

@@ -1,4 +1,4 @@
-"""A factory of synthetic node folders, written through the contract as real ones are."""
+"""Factory for synthetic node folders, written through the same contract as real nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
 
 @dataclass
 class SyntheticNode:
-    """A node folder under construction; nothing is on disk before `write`. cpu: more of what its processor says."""
+    """A node folder under construction; nothing is on disk before `write`. cpu: extra fields for the CPU record."""
 
     folder: Path
     devices: list[dict[str, Any]]
@@ -35,7 +35,7 @@ class SyntheticNode:
 
     @property
     def id(self) -> str:
-        """Another run of a machine lies in a folder with a number after its id, which its files do not bear."""
+        """Node id in the files: the folder name without the run number that later runs add."""
         return machine_of_node(self.folder.name)
 
     def point(
@@ -89,7 +89,7 @@ class SyntheticNode:
         return self
 
     def gemm(self, mac_per_cycle: float, clock: float = 3e9, n: int = 512, **more: Any) -> SyntheticNode:
-        """A product of (n, n) by (n, n) that retires so many multiply-adds per cycle on all its threads together."""
+        """Add an (n, n) by (n, n) product at `mac_per_cycle` multiply-adds per cycle, summed over its threads."""
         flop = 2.0 * n**3
         seconds = flop / (2 * mac_per_cycle * clock)
         return self.point("gemm", seconds, params={"m": n, "n": n, "k": n}, flop=flop, **more)
@@ -120,7 +120,7 @@ class SyntheticNode:
         }  # fmt: skip
 
     def write(self) -> Path:
-        """Write node.json and one Parquet file per experiment, device and round; give the folder."""
+        """Write node.json and one Parquet file per experiment, device and round; return the folder."""
         write_node(self.folder / "node.json", self.record())
         if self.rows:
             table = pd.DataFrame(self.rows)[list(SAMPLES.columns)]
@@ -133,7 +133,7 @@ class SyntheticNode:
 
 @dataclass
 class Factory:
-    """Makes synthetic nodes under one folder."""
+    """Builder for synthetic nodes in one folder."""
 
     root: Path
 
@@ -149,23 +149,23 @@ class Factory:
 
 @pytest.fixture
 def synthetic(tmp_path: Path) -> Factory:
-    """`synthetic('name').gemm(27.9).clock().write()` is a node folder of origin synthetic."""
+    """Builder for nodes with origin synthetic, as in `synthetic('name').gemm(27.9).clock().write()`."""
     return Factory(tmp_path / "nodes")
 
 
 @pytest.fixture(scope="session")
 def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data/, one synthetic node as it is gathered, and verdicts.json on every claim; to be read only."""
+    """Read-only folder with data/ gathered from one synthetic node, and verdicts.json for every claim."""
     from report.data.gather import gather
     from report.data.gathered_files import read_dataset
     from report.data.reference_figures import REFERENCE, read_reference
     from report.judging.judge import judge
 
-    from .built_once import once
+    from .built_once import build_once
 
     def make(folder: Path) -> None:
         Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, n=256).gemm(14, dtype="float64").clock().write()
         gather([folder / "nodes"], folder / "data", allow_synthetic=True)
         judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
 
-    return once(tmp_path_factory, "small", make)
+    return build_once(tmp_path_factory, "small", make)

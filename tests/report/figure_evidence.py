@@ -1,4 +1,4 @@
-"""The evidence of some synthetic nodes."""
+"""Turn synthetic nodes into a dataset."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from report.data.node_reader import read_nodes
 from .conftest import Factory, SyntheticNode
 
 
-def data(synthetic: Factory, *nodes: SyntheticNode) -> Dataset:
-    """The evidence of these nodes."""
+def nodes_dataset(synthetic: Factory, *nodes: SyntheticNode) -> Dataset:
+    """Write the nodes and read them as a dataset."""
     return Dataset(read_nodes([synthetic.write(nodes)], True))

@@ -1,4 +1,4 @@
-"""Copies of parts of the published node, under another name, that say something else than it does."""
+"""Copy rounds from a published node under another name, with false values."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ WITH_GPU = REFERENCE.parent / "nodes" / "intel-xeon-16c-nvidia-h100-80gb-hbm3-04
 Rows = Callable[[pd.DataFrame], Any]
 
 
-def record(name: str, node: Path = PUBLISHED, **changes: Any) -> dict[str, Any]:
-    """A published node's record under another name."""
-    kept = json.loads(record_path(node).read_text())
-    return {key: kept[key] for key in kept if key not in ("kind", "instance")} | {"id": name, **changes}
+def renamed_record(name: str, node: Path = PUBLISHED, **changes: Any) -> dict[str, Any]:
+    """Return the record from `node` under another id, with `changes`."""
+    contents = json.loads(record_path(node).read_text())
+    return {key: contents[key] for key in contents if key not in ("kind", "instance")} | {"id": name, **changes}
 
 
-def copied(
+def copy_node(
     folder: Path,
     rounds: Iterable[str],
     change: Rows | None = None,
@@ -35,39 +35,39 @@ def copied(
     node: Path = PUBLISHED,
     **about: Any,
 ) -> Path:
-    """A node folder with some rounds of a published node.
+    """Copy `rounds` from a published node to `folder`, which names the new node.
 
-    change: alters the rows of each in place. scale: of the seconds in their metadata. about: replaces more of these.
+    change: edits each round's rows in place. scale: factor for the seconds in the metadata. about: other metadata.
     """
     folder.mkdir(parents=True)
-    (folder / "node.json").write_text(json.dumps(record(folder.name, node)))
+    (folder / "node.json").write_text(json.dumps(renamed_record(folder.name, node)))
     for name in rounds:
         contents = parquet.read_table(node / f"{name}.parquet")
-        told = json.loads(contents.schema.metadata[b"study"])
-        told |= {key: told[key] * scale for key in ("wall_s", "timed_s", "warmup_s")} | about
+        metadata = json.loads(contents.schema.metadata[b"study"])
+        metadata |= {key: metadata[key] * scale for key in ("wall_s", "timed_s", "warmup_s")} | about
         rows = contents.to_pandas().assign(node=folder.name)
         if change is not None:
             change(rows)
-        made = arrow.Table.from_pandas(rows, preserve_index=False)
-        parquet.write_table(made.replace_schema_metadata({"study": json.dumps(told)}), folder / f"{name}.parquet")
+        table = arrow.Table.from_pandas(rows, preserve_index=False)
+        parquet.write_table(table.replace_schema_metadata({"study": json.dumps(metadata)}), folder / f"{name}.parquet")
     return folder
 
 
-# Enough for claims of both outcomes, and soon judged.
-EXPERIMENTS, FEW = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
+# Quick to judge, and enough to support some claims and challenge others.
+EXPERIMENTS, FEW_CLAIMS = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
 
 
-def few_claims(folder: Path) -> Path:
-    """A folder of some claims, which point to no others."""
+def write_few_claims(folder: Path) -> Path:
+    """Write FEW_CLAIMS to `folder`, without their links to other claims."""
     folder.mkdir(parents=True)
-    for name in FEW:
+    for name in FEW_CLAIMS:
         text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")
         (folder / f"{name}.yaml").write_text(re.sub(r"(?m)^see_also:.*\n", "", text), encoding="utf-8")
     return folder
 
 
-def quicker(times: float, all_clocks: bool = False) -> Rows:
-    """All times are divided by so much; with `all_clocks`, those at which samples ended as well."""
+def speed_up(times: float, all_clocks: bool = False) -> Rows:
+    """Divide all times by `times`; with `all_clocks`, also the elapsed times at which samples ended."""
 
     def change(rows: pd.DataFrame) -> None:
         rows.loc[rows["unit"].eq("s"), "value"] /= times

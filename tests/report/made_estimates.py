@@ -1,4 +1,4 @@
-"""Rules on estimates that are made up, without a claim around them."""
+"""Apply rules to invented estimates, without claims or nodes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from report.judging.claim_files import Part
 from report.judging.rules import RuleResult
 from report.outcomes import Threshold
 
-# Nothing was measured: what judging asks for names of nodes.
+# No measurements: judging only asks this dataset for node names.
 NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 
 
 def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
-    """Estimates in the middle of intervals that stand as given; labels: one value for each."""
+    """Build exact estimates at the middle of each interval. labels: one value per interval."""
     rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
     return exact_estimates(
-        [{**row, **{name: values[at] for name, values in labels.items()}} for at, row in enumerate(rows)]
+        [{**row, **{name: values[index] for name, values in labels.items()}} for index, row in enumerate(rows)]
     )
 
 
 def log_cases(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
-    """Measured estimates on the log scale with this standard error."""
+    """Build measured estimates on the log scale with standard error `se`."""
     frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
     return Estimates.from_estimates(frame)
 
@@ -42,11 +42,15 @@ def part(
     sensitivity: Sequence[float | Sequence[float]] = (),
     **more: Any,
 ) -> Part:
-    """A part of a claim with this rule."""
-    tried = tuple(map(Threshold.from_json, sensitivity))
-    given = {"name": "", "quantity": "gemm.rate", "why": "it is made up", **more}
+    """Build a claim part with `rule`."""
+    thresholds = tuple(map(Threshold.from_json, sensitivity))
+    fields = {"name": "", "quantity": "gemm.rate", "why": "it is made up", **more}
     return Part(
-        rule=rule, threshold=Threshold.from_json(threshold), options=dict(options or {}), sensitivity=tried, **given
+        rule=rule,
+        threshold=Threshold.from_json(threshold),
+        options=dict(options or {}),
+        sensitivity=thresholds,
+        **fields,
     )
 
 
@@ -58,18 +62,18 @@ def decide(
     options: Mapping[str, Any] | None = None,
     node_labels: Mapping[str, str] | None = None,
 ) -> RuleResult:
-    """What a rule says of estimates."""
+    """Apply a rule to the estimates."""
     names = node_labels or {}
 
-    def named(nodes: Sequence[str]) -> str:
+    def join_labels(nodes: Sequence[str]) -> str:
         return " and ".join(names.get(node, node) for node in nodes)
 
-    return rules.apply_rule(part(rule, threshold, options), estimates, unit, named)
+    return rules.apply_rule(part(rule, threshold, options), estimates, unit, join_labels)
 
 
-def part_record(**given: Any) -> verdicts.Part:
-    """A part as `verdicts.json` has it, with what is given."""
-    empty: dict[str, Any] = {
+def part_record(**fields: Any) -> verdicts.Part:
+    """Build a part record as in `verdicts.json`, with `fields` in place of defaults."""
+    defaults: dict[str, Any] = {
         "name": "", "quantity": "gemm.rate", "unit": "1", "rule": "at_least", "options": {}, "threshold": 1.0,
         "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [],
         "from_samples": False, "followed": True, "outcome": "supported", "tier": "measured",
@@ -78,4 +82,4 @@ def part_record(**given: Any) -> verdicts.Part:
         "share": None, "boundary": None,
         "estimate": None, "low": None, "high": None, "robustness": None, "arithmetic": None,
     }  # fmt: skip
-    return verdicts.Part(**{**empty, **given})
+    return verdicts.Part(**{**defaults, **fields})

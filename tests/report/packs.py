@@ -1,4 +1,4 @@
-"""Packs as somebody may send them: archives with any members, and packs whose manifest fits whatever they hold."""
+"""Build zip archives with arbitrary members, and packs with a matching manifest."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from typing import Any
 from contract.node_pack import MANIFEST, make_manifest
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The record and the rounds in a node's folder."""
+def node_files(folder: Path) -> dict[str, bytes]:
+    """Read the record and the rounds from a node folder, by file name."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def archive(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, method: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip file with these members, whatever they are. kind: of file that each says to be, as in a mode."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as target, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names that are there twice
+def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, method: int = zipfile.ZIP_STORED) -> bytes:
+    """Build a zip file from any members. kind: file type in each member's mode (stat.S_IF...)."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as target, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # duplicate names
         for name, data in members:
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.create_system, member.compress_type = 3, method
             member.external_attr = (kind | 0o644) << 16
             target.writestr(member, data)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
-def told(of: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
-    """What a manifest says of the files, and of one more or another with these bytes. lies: of that one."""
-    true = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    said: dict[str, Any] = make_manifest(of)["files"]
-    return {**said, name: {**(true if data else said.get(name, true)), **lies}}
+def listing(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
+    """Return the manifest's file entries, with an entry for `name` that `data` and `lies` replace."""
+    entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    entries: dict[str, Any] = make_manifest(files)["files"]
+    return {**entries, name: {**(entry if data else entries.get(name, entry)), **lies}}
 
 
-def members(of: Mapping[str, bytes], /, **lies: Any) -> list[tuple[str, bytes]]:
-    """The members of a pack of these files. lies: keys of its manifest that say something else."""
-    manifest = {**make_manifest(of), **lies}
-    return [(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode()), *sorted(of.items())]
+def members(files: Mapping[str, bytes], /, **lies: Any) -> list[tuple[str, bytes]]:
+    """Return the pack members for these files. lies: false values for manifest keys."""
+    manifest = {**make_manifest(files), **lies}
+    return [(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode()), *sorted(files.items())]

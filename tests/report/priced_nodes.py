@@ -1,4 +1,4 @@
-"""Synthetic nodes whose makers are known, so that machines like them can be hired; and the study's own reference."""
+"""Synthetic nodes with a known vendor, so that prices apply, and the study's own reference figures."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ REFERENCE = read_reference(Path(__file__).resolve().parents[2] / "data" / "refer
 GIGA = 1e9
 
 
-def figure(name: str) -> float:
-    """The value of an entry of the reference."""
+def figure_value(name: str) -> float:
+    """Return the value of a reference entry."""
     return float(REFERENCE[name]["value"])
 
 
-def priced(synthetic: Factory, gpu: str = "", name: str = "node-a", model: str = "", **more: Any) -> SyntheticNode:
-    """A node whose processor tells its maker, its instructions and, if given, its name; and a GPU of that name."""
+def priced_node(synthetic: Factory, gpu: str = "", name: str = "node-a", model: str = "", **more: Any) -> SyntheticNode:
+    """Start a node whose CPU record has vendor, SIMD sets and `model`, with a GPU named `gpu` if not empty."""
     cpu = {"vendor": "AuthenticAMD", "simd": ["avx2", "avx512f"], **({"model": model} if model else {})}
     return SyntheticNode(synthetic.root / name, [CPU, *([{**GPU, "name": gpu}] if gpu else [])], cpu=cpu, **more)
 
 
 def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:
-    """The evidence of nodes, with entries of the reference changed as given, by their ids."""
+    """Write the nodes and read them as a dataset. changed: replaced fields by reference entry id."""
     reference = {**REFERENCE, **{name: {**REFERENCE[name], **values} for name, values in (changed or {}).items()}}
     return Dataset(read_nodes([synthetic.write(nodes)], True), reference)
 
 
-def trained(node: SyntheticNode, rate: float, device: str = "cpu", model: str = "gpt", **more: Any) -> SyntheticNode:
-    """A training step at so many GFLOP/s, exactly."""
+def add_training(
+    node: SyntheticNode, rate: float, device: str = "cpu", model: str = "gpt", **more: Any
+) -> SyntheticNode:
+    """Add a training step at exactly `rate` GFLOP/s."""
     about = {"threads": 2, "spread": 0.0, **more}
     return node.point(
         "training", 1 / (rate * GIGA), params={"model": model, "batch": 16}, flop=1.0, device=device, **about

@@ -1,4 +1,4 @@
-"""Published measurements of others for tests: records that nobody measured, marked so."""
+"""Published measurements for tests: invented records, marked synthetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU: dict[str, Any] = {
 
 
 def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], family: str = "") -> Path:
-    """Add a source with its records to a folder of published measurements; its CSV file. Every record gets an id."""
+    """Add a source to a folder with published measurements and return its CSV file. Records without an id get one."""
     folder.mkdir(parents=True, exist_ok=True)
     listing = folder / "sources.yaml"
     about = {
@@ -33,15 +33,15 @@ def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], 
         file.write("\n".join(lines) + "\n")
     path = folder / f"{name}.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
-        told = set(COLUMNS).union(*records)
-        table = csv.DictWriter(file, [name for name in MEANING if name in told], restval="", lineterminator="\n")
+        columns = set(COLUMNS).union(*records)
+        table = csv.DictWriter(file, [name for name in MEANING if name in columns], restval="", lineterminator="\n")
         table.writeheader()
         table.writerows({"id": f"r{at}", **record} for at, record in enumerate(records, 1))
     return path
 
 
-def published(folder: Path, **sources: Sequence[Mapping[str, Any]]) -> Published:
-    """Published measurements from these sources, by name with hyphens for underscores; each a family of its own."""
+def published_sources(folder: Path, **sources: Sequence[Mapping[str, Any]]) -> Published:
+    """Write and read `sources`, with hyphens for underscores in their names. Each source is its own family."""
     for name, records in sources.items():
         write_source(folder, name.replace("_", "-"), records)
     return read_published(folder)

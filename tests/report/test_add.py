@@ -28,15 +28,15 @@ from report.judging.judge import judge, sole_contributed_node
 from report.pages.claim_page import claim_context
 from report.verdict_sentences import hanging_sentence
 from tests.report.conftest import Factory
-from tests.report.lying_nodes import EXPERIMENTS, FEW, PUBLISHED, copied, few_claims
-from tests.report.packs import files_of
+from tests.report.lying_nodes import EXPERIMENTS, FEW_CLAIMS, PUBLISHED, copy_node, write_few_claims
+from tests.report.packs import node_files
 
 OTHER = PUBLISHED.parent / "amd-epyc-2c-089962.146241"
 
 
 @pytest.fixture(scope="module")
 def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return few_claims(tmp_path_factory.mktemp("few") / "claims")
+    return write_few_claims(tmp_path_factory.mktemp("few") / "claims")
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_the_journey_from_a_machine_to_the_published_nodes(
         "Verdicts that rest on it in place of what others published", "Verdicts that would hang on it alone",
     ]  # fmt: skip
     assert "N03: awaiting experiment -> challenged" in dry[2] and "W13: awaiting experiment -> supported" in dry[2]
-    assert dry[3].endswith(": none.") and all(name in dry[5] for name in FEW)
+    assert dry[3].endswith(": none.") and all(name in dry[5] for name in FEW_CLAIMS)
     assert dry[-1].startswith("Nothing was added.") and tree(data) == before
 
     assert report(words) == 0
@@ -117,7 +117,7 @@ def test_the_same_node_is_packed_into_the_same_bytes_and_read_back_as_it_was(tmp
     one, two = packed(tmp_path / "a.zip", 1), packed(tmp_path / "b.zip", 1)
     assert one.read_bytes() == two.read_bytes()
     pack = read_pack(one)
-    files = files_of(tmp_path / "of-a" / PUBLISHED.name)
+    files = node_files(tmp_path / "of-a" / PUBLISHED.name)
     assert pack.files == {name: data for name, data in files.items() if not name.startswith((".", "notes"))}
     pack.write(tmp_path / "out" / PUBLISHED.name)
     again, was = (read_nodes([folder / PUBLISHED.name]).nodes[0] for folder in (tmp_path / "out", tmp_path / "of-a"))
@@ -161,7 +161,7 @@ def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told
 
     assert "results/nodes: contains no node" in said()
     nodes = measured(tmp_path / "results" / "nodes")
-    other = copied(nodes / "other", ["clock.cpu.1"])
+    other = copy_node(nodes / "other", ["clock.cpu.1"])
     assert f"contains several nodes: pass one node's folder ({PUBLISHED.name}, other)" in said()
 
     def with_round(name: str, content: bytes | None) -> str:
@@ -205,8 +205,10 @@ def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_wri
     assert set(found) == {OTHER.name, PUBLISHED.name} and len(found[PUBLISHED.name].rounds) == 12
     assert next(add(more, nodes, claims=claims)).endswith("there is nothing to add.")
     # Another run of that machine is a node of its own.
-    again = copied(tmp_path / "again" / PUBLISHED.name, ["clock.cpu.1"], lambda rows: rows.__setitem__("run", "later"))
-    (tmp_path / "c.zip").write_bytes(make_archive(files_of(again)))
+    again = copy_node(
+        tmp_path / "again" / PUBLISHED.name, ["clock.cpu.1"], lambda rows: rows.__setitem__("run", "later")
+    )
+    (tmp_path / "c.zip").write_bytes(make_archive(node_files(again)))
     told = list(add(tmp_path / "c.zip", nodes, claims=claims))
     assert told[0].startswith(f"{PUBLISHED.name}.2: ") and (nodes / f"{PUBLISHED.name}.3").is_dir()
     assert [node.id for node in read_nodes([nodes]).nodes][1:] == [PUBLISHED.name, f"{PUBLISHED.name}.2"]
@@ -214,9 +216,9 @@ def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_wri
 
 def test_a_run_counts_once_whatever_its_machine_is_called(data: Path, claims: Path, tmp_path: Path) -> None:
     nodes, file = data / "nodes", tmp_path / "a.zip"
-    file.write_bytes(make_archive(files_of(copied(tmp_path / "made" / "first", ["clock.cpu.1"]))))
+    file.write_bytes(make_archive(node_files(copy_node(tmp_path / "made" / "first", ["clock.cpu.1"]))))
     list(add(file, nodes, claims=claims))
-    file.write_bytes(make_archive(files_of(copied(tmp_path / "made" / "second", ["clock.cpu.1"]))))
+    file.write_bytes(make_archive(node_files(copy_node(tmp_path / "made" / "second", ["clock.cpu.1"]))))
     with pytest.raises(StudyError, match="round 1 of clock on cpu is that of first, which is there already"):
         list(add(file, nodes, claims=claims))
     assert not (nodes / "second").exists()
@@ -261,7 +263,7 @@ def test_a_node_that_is_half_there_is_none_and_goes(
 def test_a_note_of_where_a_node_is_from_that_cannot_be_read_is_left_out_with_its_reason(
     tmp_path: Path, text: str, why: str
 ) -> None:
-    copied(tmp_path / "node", ["clock.cpu.1"])
+    copy_node(tmp_path / "node", ["clock.cpu.1"])
     (tmp_path / "node" / SIDECAR).write_text(text)
     found = read_nodes([tmp_path])
     (node,), (refusal,) = found.nodes, found.refused

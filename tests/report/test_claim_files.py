@@ -20,7 +20,7 @@ from report.judging import judge
 from report.judging.claim_files import SCHEMA, read_claims
 from report.quantities import quantities
 
-CLAIMS = sorted(judge.CLAIMS.glob("*.yaml"))
+CLAIM_FILES = sorted(judge.CLAIMS.glob("*.yaml"))
 # Truncated SHA-256 of every run of six words in the three articles: enough to notice a copied
 # sentence without shipping what is not ours to ship.
 SHINGLES = frozenset((Path(__file__).parent / "article_shingles.txt").read_text().split())
@@ -30,22 +30,22 @@ NUMERIC_RULES = frozenset({"at_least", "at_most", "ratio", "trend", "crossover",
 
 
 @cache
-def claim(path: Path) -> dict[str, Any]:
+def read_claim(path: Path) -> dict[str, Any]:
     return dict(read_yaml(path, SCHEMA))
 
 
-def parts(of: dict[str, Any]) -> list[dict[str, Any]]:
+def decided_parts(of: dict[str, Any]) -> list[dict[str, Any]]:
     decided = of["kind"] != "judgement" and "untestable" not in of
     return [*of.get("all_of", [of]), *of.get("when_written", [])] if decided else []
 
 
-def texts(node: Any) -> Iterator[str]:
+def collect_texts(node: Any) -> Iterator[str]:
     """Every string below `node`, but for section headings, which are names."""
     if isinstance(node, str):
         yield node
     inside = [node[key] for key in node if key != "section"] if isinstance(node, dict) else node
     for value in inside if isinstance(inside, list) else ():
-        yield from texts(value)
+        yield from collect_texts(value)
 
 
 def shingles(text: str) -> dict[str, str]:
@@ -55,27 +55,27 @@ def shingles(text: str) -> dict[str, str]:
     return {hashlib.sha256(run.encode()).hexdigest()[:12]: run for run in runs}
 
 
-def copied(node: Any) -> list[str]:
-    return [run for text in texts(node) for key, run in shingles(text).items() if key in SHINGLES]
+def copied_runs(node: Any) -> list[str]:
+    return [run for text in collect_texts(node) for key, run in shingles(text).items() if key in SHINGLES]
 
 
-@pytest.fixture(params=CLAIMS, ids=lambda path: path.stem)
+@pytest.fixture(params=CLAIM_FILES, ids=lambda path: path.stem)
 def one(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return claim(request.param)
+    return read_claim(request.param)
 
 
 def test_every_claim_of_the_articles_has_one_file() -> None:
     """More may be found in an article: their numbers go on from those."""
     for series, least in {"N": 18, "G": 32, "W": 38}.items():
-        numbers = sorted(int(path.stem[1:]) for path in CLAIMS if path.stem.startswith(series))
+        numbers = sorted(int(path.stem[1:]) for path in CLAIM_FILES if path.stem.startswith(series))
         assert len(numbers) >= least and numbers == list(range(1, len(numbers) + 1))
-    assert {path.stem[0]: claim(path)["article"] for path in CLAIMS} == ARTICLES
+    assert {path.stem[0]: read_claim(path)["article"] for path in CLAIM_FILES} == ARTICLES
 
 
 def test_every_claim_reads_rests_on_what_is_known_and_is_linked_to_another() -> None:
     reference = read_reference(REFERENCE)
     claims = read_claims(judge.CLAIMS, reference)
-    names = [path.stem for path in CLAIMS]
+    names = [path.stem for path in CLAIM_FILES]
     assert [one.id for one in claims] == sorted(names, key=lambda name: ("NGW".index(name[0]), name))
     for one in claims:
         assert {*one.see_also, *one.bears_on, one.same_as} - {None, one.id}, one.id
@@ -88,12 +88,12 @@ def test_every_claim_reads_rests_on_what_is_known_and_is_linked_to_another() -> 
 
 def test_what_is_said_has_a_note_and_every_threshold_a_reason(one: dict[str, Any]) -> None:
     assert one["says"].endswith(".") and one["note"].strip()
-    for part in parts(one):
+    for part in decided_parts(one):
         assert len(part["threshold"]["why"].split()) >= 5, part.get("name")
 
 
 def test_sensitivity_spans_the_threshold(one: dict[str, Any]) -> None:
-    for part in parts({**one, "when_written": []}):
+    for part in decided_parts({**one, "when_written": []}):
         value, tried = part["threshold"]["value"], part.get("sensitivity", [])
         if part["rule"] in NUMERIC_RULES:
             # Where less would mean nothing ("several" is two at the least) only more is tried.
@@ -106,14 +106,14 @@ def test_sensitivity_spans_the_threshold(one: dict[str, Any]) -> None:
 
 
 def test_no_sentence_is_copied_from_the_articles(one: dict[str, Any]) -> None:
-    assert copied(one) == []
+    assert copied_runs(one) == []
 
 
 def test_a_copied_sentence_would_be_noticed() -> None:
     """The hashes are those of the articles: the title of one, which we may cite, is found."""
     title = "Why AI Models Require GPUs for Faster and Efficient Training"
-    assert copied({"says": f"It is called: {title}."}) != []
-    assert copied({"section": title}) == []
+    assert copied_runs({"says": f"It is called: {title}."}) != []
+    assert copied_runs({"section": title}) == []
 
 
 @pytest.mark.parametrize("path", sorted(REFERENCE.glob("*.yaml")), ids=lambda path: path.stem)

@@ -15,7 +15,7 @@ from report.judging.claim_files import ARTICLES, CLOSED, read_claims
 from report.judging.rules import RULES
 from report.outcomes import Threshold
 
-from .claim_mistakes import dump, pointed_at
+from .claim_mistakes import reported_line, write_yaml
 
 FLAT: dict[str, Any] = {
     "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "kind": "measured",
@@ -26,7 +26,7 @@ PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold"
 BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
 
-def entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:
+def make_entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:
     """An entry of the reference; what has no value was not verified."""
     source = {"title": "A datasheet", "publisher": "A maker", "url": "https://example.org/", "where": "page 1"}
     about = {"id": name, "subject": "A chip", "what": "Cores of one", "date": "2024", "source": source}
@@ -34,19 +34,19 @@ def entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", 
     return {**about, "status": status, "value": value, "unit": unit, **more}
 
 
-def write(folder: Path, name: str = "W15", **changes: Any) -> Path:
+def write_claim(folder: Path, name: str = "W15", **changes: Any) -> Path:
     """FLAT with other values; None removes a key."""
     claim = {**FLAT, "id": name, **changes}
-    return dump(folder / f"{name}.yaml", {key: value for key, value in claim.items() if value is not None})
+    return write_yaml(folder / f"{name}.yaml", {key: value for key, value in claim.items() if value is not None})
 
 
-def references(folder: Path, *entries: dict[str, Any]) -> Path:
-    dump(folder / "chips.yaml", list(entries))
+def write_references(folder: Path, *entries: dict[str, Any]) -> Path:
+    write_yaml(folder / "chips.yaml", list(entries))
     return folder
 
 
 def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
-    write(tmp_path, scale={"by": 128, "why": "a server"}, sensitivity=[2000, 200])
+    write_claim(tmp_path, scale={"by": 128, "why": "a server"}, sensitivity=[2000, 200])
     (claim,) = read_claims(tmp_path, {})
     (part,) = claim.parts
     assert (claim.id, part.name, part.threshold, part.scale) == ("W15", "", Threshold(1000), 128)
@@ -54,9 +54,9 @@ def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
 
 
 def test_a_claim_without_rules_takes_all_those_of_the_one_it_is_the_same_as(tmp_path: Path) -> None:
-    write(tmp_path, **BARE, all_of=[PART, {**PART, "name": "b", "quantity": "clock.rate"}])
-    write(tmp_path, "W16", **BARE, same_as="W15", says="Something else.")
-    write(tmp_path, "W14", same_as="W15")
+    write_claim(tmp_path, **BARE, all_of=[PART, {**PART, "name": "b", "quantity": "clock.rate"}])
+    write_claim(tmp_path, "W16", **BARE, same_as="W15", says="Something else.")
+    write_claim(tmp_path, "W14", same_as="W15")
     own, first, second = read_claims(tmp_path, {})
     assert [part.name for part in first.parts] == ["a part", "b"]
     assert second.parts == first.parts and (second.id, second.says) == ("W16", "Something else.")
@@ -151,10 +151,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_a_claim_file_is_told_with_file_line_and_what_is_allowed(tmp_path: Path, mistake: str) -> None:
     changes, line, said = MISTAKES[mistake]
-    path = write(tmp_path, **changes)
+    path = write_claim(tmp_path, **changes)
     with pytest.raises(StudyError) as caught:
-        read_claims(tmp_path, {"chip.cores": entry()})
-    assert line in pointed_at(caught.value, path)
+        read_claims(tmp_path, {"chip.cores": make_entry()})
+    assert line in reported_line(caught.value, path)
     for words in said:
         assert words in str(caught.value)
 
@@ -184,16 +184,16 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
     ],
 )
 def test_mistakes_in_reference_data_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    changed = {key: value for key, value in {**entry(), **changes}.items() if value is not ...}
+    changed = {key: value for key, value in {**make_entry(), **changes}.items() if value is not ...}
     with pytest.raises(StudyError) as caught:
-        read_reference(references(tmp_path, changed))
+        read_reference(write_references(tmp_path, changed))
     assert said in str(caught.value) and "chips.yaml, line " in str(caught.value)
 
 
 def test_an_id_that_is_used_twice_is_named_with_both_places(tmp_path: Path) -> None:
-    (references(tmp_path, entry()) / "chips.yaml").rename(tmp_path / "a.yaml")
+    (write_references(tmp_path, make_entry()) / "chips.yaml").rename(tmp_path / "a.yaml")
     with pytest.raises(StudyError, match=r"chips.yaml: the id 'chip.cores' is used twice, first in .*a.yaml"):
-        read_reference(references(tmp_path, entry()))
+        read_reference(write_references(tmp_path, make_entry()))
 
 
 def test_a_folder_without_claims_is_a_mistake(tmp_path: Path) -> None:

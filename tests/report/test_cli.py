@@ -22,7 +22,7 @@ from .conftest import ROOT, Factory
 HEAVY = {"pandas", "numpy", "scipy", "pyarrow", "matplotlib", "polars"}
 
 
-def typed(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_report(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "report", *map(str, words)]
     env = {**os.environ, **environment}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
@@ -43,17 +43,17 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
     told = ((verdict["id"], verdict["verdict"], verdict["estimate"]) for verdict in document["verdicts"])
     assert rows == [(*names, "" if estimate is None else str(estimate)) for *names, estimate in told]
     # Sets have another order in a process whose hashes are of another seed.
-    again = typed("judge", "--data", data, "--out", tmp_path / "again.json", PYTHONHASHSEED="1")
+    again = run_report("judge", "--data", data, "--out", tmp_path / "again.json", PYTHONHASHSEED="1")
     assert again.returncode == 0, again.stderr
     other = json.loads((tmp_path / "again.json").read_text())
     assert json.dumps(other | {"generated_utc": ""}) == json.dumps(document | {"generated_utc": ""})
-    counted = typed("summary", "--verdicts", out)
+    counted = run_report("summary", "--verdicts", out)
     assert counted.returncode == 0 and "node: Synthetic, 2 cores" in counted.stdout
     row = next(line.split() for line in counted.stdout.splitlines() if line.startswith("challenged"))
     *articles, total, questions = map(int, row[1:])
     assert total == document["tally"]["challenged"] == sum(articles)
     assert questions == sum(question["verdict"] == "challenged" for question in document["questions"])
-    told = typed("explain", "W15", "--verdicts", out)
+    told = run_report("explain", "W15", "--verdicts", out)
     assert told.returncode == 0 and "W15: CHALLENGED" in told.stdout
 
 

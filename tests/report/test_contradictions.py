@@ -25,9 +25,9 @@ from report.judging.contradictions import (
 )
 from report.judging.judge import CLAIMS
 
-from .claim_mistakes import dump, pointed_at
-from .test_claim_files import copied
-from .test_claims import entry
+from .claim_mistakes import reported_line, write_yaml
+from .test_claim_files import copied_runs
+from .test_claims import make_entry
 
 DECLARED = CLAIMS.parent / "contradictions.yaml"
 
@@ -63,7 +63,7 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
     }
     apart = {frozenset(two) for two in combinations(rules, 2) if rule_conflicts([rules[name] for name in two])}
     assert noted and apart and noted | apart <= pairs
-    assert copied(read_yaml(DECLARED)) == [], "no sentence is copied from the articles"
+    assert copied_runs(read_yaml(DECLARED)) == [], "no sentence is copied from the articles"
 
 
 ONE: dict[str, Any] = {
@@ -74,7 +74,7 @@ ONE: dict[str, Any] = {
 
 
 def declared(folder: Path, claims: list[Claim], reference: dict[str, Any], *some: dict[str, Any]) -> Any:
-    return read_contradictions(dump(folder / "contradictions.yaml", list(some)), claims, reference)
+    return read_contradictions(write_yaml(folder / "contradictions.yaml", list(some)), claims, reference)
 
 
 def sides(*ids: list[Any]) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def test_a_mistake_is_reported_where_it_stands(
 ) -> None:
     with pytest.raises(StudyError) as caught:
         declared(tmp_path, claims, reference, {**ONE, "id": "other"}, {**ONE, **change})
-    assert line in pointed_at(caught.value, tmp_path / "contradictions.yaml") and says in str(caught.value)
+    assert line in reported_line(caught.value, tmp_path / "contradictions.yaml") and says in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_only_the_part_that_is_named_carries_a_side(decided: Any) -> None:
 def test_published_figures_decide_whether_the_conflict_is_real(
     tmp_path: Path, claims: list[Claim], cards: dict[str, float | None], conflict: str
 ) -> None:
-    known = {name: entry(name, value, "B") for name, value in cards.items()}
+    known = {name: make_entry(name, value, "B") for name, value in cards.items()}
     some = declared(tmp_path, claims, known, {**ONE, **by_figures(*cards, at_least=16e9)})
     (one,) = decide_contradictions({name: record(name, "supported") for name in ("N12", "N11")}, some)
     assert one["conflict"] == conflict

@@ -16,8 +16,8 @@ from report.estimates import Estimates
 from report.quantities import Quantity, quantities
 
 from .conftest import Factory
-from .figure_evidence import data
-from .test_claims import entry
+from .figure_evidence import nodes_dataset
+from .test_claims import make_entry
 
 DAYS = Formula("T = G / n", "d", {"G": ("GPU hours", "h"), "n": ("GPUs", "1")})
 RATE = Formula("r = F / t", "FLOP/s", {"F": ("operations", "FLOP"), "t": ("time", "s")})
@@ -25,7 +25,7 @@ WITH = [quantity for quantity in quantities().values() if quantity.formulas]
 
 
 def known(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
-    return Dataset(data(synthetic, synthetic("node-a").clock()).nodes, {one["id"]: one for one in entries})
+    return Dataset(nodes_dataset(synthetic, synthetic("node-a").clock()).nodes, {one["id"]: one for one in entries})
 
 
 def cases(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
@@ -69,14 +69,14 @@ def test_a_formula_whose_sides_differ_is_refused(text: str, unit: str, symbols: 
 
 @pytest.mark.parametrize(("unit", "said"), [("USD", "'USD' cannot be converted to"), ("hrs/wek", "no unit 'hrs/wek'")])
 def test_an_entry_in_a_wrong_unit_is_named(synthetic: Factory, unit: str, said: str) -> None:
-    found = known(synthetic, entry("a.gpu_hours", 240.0, unit))
+    found = known(synthetic, make_entry("a.gpu_hours", 240.0, unit))
     work = Derivation({}, DAYS, {"G": documented_input(found, "a.gpu_hours"), "n": assumed_input(5.0, "1", "w")})
     with pytest.raises(StudyError, match=f"a.gpu_hours: its unit does not fit G .*{said}"):
         derive([work])
 
 
 def test_what_a_source_leaves_open_is_in_the_interval_and_what_is_assumed_is_not(synthetic: Factory) -> None:
-    found = known(synthetic, entry("a.hours", 240.0, "h", low=120.0, high=480.0))
+    found = known(synthetic, make_entry("a.hours", 240.0, "h", low=120.0, high=480.0))
     made = derive(
         [Derivation({}, DAYS, {"G": documented_input(found, "a.hours"), "n": assumed_input(5.0, "1", "w", 1.0, 10.0)})]
     )

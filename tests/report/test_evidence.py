@@ -13,14 +13,14 @@ from report.judging.part_evaluation import find_missing
 from report.quantities import quantities
 
 from .conftest import Factory
-from .figure_evidence import data
+from .figure_evidence import nodes_dataset
 from .made_estimates import part
-from .priced_nodes import evidence, priced, trained
+from .priced_nodes import add_training, evidence, priced_node
 
 
 def two_nodes(synthetic: Factory) -> Dataset:
     nodes = [synthetic(name).gemm(20).gemm(10, n=256).clock() for name in ("node-a", "node-b")]
-    return data(synthetic, *nodes)
+    return nodes_dataset(synthetic, *nodes)
 
 
 def test_what_is_computed_once_notes_each_time_what_it_asks_for(synthetic: Factory) -> None:
@@ -63,7 +63,7 @@ def test_a_percentile_is_that_of_every_round_by_nearest_rank(synthetic: Factory,
     node = synthetic("node-a")
     node.point("inference", 1.0, params={"model": "mlp", "batch": 1}, samples=37, spread=0.3)
     node.point("inference", 2.0, params={"model": "cnn", "batch": 1}, samples=5)
-    found = data(synthetic, node)
+    found = nodes_dataset(synthetic, node)
     cases = found.percentile("inference", share, least=10)
     assert list(cases.frame["model"]) == ["mlp"]
     rows = found.samples("inference")
@@ -81,7 +81,7 @@ MEASURED = {name: one for name, one in quantities().items() if one.experiments}
 def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
     """Of an experiment that nobody knows; and training on a GPU, with nothing on its host."""
     one, other = (Factory(tmp_path_factory.mktemp(name)) for name in ("bare", "gpu"))
-    node = trained(priced(other, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
+    node = add_training(priced_node(other, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
     return evidence(one, one("node-a").point("unknown", 1.0)), evidence(other, node)
 
 

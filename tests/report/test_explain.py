@@ -18,7 +18,7 @@ from report.data.row_ranges import format_ranges, parse_ranges
 from report.verdicts import read_verdicts
 
 from .conftest import Factory
-from .test_cli import typed
+from .test_cli import run_report
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_the_command_points_out_a_mistake(small_study: Path) -> None:
         (("N033", "--verdicts", small_study / "verdicts.json"), "there is no claim 'N033'. Did you mean 'N03'"),
         (("N03", "--rows", "many"), "argument --rows"),
     ):
-        wrong = typed("explain", *words)
+        wrong = run_report("explain", *words)
         assert wrong.returncode == 2 and wrong.stdout == "" and said in wrong.stderr.splitlines()[-1]
 
 

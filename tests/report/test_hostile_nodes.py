@@ -25,7 +25,7 @@ from report.data.gathered_files import read_dataset
 from report.data.node_folders import find_nodes
 from report.data.node_reader import read_folders, read_nodes
 from report.formatting import node_label
-from tests.report.lying_nodes import copied, record
+from tests.report.lying_nodes import copy_node, renamed_record
 
 # What fails is not made smaller: it is read in seconds as it is, and each try takes a tenth of one.
 CASES = int(os.environ.get("HOSTILE", "15"))
@@ -44,8 +44,8 @@ HOSTILE = settings(
 def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two nodes with the same rounds: honest, and victim, which the tests spoil."""
     root = tmp_path_factory.mktemp("nodes")
-    copied(root / "honest", ROUNDS)
-    copied(root / "victim", ROUNDS)
+    copy_node(root / "honest", ROUNDS)
+    copy_node(root / "victim", ROUNDS)
     return root
 
 
@@ -92,7 +92,7 @@ def replaced(document: Any, steps: tuple[Any, ...], value: Any) -> Any:
     return made
 
 
-GOOD = record("victim")
+GOOD = renamed_record("victim")
 ODD = [[], {}, 5, -1, 0, 10**400, float("nan"), "\ud800", "cpu", "9999-12-31T23:59:59Z", "x" * 10_000]
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(ODD),
@@ -135,7 +135,7 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
-    copied(tmp_path / "honest", ROUNDS[:1])
+    copy_node(tmp_path / "honest", ROUNDS[:1])
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "node.json").write_text(text)
     found = read_nodes([tmp_path])
@@ -182,8 +182,8 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("name", ["node.json", f"{ROUNDS[0]}.parquet"])
 @pytest.mark.parametrize("what", SPOILT)
 def test_only_plain_files_of_bounded_size_are_read(tmp_path: Path, name: str, what: str) -> None:
-    copied(tmp_path / "honest", ROUNDS[:1])
-    copied(tmp_path / "victim", ROUNDS)
+    copy_node(tmp_path / "honest", ROUNDS[:1])
+    copy_node(tmp_path / "victim", ROUNDS)
     make, why = SPOILT[what]
     (tmp_path / "victim" / name).unlink()
     make(tmp_path / "victim" / name)
@@ -204,7 +204,7 @@ def test_only_plain_files_of_bounded_size_are_read(tmp_path: Path, name: str, wh
 def test_what_would_fill_the_memory_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, why: str
 ) -> None:
-    copied(tmp_path / "victim", ROUNDS[:1])
+    copy_node(tmp_path / "victim", ROUNDS[:1])
     monkeypatch.setattr(sample_table, name, most)
     with pytest.raises(StudyError) as refusal:
         sample_table.load_samples(tmp_path / "victim" / f"{ROUNDS[0]}.parquet")

@@ -21,8 +21,8 @@ from contract.errors import StudyError, run_command
 from contract.node_pack import MANIFEST, make_archive, read_pack
 from contract.sample_table import load_samples
 from report.cli import main
-from tests.report.lying_nodes import Rows, copied, quicker
-from tests.report.packs import archive, files_of, members, told
+from tests.report.lying_nodes import Rows, copy_node, speed_up
+from tests.report.packs import listing, make_zip, members, node_files
 
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 ROUND, OTHER = f"{ROUNDS[0]}.parquet", "gemm.cpu.1.parquet"
@@ -32,7 +32,7 @@ LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Those of a good node."""
-    return files_of(copied(tmp_path_factory.mktemp("good") / "victim", ROUNDS))
+    return node_files(copy_node(tmp_path_factory.mktemp("good") / "victim", ROUNDS))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Door:
     ],
 )  # fmt: skip
 def test_only_names_of_a_nodes_files_are_let_in(door: Door, files: Mapping[str, bytes], name: str) -> None:
-    said = door.refused(archive([*members(files), (name, files[ROUND])]))
+    said = door.refused(make_zip([*members(files), (name, files[ROUND])]))
     assert said.startswith("holds '") and "belong in a pack" in said
 
 
@@ -118,10 +118,10 @@ def forced64(files: Mapping[str, bytes]) -> bytes:
 def nested(files: Mapping[str, bytes], data: bytes) -> bytes:
     """A pack whose manifest and directory name a member that lies inside of another one."""
     name = "clock.cpu.7.parquet"
-    inner = archive([(name, data)])
+    inner = make_zip([(name, data)])
     body, directory = inner[: inner.index(CENTRAL)], inner[inner.index(CENTRAL) : -22]
     outer = {**files, ROUND: body}
-    whole = archive(members(outer, files=told(outer, name, data)))
+    whole = make_zip(members(outer, files=listing(outer, name, data)))
     end, place = whole[-22:], whole.index(body)
     entry = directory[:42] + struct.pack("<L", place) + directory[46:]
     entries, size, start = struct.unpack("<HLL", end[10:20])
@@ -131,7 +131,7 @@ def nested(files: Mapping[str, bytes], data: bytes) -> bytes:
 
 def renamed(files: Mapping[str, bytes], name: str, old: bytes, new: bytes) -> bytes:
     """A pack with one more member, in whose name some bytes are others."""
-    return archive([*members(files), (name, b"")]).replace(old, new)
+    return make_zip([*members(files), (name, b"")]).replace(old, new)
 
 
 UNREADABLE = "cannot be read as a zip file"
@@ -141,11 +141,11 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
     "nothing": (lambda good, files: b"", "is not a pack, which is a zip file"),
     "no end": (lambda good, files: good[:-30], "was cut off"),
     "something before": (lambda good, files: b"#!/bin/sh\n" + good, "is not a pack"),
-    "another archive before": (lambda good, files: archive([("x", b"x" * 99)]) + good, "in another order or form"),
+    "another archive before": (lambda good, files: make_zip([("x", b"x" * 99)]) + good, "in another order or form"),
     "something behind": (lambda good, files: good + b"\0", "something follows it"),
     "a comment": (lambda good, files: good[:-2] + b"\1\0x", "something follows it"),
     "bytes between": (lambda good, files: good.replace(CENTRAL, bytes(100) + CENTRAL, 1), UNREADABLE),
-    "compressed": (lambda good, files: archive([*members(files), ("bomb.cpu.1.parquet", bytes(10**7))],
+    "compressed": (lambda good, files: make_zip([*members(files), ("bomb.cpu.1.parquet", bytes(10**7))],
                                                method=zipfile.ZIP_DEFLATED), "is compressed"),
     "a larger size told": (lambda good, files: both(good, 22, 24, struct.pack("<L", 10**6)), "is compressed"),
     "larger sizes told": (lambda good, files: both(good, 18, 20, struct.pack("<2L", 10**6, 10**6)),
@@ -166,13 +166,14 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
     "a directory of 4 GB": (lambda good, files: patched(good, END, 12, b"\xff\xff\xff\xff"), "a directory of 4,294"),
     "zip64": (lambda good, files: zip64(good), "of the zip64 form"),
     "zip64 in each header": (lambda good, files: forced64(files), "in another order or form"),
-    "links": (lambda good, files: archive(members(files), stat.S_IFLNK), "is a link or a folder"),
+    "links": (lambda good, files: make_zip(members(files), stat.S_IFLNK), "is a link or a folder"),
     "a name that is not UTF-8": (lambda good, files: renamed(files, "\u00e9.cpu.1.parquet", b"\xc3\xa9", b"\xff\xff"),
                                  UNREADABLE),
     "a name that ends early": (lambda good, files: renamed(files, "clock.cpu.7.parquet#", b"et#", b"et\0"),
                                "holds 'clock.cpu.7.parquet\\x00'"),
-    "a member twice": (lambda good, files: archive([*members(files), (ROUND, files[ROUND])]), f"holds '{ROUND}' twice"),
-    "members in another order": (lambda good, files: archive(reversed(members(files))), "in another order or form"),
+    "a member twice": (lambda good, files: make_zip([*members(files), (ROUND, files[ROUND])]),
+                       f"holds '{ROUND}' twice"),
+    "members in another order": (lambda good, files: make_zip(reversed(members(files))), "in another order or form"),
 }  # fmt: skip
 
 
@@ -196,14 +197,15 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
     "another kind": (lambda files: members(files, kind="honest"), "says kind 'honest'"),
     "another commit": (lambda files: members(files, commit="0"), "says commit '0'"),
     "another preset": (lambda files: members(files, preset="quick"), "says preset 'quick'"),
-    "another digest": (lambda files: members(files, files=told(files, ROUND, sha256="0" * 64)), f"{ROUND}: is not the"),
-    "another size": (lambda files: members(files, files=told(files, ROUND, bytes=1)), f"{ROUND}: is not the file"),
-    "a digest that is none": (lambda files: members(files, files=told(files, ROUND, sha256="\x1b[2J")), "files.clock"),
-    "a file that is not there": (lambda files: members(files, files=told(files, OTHER)), f"{OTHER}: is in the manifes"),
+    "another digest": (lambda files: members(files, files=listing(files, ROUND, sha256="0" * 64)),
+                       f"{ROUND}: is not the file"),
+    "another size": (lambda files: members(files, files=listing(files, ROUND, bytes=1)), f"{ROUND}: is not the file"),
+    "a malformed digest": (lambda files: members(files, files=listing(files, ROUND, sha256="\x1b[2J")), "files.clock"),
+    "a missing file": (lambda files: members(files, files=listing(files, OTHER)), f"{OTHER}: is in the manifes"),
     "a file that is nowhere told": (lambda files: [*members(files), (OTHER, files[ROUND])], f"{OTHER}: is in the pack"),
     "no record": (lambda files: [member for member in members(files) if member[0] != "node.json"],
                   "node.json: is in the manif"),
-    "two records": (lambda files: [*members(files, files=told(files, "node.partial.json", files["node.json"])),
+    "two records": (lambda files: [*members(files, files=listing(files, "node.partial.json", files["node.json"])),
                                    ("node.partial.json", files["node.json"])], "holds node.json and node.partial.json"),
     "no round": (lambda files: members({"node.json": files["node.json"]}), "holds no round"),
     "a record of many bytes": (lambda files: members({**files, "node.json": files["node.json"] + b" " * 2**20}),
@@ -214,15 +216,15 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
 @pytest.mark.parametrize("what", CONTENTS)
 def test_only_what_the_manifest_and_the_record_say_is_let_in(door: Door, files: Mapping[str, bytes], what: str) -> None:
     make, why = CONTENTS[what]
-    assert why in door.refused(archive(make(files)))
+    assert why in door.refused(make_zip(make(files)))
 
 
 @pytest.mark.parametrize("key", ["id", "kind", "origin"])
 def test_a_record_that_is_none_is_refused(door: Door, files: Mapping[str, bytes], key: str) -> None:
     record = json.loads(files["node.json"])
     spoilt = {**files, "node.json": json.dumps({**record, key: "\x1b[2J"}).encode()}
-    listed = [(MANIFEST, members(files, files=told(files, "node.json", spoilt["node.json"]))[0][1])]
-    assert f"node.json: {key}: " in door.refused(archive([*listed, *sorted(spoilt.items())]))
+    listed = [(MANIFEST, members(files, files=listing(files, "node.json", spoilt["node.json"]))[0][1])]
+    assert f"node.json: {key}: " in door.refused(make_zip([*listed, *sorted(spoilt.items())]))
 
 
 def test_limits_hold_before_anything_is_read(
@@ -272,25 +274,25 @@ SAMPLES: dict[str, tuple[Rows, str]] = {
 @pytest.mark.parametrize("what", SAMPLES)
 def test_one_file_that_cannot_be_used_is_the_whole_packs_end(door: Door, tmp_path: Path, what: str) -> None:
     change, why = SAMPLES[what]
-    assert why in door.refused(make_archive(files_of(copied(tmp_path / "of" / "victim", ROUNDS[:1], change))))
+    assert why in door.refused(make_archive(node_files(copy_node(tmp_path / "of" / "victim", ROUNDS[:1], change))))
 
 
 def test_two_experiments_that_cannot_be_true_are_the_whole_packs_end(door: Door, tmp_path: Path) -> None:
     rounds = ("clock.cpu.5", "gemm.cpu.4", "bandwidth.cpu.4", "peak.cpu.1")
-    made = copied(tmp_path / "of" / "victim", rounds, quicker(1000))
-    assert "hold what cannot be true" in door.refused(make_archive(files_of(made)))
+    made = copy_node(tmp_path / "of" / "victim", rounds, speed_up(1000))
+    assert "hold what cannot be true" in door.refused(make_archive(node_files(made)))
 
 
 def test_a_made_up_node_and_one_of_another_version_are_refused(door: Door, tmp_path: Path) -> None:
-    made = copied(tmp_path / "of" / "victim", ROUNDS[:1])
+    made = copy_node(tmp_path / "of" / "victim", ROUNDS[:1])
     record = json.loads((made / "node.json").read_text())
     (made / "node.json").write_text(json.dumps({**record, "origin": "synthetic"}))
-    assert door.refused(make_archive(files_of(made))).startswith("its data are synthetic")
-    later = copied(tmp_path / "later" / "victim", ROUNDS[:1], schema=99)
-    assert f"{ROUND}: written under version 99 of the data dictionary" in door.refused(make_archive(files_of(later)))
-    older = copied(tmp_path / "no" / "victim", ROUNDS[:1])
+    assert door.refused(make_archive(node_files(made))).startswith("its data are synthetic")
+    later = copy_node(tmp_path / "later" / "victim", ROUNDS[:1], schema=99)
+    assert f"{ROUND}: written under version 99 of the data dictionary" in door.refused(make_archive(node_files(later)))
+    older = copy_node(tmp_path / "no" / "victim", ROUNDS[:1])
     (older / ROUND).write_bytes(b"PAR1")
-    assert f"{ROUND}: cannot be read" in door.refused(make_archive(files_of(older)))
+    assert f"{ROUND}: cannot be read" in door.refused(make_archive(node_files(older)))
 
 
 @settings(

@@ -18,7 +18,7 @@ from report.judging.judge import judge
 from report.outcomes import Verdict
 
 from .conftest import Factory, SyntheticNode
-from .test_claims import entry, references
+from .test_claims import make_entry, write_references
 
 HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
 PER_CYCLE: dict[str, Any] = {
@@ -35,7 +35,7 @@ CORES: dict[str, Any] = {
 DAYS: dict[str, Any] = {
     "quantity": "llama405b.days_from_gpu_hours", "rule": "at_most", "threshold": {"value": 90, "why": "?"},
 }  # fmt: skip
-GPU_HOURS = [entry("llama31-405b.gpu_hours", 30.84e6, "h"), entry("llama31-405b.gpus", 16384)]
+GPU_HOURS = [make_entry("llama31-405b.gpu_hours", 30.84e6, "h"), make_entry("llama31-405b.gpus", 16384)]
 
 
 class Court:
@@ -135,7 +135,7 @@ def test_parts_that_differ_are_told(court: Court, synthetic: Factory) -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_claim_bears_the_weakest_tier_of_its_parts(court: Court, synthetic: Factory, order: int) -> None:
-    references(court.reference, *GPU_HOURS)
+    write_references(court.reference, *GPU_HOURS)
     court.claim(all_of=[CORE, {"name": "days", **DAYS}][::order])
     one = court.verdict(avx512(synthetic))
     assert sorted(part["outcome"] for part in one["parts"]) == ["challenged", "supported"]
@@ -188,7 +188,7 @@ def refused(synthetic: Factory) -> SyntheticNode:
 def test_what_is_missing_is_named(
     court: Court, synthetic: Factory, claim: dict[str, Any], node: Any, verdict: str, says: str, fields: dict[str, Any]
 ) -> None:
-    references(court.reference, entry(status="not verified"))
+    write_references(court.reference, make_entry(status="not verified"))
     court.claim(**claim)
     one = court.verdict(node(synthetic))
     assert one["verdict"] == f"awaiting {verdict}"

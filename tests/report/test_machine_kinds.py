@@ -22,8 +22,8 @@ from report.judging.judge import CLAIMS, judge
 from report.judging.part_evaluation import QuantityCache, evaluate_part
 
 from .conftest import Factory, SyntheticNode
-from .figure_evidence import data
-from .lying_nodes import EXPERIMENTS, PUBLISHED, few_claims
+from .figure_evidence import nodes_dataset
+from .lying_nodes import EXPERIMENTS, PUBLISHED, write_few_claims
 from .priced_nodes import REFERENCE
 from .quantities.builders import passes
 
@@ -86,7 +86,7 @@ def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(
     if elsewhere:
         params = {"model": "bert-base-classifier", "batch": 4}
         nodes.append(synthetic("node-d", cores=96).point("training", 0.04, params=params, flop=1e9, threads=96))
-    found = data(synthetic, *nodes)
+    found = nodes_dataset(synthetic, *nodes)
     assert [*weighed("W07", found), *weighed("W01", found)] == outcomes
 
 
@@ -111,7 +111,7 @@ def taken(to: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) 
 
 
 def judged(out: Path, *folders: Path) -> dict[str, Any]:
-    found, claims = Dataset(read_nodes(folders, True), read_reference(ENTRIES)), few_claims(out / "claims")
+    found, claims = Dataset(read_nodes(folders, True), read_reference(ENTRIES)), write_few_claims(out / "claims")
     return judge(found, out / "verdicts.json", claims, allow_synthetic=True)
 
 
@@ -142,7 +142,7 @@ def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away
 
 def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:
     nodes = [synthetic("node-a"), synthetic("node-b.0a1b2c", cores=4), synthetic("node-c", cores=4)]
-    found = data(synthetic, *(node.gemm(20) for node in nodes))
+    found = nodes_dataset(synthetic, *(node.gemm(20) for node in nodes))
     assert [found.label(node.id) for node in nodes] == [
         "Synthetic, 2 cores", "Synthetic, 4 cores (0a1b2c)", "Synthetic, 4 cores (node-c)"
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from report.judging.rules import RULES
 from report.outcomes import Threshold, Tier
 from report.quantities import quantities
 
-from .test_cli import typed
+from .test_cli import run_report
 
 GIVEN: dict[str, Any] = {
     "article": "whygpu", "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
@@ -125,6 +125,6 @@ def test_the_command_says_where_the_file_is_and_what_comes_next(
     told = capsys.readouterr().out
     assert told.startswith(f"{tmp_path / 'W39.yaml'}\n") and "report explain W39" in told
     assert [claim.id for claim in read_claims(tmp_path, {})] == ["W39"]
-    wrong = typed(*words(tmp_path / "none", threshold="1e999"))
+    wrong = run_report(*words(tmp_path / "none", threshold="1e999"))
     assert wrong.returncode == 2 and wrong.stdout == "" and len(wrong.stderr.splitlines()) == 1
     assert "--threshold" in wrong.stderr

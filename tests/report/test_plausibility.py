@@ -12,7 +12,7 @@ import pytest
 from contract.errors import StudyError
 from report.data.gather import gather
 from report.data.node_reader import Nodes, read_nodes
-from tests.report.lying_nodes import WITH_GPU, Rows, copied, quicker
+from tests.report.lying_nodes import WITH_GPU, Rows, copy_node, speed_up
 
 SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.cpu.4", "models.cpu.1")
 
@@ -21,9 +21,9 @@ SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.c
 def test_a_node_that_is_a_thousand_times_as_quick_is_left_out_and_the_other_is_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], thorough: bool
 ) -> None:
-    copied(tmp_path / "nodes" / "honest", SOME)
+    copy_node(tmp_path / "nodes" / "honest", SOME)
     gather([tmp_path / "nodes"], tmp_path / "alone")
-    copied(tmp_path / "nodes" / "liar", SOME, quicker(1000, thorough), 1e-3 if thorough else 1.0)
+    copy_node(tmp_path / "nodes" / "liar", SOME, speed_up(1000, thorough), 1e-3 if thorough else 1.0)
     capsys.readouterr()
     gather([tmp_path / "nodes"], tmp_path / "both")
     for name in ("samples.parquet", "summary.parquet"):
@@ -38,7 +38,7 @@ def test_a_node_that_is_a_thousand_times_as_quick_is_left_out_and_the_other_is_a
 
 def read(folder: Path) -> Nodes:
     """The node beside one that can be believed."""
-    copied(folder.parent / "honest", ("models.cpu.1",))
+    copy_node(folder.parent / "honest", ("models.cpu.1",))
     found = read_nodes([folder.parent])
     assert "honest" in [node.id for node in found.nodes]
     return found
@@ -51,7 +51,7 @@ def kept(found: Nodes) -> set[str]:
 
 def with_another(node: Path, name: str, change: Rows | None = None) -> Path:
     """The node with one more round, changed otherwise than the rest."""
-    (copied(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
+    (copy_node(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
     return node
 
 
@@ -70,13 +70,13 @@ def times(column: str, factor: float, where: str = "value > 0") -> Rows:
     ("rounds", "change", "words"),
     [
         # With its clock unchanged, a core would do twice, or five times, what its widest units can.
-        (["peak.cpu.1"], quicker(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
-        (["content.cpu.4"], quicker(5, True),
+        (["peak.cpu.1"], speed_up(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
+        (["content.cpu.4"], speed_up(5, True),
          ["FLOP/s is", "times the most that can be", "GHz, 30% above the highest clock measured here"]),
-        (["bandwidth.cpu.4"], quicker(40, True), ["B/s is", "times the most that can be", "zen5.l1_bytes_per_cycle"]),
+        (["bandwidth.cpu.4"], speed_up(40, True), ["B/s is", "times the most that can be", "zen5.l1_bytes_per_cycle"]),
         (["clock.cpu.1"], times("value", 3.0), ["a clock of 11.", "none above 9.13 GHz", "cpu.highest_clock_hz"]),
         (["peak.cpu.1"], setting(clock_mhz=1e5), ["a clock of 100 GHz"]),
-        (["tabular.cpu.4"], quicker(1e4), ["no call from Python is over in 1e-08 s"]),
+        (["tabular.cpu.4"], speed_up(1e4), ["no call from Python is over in 1e-08 s"]),
         (["content.cpu.4"], times("value", 4.0), ["its samples come to", "the round's timed_s is"]),
         (["tabular.cpu.4"], times("value", 0.01, "calls > 1"), ["times the time that passed between them"]),
         (["content.cpu.4"], times("elapsed_s", 10.0), ["its last sample's elapsed_s come to", "the round's wall_s is"]),
@@ -91,7 +91,7 @@ def times(column: str, factor: float, where: str = "value > 0") -> Rows:
 def test_each_untruth_is_named_with_its_figure(
     tmp_path: Path, rounds: list[str], change: Rows, words: list[str]
 ) -> None:
-    node = copied(tmp_path / "nodes" / "liar", rounds, change)
+    node = copy_node(tmp_path / "nodes" / "liar", rounds, change)
     found = read(node if rounds == ["clock.cpu.1"] else with_another(node, "clock.cpu.2"))
     (refusal,) = found.refused
     assert Path(refusal["file"]).name == f"{rounds[0]}.parquet"
@@ -113,14 +113,14 @@ def test_each_untruth_is_named_with_its_figure(
     ],
 )
 def test_what_a_file_says_of_its_round_is_checked(tmp_path: Path, about: dict[str, Any], words: str) -> None:
-    (refusal,) = read(copied(tmp_path / "nodes" / "liar", ["content.cpu.4"], **about)).refused
+    (refusal,) = read(copy_node(tmp_path / "nodes" / "liar", ["content.cpu.4"], **about)).refused
     assert words in refusal["reason"] and len(refusal["reason"]) < 1000
 
 
 def one_core(rows: pd.DataFrame) -> None:
     """What one core did, at twice the speed."""
     rows.drop(rows.index[rows["threads"] != 1], inplace=True)
-    quicker(2, True)(rows)
+    speed_up(2, True)(rows)
 
 
 def all_cores(rows: pd.DataFrame) -> None:
@@ -130,7 +130,7 @@ def all_cores(rows: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("change", "faults"), [(one_core, 1), (all_cores, 0)])
 def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: Path, change: Rows, faults: int) -> None:
-    node = with_another(copied(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change), "clock.cpu.2")
+    node = with_another(copy_node(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change), "clock.cpu.2")
     assert [Path(one["file"]).name for one in read(node).refused] == ["peak.cpu.1.parquet"] * faults
 
 
@@ -145,7 +145,7 @@ def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: P
     ],
 )
 def test_a_gpu_is_bounded_by_its_own_rating(tmp_path: Path, name: str, times: float, fault: str) -> None:
-    found = read(copied(tmp_path / "nodes" / "liar", [name], quicker(times, True), node=WITH_GPU))
+    found = read(copy_node(tmp_path / "nodes" / "liar", [name], speed_up(times, True), node=WITH_GPU))
     assert [one["reason"].endswith(fault) for one in found.refused] == [True] * bool(fault), found.refused
 
 
@@ -157,21 +157,21 @@ def test_two_untrue_experiments_cost_the_whole_node_and_one_only_its_file(
 ) -> None:
     def change(rows: pd.DataFrame) -> None:
         if rows["experiment"].iloc[0] in untrue:
-            quicker(1e4)(rows)
+            speed_up(1e4)(rows)
 
-    found = read(copied(tmp_path / "nodes" / "liar", ["clock.cpu.1", "gemm.cpu.4", "tabular.cpu.4"], change))
+    found = read(copy_node(tmp_path / "nodes" / "liar", ["clock.cpu.1", "gemm.cpu.4", "tabular.cpu.4"], change))
     assert ["/".join(Path(one["file"]).parts[-2:]) for one in found.refused] == [out]
     assert kept(found) == ({"clock", "gemm"} if len(untrue) == 1 else set())
 
 
 def test_a_round_may_say_other_operations_only_where_all_its_rounds_do(tmp_path: Path) -> None:
-    node = copied(tmp_path / "nodes" / "liar", ["training.cpu.1"])
+    node = copy_node(tmp_path / "nodes" / "liar", ["training.cpu.1"])
     (refusal,) = read(with_another(node, "training.cpu.2", times("flop", 0.5))).refused
     assert refusal["file"] == str(node / "training.cpu.2.parquet") and "in another round" in refusal["reason"]
 
 
 def test_nothing_but_untruth_is_no_node(tmp_path: Path) -> None:
-    copied(tmp_path / "liar", SOME, quicker(1000))
+    copy_node(tmp_path / "liar", SOME, speed_up(1000))
     with pytest.raises(StudyError, match=r"no usable node under .*: .*/liar: .* hold what cannot be true"):
         gather([tmp_path], tmp_path / "out")
     assert not (tmp_path / "out" / "summary.parquet").exists()

@@ -31,7 +31,7 @@ from report.quantities.published import cpu_kind, gpu_kind
 
 from .conftest import Factory, SyntheticNode
 from .made_estimates import NO_DATA
-from .published_runs import CPU, GPU, published, write_source
+from .published_runs import CPU, GPU, published_sources, write_source
 
 HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
 WAITS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def own() -> Any:
 
 
 def dataset(folder: Path, **sources: Any) -> Dataset:
-    return Dataset(NO_DATA.nodes, {}, NO_DATA.table, published(folder, **sources))
+    return Dataset(NO_DATA.nodes, {}, NO_DATA.table, published_sources(folder, **sources))
 
 
 # The records themselves
@@ -299,7 +299,7 @@ class Bench:
     def judge(self, claim: Mapping[str, Any], *nodes: SyntheticNode, **sources: Any) -> dict[str, Any]:
         (self.root / "claims" / "W01.yaml").write_text(json.dumps({"id": "W01", **claim}))
         self.synthetic.write(nodes or [self.synthetic().gemm(12)])
-        others = published(self.root / "others", **sources)
+        others = published_sources(self.root / "others", **sources)
         data = Dataset(read_nodes([self.synthetic.root], True), {}, published=others)
         return judge(data, self.root / "out.json", self.root / "claims", allow_synthetic=True)
 

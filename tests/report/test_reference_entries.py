@@ -20,7 +20,7 @@ from report.judging.reference_use import reference_users
 from report.quantities import quantities, several_devices
 
 from .made_estimates import NO_DATA, part
-from .test_claims import entry, references
+from .test_claims import make_entry, write_references
 
 DAYS = "llama405b.days_from_gpu_hours"
 
@@ -40,23 +40,23 @@ def users(*entries: dict[str, Any], claims: tuple[Claim, ...] = (), against: tup
 def test_a_claim_uses_what_it_names_and_what_its_rule_compares() -> None:
     compares = part("exists", 1, quantity="reference.value", scope={"entry": ["a.x"]})
     claims = (claim("W01", parts=(compares,)), claim("W02", sources=("a.x", "b.x")))
-    found = users(*(entry(name, 1.0) for name in ("a.x", "b.x", "c.x")), claims=claims)
+    found = users(*(make_entry(name, 1.0) for name in ("a.x", "b.x", "c.x")), claims=claims)
     assert found == {"a.x": ["W01", "W02"], "b.x": ["W02"], "c.x": []}
 
 
 @pytest.mark.parametrize("known", [10.0, None])
 def test_a_claim_uses_what_its_quantity_asks_for_also_in_vain(known: float | None) -> None:
     """A quantity that waits for its source is who the failed look-up is kept for."""
-    hours = entry("llama31-405b.gpu_hours", known, "h")
+    hours = make_entry("llama31-405b.gpu_hours", known, "h")
     asks = claim("W04", parts=(part("exists", 1, quantity=DAYS),))
-    found = users(hours, entry("llama31-405b.gpus", 10.0, "1"), claims=(asks,))
+    found = users(hours, make_entry("llama31-405b.gpus", 10.0, "1"), claims=(asks,))
     assert found["llama31-405b.gpu_hours"][:2] == ["W04", DAYS]
     assert found["llama31-405b.gpus"][0] == "W04" or known is None
 
 
 def test_patterns_contradictions_and_ratings_are_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = [entry("card-9.memory_bytes_per_s", 1e12, "B/s"), entry("card-9.fp32_flops", None, "FLOP/s")]
-    some = [entry(name, 2.0, "1") for name in ("card-9.slots", "chip.lanes", "chip.sockets")]
+    rates = [make_entry("card-9.memory_bytes_per_s", 1e12, "B/s"), make_entry("card-9.fp32_flops", None, "FLOP/s")]
+    some = [make_entry(name, 2.0, "1") for name in ("card-9.slots", "chip.lanes", "chip.sockets")]
     monkeypatch.setattr(several_devices, "ENTRIES", ("*.lanes",), raising=False)
     found = users(*rates, *some, against=(Contradiction({"id": "cards"}, (), (some[0],)),))
     assert found == {
@@ -79,7 +79,7 @@ def test_patterns_contradictions_and_ratings_are_uses(monkeypatch: pytest.Monkey
     ],
 )
 def test_a_figure_is_told_in_words(value: Any, more: dict[str, Any], said: str) -> None:
-    assert format_figure(entry("a.x", value, **{"unit": "B/s", **more})) == said
+    assert format_figure(make_entry("a.x", value, **{"unit": "B/s", **more})) == said
 
 
 def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(
@@ -88,7 +88,7 @@ def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(
     """Without the orphan it succeeds: `test_references_tell_who_uses_each_record`."""
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder)
-    references(folder, entry("lonely.figure", 1.0, "B/s"))
+    write_references(folder, make_entry("lonely.figure", 1.0, "B/s"))
     assert main(["references", "--data", str(published / "data"), "--reference", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
     unread = [name for name, entry in read_reference(REFERENCE).items() if entry["status"] == "not verified"]

@@ -20,11 +20,11 @@ BETWEEN, WITHIN = 0.02, 0.01
 Effects = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
-def normal(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def normal_effects(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return random.normal(size=shape)
 
 
-def heavy(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def heavy_tailed_effects(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Student t with 4 df, scaled to variance 1."""
     return random.standard_t(4, shape) / np.sqrt(2)
 
@@ -68,7 +68,7 @@ def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
 @pytest.mark.parametrize("rounds", [3, 5, 8])
 @pytest.mark.parametrize(
     ("effects", "spread"),
-    [(normal, 1.0), (heavy, 1.0), (normal, 5.0), (heavy, 5.0)],
+    [(normal_effects, 1.0), (heavy_tailed_effects, 1.0), (normal_effects, 5.0), (heavy_tailed_effects, 5.0)],
     ids=["normal", "heavy tails", "unequal variances", "heavy tails and unequal variances"],
 )
 def test_intervals_of_times_and_ratios_cover_the_truth(rounds: int, effects: Effects, spread: float) -> None:
@@ -81,7 +81,7 @@ def test_intervals_of_times_and_ratios_cover_the_truth(rounds: int, effects: Eff
 
 
 @pytest.mark.parametrize("points", [2, 5])
-@pytest.mark.parametrize(("effects", "spread"), [(normal, 1.0), (heavy, 5.0)])
+@pytest.mark.parametrize(("effects", "spread"), [(normal_effects, 1.0), (heavy_tailed_effects, 5.0)])
 def test_small_groups_are_not_over_confident(points: int, effects: Effects, spread: float) -> None:
     times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97

@@ -22,19 +22,19 @@ from report.judging.reference_comparison import (
 )
 from report.judging.reference_pairs import DECLARED, read_triangulation
 
-from .claim_mistakes import dump, pointed_at
+from .claim_mistakes import reported_line, write_yaml
 from .conftest import SyntheticNode
 from .quantities.builders import ONE_GPU, copy, step
-from .test_claims import entry
+from .test_claims import make_entry
 
 ENTRIES = [
-    entry("big.memory_bytes_per_s", 4e12, "B/s"),
-    entry("small.memory_bytes_per_s", 2e12, "B/s", status="not verified"),
-    entry("blank.memory_bytes_per_s", None, "B/s"),
-    entry("range.memory_bytes_per_s", 8e12, "B/s", low=3e12, high=8e12),
-    entry("host.memory_bytes_per_s", 1e11, "B/s"),
-    entry("eight.work_per_s", 800.0, "1/s", low=720.0, high=880.0),
-    entry("two.work_per_s", 20.0, "1/s", low=10.0, high=40.0),
+    make_entry("big.memory_bytes_per_s", 4e12, "B/s"),
+    make_entry("small.memory_bytes_per_s", 2e12, "B/s", status="not verified"),
+    make_entry("blank.memory_bytes_per_s", None, "B/s"),
+    make_entry("range.memory_bytes_per_s", 8e12, "B/s", low=3e12, high=8e12),
+    make_entry("host.memory_bytes_per_s", 1e11, "B/s"),
+    make_entry("eight.work_per_s", 800.0, "1/s", low=720.0, high=880.0),
+    make_entry("two.work_per_s", 20.0, "1/s", low=10.0, high=40.0),
 ]
 REFERENCES = {one["id"]: one for one in ENTRIES}
 DEVICES: dict[str, Any] = {
@@ -72,7 +72,7 @@ class Bench:
 
     def declared(self, *pairs: dict[str, Any], **devices: dict[str, Any]) -> Path:
         known = {name: {**DEVICES.get(name, {}), **devices.get(name, {})} for name in {**DEVICES, **devices}}
-        return dump(self.root / "triangulation.yaml", {"devices": known, "pairs": list(pairs)})
+        return write_yaml(self.root / "triangulation.yaml", {"devices": known, "pairs": list(pairs)})
 
     def compare(
         self, *nodes: SyntheticNode, pair: dict[str, Any] | None = None, **devices: dict[str, Any]
@@ -225,7 +225,7 @@ def test_mistakes_are_named_with_their_line(bench: Bench, change: dict[str, Any]
     path = bench.declared({**PAIR, "id": "first"}, {**PAIR, **change}, **devices)
     with pytest.raises(StudyError) as caught:
         read_triangulation(path, REFERENCES)
-    assert said in str(caught.value) and pointed_at(caught.value, path)
+    assert said in str(caught.value) and reported_line(caught.value, path)
 
 
 # ------------------------------------------------------------------ the declared ones

@@ -21,7 +21,7 @@ from report.judging.judge import judge
 
 from .conftest import Factory, SyntheticNode
 from .priced_nodes import REFERENCE
-from .test_claims import entry
+from .test_claims import make_entry
 from .test_judge import DAYS, HEAD, PER_CYCLE
 
 PRODUCT: dict[str, Any] = {name: PER_CYCLE[name] for name in ("quantity", "scope")}
@@ -43,7 +43,7 @@ CLAIMS: dict[str, dict[str, Any]] = {
         "rule": "at_most", "threshold": {"value": 1000, "why": "cheap"},
     },
 }  # fmt: skip
-THING = entry("thing.price", None, "USD")
+THING = make_entry("thing.price", None, "USD")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from report.pages.render import render
-from tests.report.built_once import once
+from tests.report.built_once import build_once
 from tests.report.pages.edition_files import Judged, judged, kept
 
 Visit = Callable[..., Any]
@@ -22,7 +22,7 @@ def site(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         render(published / "verdicts.json", folder, "pandoc", published / "data")
 
-    return once(tmp_path_factory, "site", make)
+    return build_once(tmp_path_factory, "site", make)
 
 
 @pytest.fixture
@@ -51,11 +51,15 @@ def visit(chromium: Any) -> Iterator[Visit]:
 def first(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """The first edition: one synthetic node, on which N03 is challenged."""
     rates = {"node-a": 27.9}
-    return kept(once(tmp_path_factory, "first-edition", lambda folder: judged(folder, rates, "2026-01-01T00:00:00Z")))
+    return kept(
+        build_once(tmp_path_factory, "first-edition", lambda folder: judged(folder, rates, "2026-01-01T00:00:00Z"))
+    )
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """The second: the node is slower, so that N03 is supported, and another node has come."""
     rates = {"node-a": 4.0, "node-b": 3.0}
-    return kept(once(tmp_path_factory, "second-edition", lambda folder: judged(folder, rates, "2026-02-01T00:00:00Z")))
+    return kept(
+        build_once(tmp_path_factory, "second-edition", lambda folder: judged(folder, rates, "2026-02-01T00:00:00Z"))
+    )

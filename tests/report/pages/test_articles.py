@@ -16,8 +16,8 @@ from report.pages import site_sources
 from report.pages.articles import article_context, read_articles
 from report.pages.front_statements import read_front
 from report.pages.glossary import read_glossary
-from tests.report.claim_mistakes import dump, pointed_at
-from tests.report.test_claim_files import CLAIMS, claim, copied
+from tests.report.claim_mistakes import reported_line, write_yaml
+from tests.report.test_claim_files import CLAIM_FILES, copied_runs, read_claim
 
 # Claims that may be found later have no clause yet: they are listed under the text.
 FIRST = {"N": 18, "G": 32, "W": 38}
@@ -39,14 +39,14 @@ def clauses() -> Iterator[tuple[str, str, str]]:
 
 def test_every_claim_has_its_clause_once() -> None:
     placed = [name for *_, name in clauses()]
-    known = {claim(path)["id"] for path in CLAIMS}
+    known = {read_claim(path)["id"] for path in CLAIM_FILES}
     assert len(set(placed)) == len(placed)
     assert set(placed) <= known
     assert {name for name in known if int(name[1:]) <= FIRST[name[0]]} <= set(placed)
 
 
 def test_each_clause_stands_in_a_section_that_its_claim_names() -> None:
-    of = {claim(path)["id"]: claim(path) for path in CLAIMS}
+    of = {read_claim(path)["id"]: read_claim(path) for path in CLAIM_FILES}
     for key, heading, name in clauses():
         assert of[name]["article"] == key, name
         # Some come from two sections, some from a scenario within one; long headings are also named by their beginning.
@@ -58,8 +58,8 @@ def test_no_words_of_ours_are_the_articles_own() -> None:
     """Headings are names; all else is ours."""
     for one in read_articles():
         texts = [CLAUSE.sub(r"\1", section["text"]) for section in one["sections"]]
-        assert copied([one["thesis"], *texts]) == []
-    assert copied(read_front()) == copied([one["means"] for one in read_glossary()]) == []
+        assert copied_runs([one["thesis"], *texts]) == []
+    assert copied_runs(read_front()) == copied_runs([one["means"] for one in read_glossary()]) == []
 
 
 def saying(text: str, **more: str) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def saying(text: str, **more: str) -> dict[str, Any]:
 def test_a_mistake_is_reported_where_it_stands(
     tmp_path: Path, articles: list[dict[str, Any]], line: str, says: str
 ) -> None:
-    path = dump(tmp_path / "articles.yaml", articles)
+    path = write_yaml(tmp_path / "articles.yaml", articles)
     with pytest.raises(StudyError) as fault:
         read_articles(path)
-    assert says in str(fault.value) and pointed_at(fault.value, path).startswith(line)
+    assert says in str(fault.value) and reported_line(fault.value, path).startswith(line)
 
 
 def judged(name: str, verdict: str = "challenged", finding: str = "It is so.", key: str = "nuface") -> dict[str, Any]:

@@ -22,7 +22,7 @@ from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
 from report.pages.site_content import families, family_charts
 from tests.report.conftest import Factory
-from tests.report.figure_evidence import data
+from tests.report.figure_evidence import nodes_dataset
 
 EMPTY: dict[str, list[Any]] = {
     name: [] for name in ("verdicts", "nodes", "refused", "published", "references", "replaced")
@@ -104,7 +104,7 @@ def test_a_number_that_measured_points_lack_is_told_with_its_reason(synthetic: F
         node.point("training", 0.0, metric="kernel_time", status="failed", reason=reason, **about)
     # A point without any number has an outcome of its own, and lacks none of several.
     node.point("gemm", 0.0, status="oom", reason="out of memory", params={"m": 9, "n": 9, "k": 9})
-    evidence = SimpleNamespace(data=data(synthetic, node), names={node.id: "the machine"})
+    evidence = SimpleNamespace(data=nodes_dataset(synthetic, node), names={node.id: "the machine"})
     (told,) = checks._lacking_exhibit(cast(Evidence, evidence))
     assert told.table and told.table.rows == [
         ["the machine", "kernel_time of training", "3", "failed: kernels are no multiple of the steps"]

@@ -18,7 +18,7 @@ from report.outcomes import DECIDED
 from report.pages import front_page
 from report.pages.figure_data import Evidence
 from report.pages.front_statements import Fact, Statements, read_front
-from tests.report.claim_mistakes import dump, pointed_at
+from tests.report.claim_mistakes import reported_line, write_yaml
 
 CONVERSATION = "a conversation, 100 ms"
 NOTHING = [[{"says": "Nothing."}]]
@@ -69,10 +69,10 @@ def one(statement: Mapping[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, declared: dict[str, Any], line: str, told: str) -> None:
-    path = dump(tmp_path / "front.yaml", declared)
+    path = write_yaml(tmp_path / "front.yaml", declared)
     with pytest.raises(StudyError) as fault:
         read_front(path)
-    assert told in str(fault.value) and pointed_at(fault.value, path).startswith(line)
+    assert told in str(fault.value) and reported_line(fault.value, path).startswith(line)
 
 
 @given(st.sampled_from(DECIDED), st.lists(st.sets(st.sampled_from(DECIDED), min_size=1)))

@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 from report.judging.robustness import MOST_PIECES
 from report.pages.threshold_slider import sliders
 from report.pages.verdict_words import verdict_word as named
-from tests.report.built_once import loaded
+from tests.report.built_once import loaded_bytes
 from tests.report.pages.conftest import Visit
 
 # One page of each kind.
@@ -232,8 +232,8 @@ def test_the_slider_says_what_python_says_on_every_claim(site: Path, published: 
 
 def test_weight(site: Path) -> None:
     """A page with all that it loads: the front page at most 400 kB, a claim 250."""
-    assert loaded(site / "index.html") <= 400_000
-    assert max(map(loaded, (site / "claims").glob("*.html"))) <= 250_000
+    assert loaded_bytes(site / "index.html") <= 400_000
+    assert max(map(loaded_bytes, (site / "claims").glob("*.html"))) <= 250_000
 
 
 def test_the_front_page_is_short(site: Path, visit: Visit) -> None:

@@ -15,7 +15,7 @@ from report.pages.arithmetic import derivation_entries
 from report.pages.downloads import write_downloads
 from report.pages.figure_data import Evidence
 from report.pages.render import render
-from tests.report.built_once import loaded, once
+from tests.report.built_once import build_once, loaded_bytes
 from tests.report.pages.edition_files import Judged, judged, kept
 
 MANY = 20
@@ -26,7 +26,9 @@ ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RA
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    return kept(once(tmp_path_factory, "many-machines", lambda folder: judged(folder, RATES, "2026-01-01T00:00:00Z")))
+    return kept(
+        build_once(tmp_path_factory, "many-machines", lambda folder: judged(folder, RATES, "2026-01-01T00:00:00Z"))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def published(fleet: Judged, tmp_path_factory: pytest.TempPathFactory) -> Path:
         render(fleet.verdicts, folder, "pandoc", fleet.data)
         write_downloads(folder, fleet.verdicts, fleet.data)
 
-    return once(tmp_path_factory, "many-machines-site", make)
+    return build_once(tmp_path_factory, "many-machines-site", make)
 
 
 def test_the_slowest_the_median_and_the_fastest_are_shown(fleet: Judged) -> None:
@@ -94,7 +96,7 @@ def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:
 
 
 def test_pages_of_many_machines_are_light_and_count_all(published: Path) -> None:
-    assert loaded(published / "index.html") <= 400_000
+    assert loaded_bytes(published / "index.html") <= 400_000
     found = {path.relative_to(published): path.read_text(encoding="utf-8") for path in published.rglob("*.html")}
     pages = {str(path.with_suffix("")): text for path, text in found.items()}
     assert max(map(len, pages.values())) <= 1_000_000

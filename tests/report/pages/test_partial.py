@@ -22,7 +22,7 @@ from report.pages.failures import Failures, read_failed_figures, read_failures
 from report.pages.figure_data import Evidence
 from report.pages.site_content import families
 from tests.golden import partial
-from tests.report.built_once import once
+from tests.report.built_once import build_once
 
 # Seeds of the studies that are tried each time; `python -m tests.golden.partial` tries more.
 SEEDS = range(1)
@@ -57,7 +57,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         document["verdicts"] = [verdict for verdict in document["verdicts"] if verdict["id"] in ("W04", "W15", "G09")]
         (folder / "few.json").write_text(json.dumps(document), encoding="utf-8")
 
-    return once(tmp_path_factory, "one-round", make)
+    return build_once(tmp_path_factory, "one-round", make)
 
 
 def test_one_round_of_three_machines_by_an_earlier_protocol_makes_all_pages(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from report.pages.figure_data import Evidence, View
 from report.pages.front_statements import Statements, read_front
 from report.quantities import inference as ladder
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.figure_evidence import data
+from tests.report.figure_evidence import nodes_dataset
 
 # Median times in ms of single requests to a synthetic ResNet-50 and BERT-base with all threads, by backend and format.
 RESNET = {
@@ -48,7 +48,7 @@ def rungs_of(found: Estimates) -> dict[str, tuple[str, str, float]]:
 
 def evidence_of(synthetic: Factory, *nodes: SyntheticNode, published: Sequence[str] = ()) -> Evidence:
     """The evidence of these nodes as pages have it. published: ids of nodes that are not the user's own."""
-    dataset = data(synthetic, *nodes)
+    dataset = nodes_dataset(synthetic, *nodes)
     records = [
         {**node.record(), "label": f"CPU {node.id}", "source": "data/nodes" if node.id in published else "here"}
         for node in nodes
@@ -67,7 +67,7 @@ def view(synthetic: Factory, node: SyntheticNode) -> View:
 def test_a_rung_takes_the_fastest_of_what_it_names_and_says_which_it_was(synthetic: Factory) -> None:
     node = synthetic("node-a")
     measured(node, "resnet-50", RESNET, spread=0)
-    found = data(synthetic, node)
+    found = nodes_dataset(synthetic, node)
     assert rungs_of(ladder.runtime_ladder(found)) == {
         ladder.DEFAULT: ("torch", "float32", 85),
         ladder.TUNED: ("channels_last", "float32", 70),

@@ -10,7 +10,7 @@ import numpy as np
 from report.quantities import offload
 from report.quantities.training import METHODS
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced_nodes import GIGA, trained
+from tests.report.priced_nodes import GIGA, add_training
 
 MIB = 2**20
 COUNTED, ADDED = METHODS
@@ -227,7 +227,7 @@ def listed(synthetic: Factory) -> SyntheticNode:
     """All jobs of the list, one of them in two formats and one of scikit-learn, on a node whose rates are known."""
     node = synthetic("node-a")
     for model, rate in (("gpt", 200), ("cnn", 100)):
-        trained(node, rate, model=model, dtype="bfloat16")
+        add_training(node, rate, model=model, dtype="bfloat16")
     job(node, "bytes-gpt", 2.0, 100 * GIGA, spread=1e-4)
     job(node, "bytes-gpt", 1.6, 100 * GIGA, dtype="bfloat16")
     for other in TASKS - {"bytes-gpt", "table-boosting"}:

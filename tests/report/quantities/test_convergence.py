@@ -12,7 +12,7 @@ from report import statistics
 from report.quantities import convergence as module
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced_nodes import evidence
-from tests.report.test_statistics import Effects, heavy, normal
+from tests.report.test_statistics import Effects, heavy_tailed_effects, normal_effects
 
 from .builders import AGREE, CURVES, DIFFER, curve, runs
 from .made_cases import Made, cases, only
@@ -102,10 +102,10 @@ def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -
 @pytest.mark.parametrize(
     ("spreads", "draw", "least"),
     [
-        pytest.param([0.005] * 4, normal, 0.975, id="alike"),
-        pytest.param([0.016, 0.008, 0.004, 0.002], normal, 0.97, id="falling"),
-        pytest.param([0.002, 0.002, 0.002, 0.03], normal, 0.97, id="one apart"),
-        pytest.param([0.016, 0.008, 0.004, 0.002], heavy, 0.94, id="falling, heavy tails"),
+        pytest.param([0.005] * 4, normal_effects, 0.975, id="alike"),
+        pytest.param([0.016, 0.008, 0.004, 0.002], normal_effects, 0.97, id="falling"),
+        pytest.param([0.002, 0.002, 0.002, 0.03], normal_effects, 0.97, id="one apart"),
+        pytest.param([0.016, 0.008, 0.004, 0.002], heavy_tailed_effects, 0.94, id="falling, heavy tails"),
     ],
 )
 def test_the_interval_of_a_trend_of_spreads_holds_the_truth_as_often_as_it_says(

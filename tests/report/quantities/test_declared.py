@@ -11,7 +11,7 @@ from report.data.dataset import Dataset, MissingSourceError
 from report.quantities import quantities, quantity
 from tests.report.conftest import Factory
 from tests.report.priced_nodes import evidence
-from tests.report.test_claims import entry
+from tests.report.test_claims import make_entry
 
 from .made_cases import cases, only
 
@@ -40,7 +40,7 @@ def test_a_share_above_its_ceiling_decides_nothing(synthetic: Factory) -> None:
 def figures(synthetic: Factory, values: dict[str, dict[str, Any]]) -> Dataset:
     """Evidence with these entries alone, by name."""
     found = evidence(synthetic, synthetic("a-node"))
-    return Dataset(found.nodes, {name: entry(name, **more) for name, more in values.items()})
+    return Dataset(found.nodes, {name: make_entry(name, **more) for name, more in values.items()})
 
 
 NUMBERS = {

@@ -19,7 +19,7 @@ from report.quantities.train_hours import RUNS, total_flop
 from report.quantities.whole_runs import FAMILY_OF, Line
 from report.statistics import half_width
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
-from tests.report.priced_nodes import GIGA, REFERENCE, evidence, figure, priced, trained
+from tests.report.priced_nodes import GIGA, REFERENCE, add_training, evidence, figure_value, priced_node
 
 from .builders import ADDED, ONE_GPU, PREDICTED, counted, job, joules, listed, peak, run, slowing, tails
 from .made_cases import Made, case, cases, holding, only
@@ -107,14 +107,14 @@ def whole_jobs(synthetic: Factory) -> list[SyntheticNode]:
         if row["metric"] == "reached_share" and row["round"] == 1 and "table-net" in row["params"]:
             row["value"] = 0.0
     # Twice the steps in one round take twice the time: the prediction is as good as in the others.
-    doubled = job(trained(synthetic("node-b"), 200), "bytes-gpt", 2.0, 100 * GIGA)
+    doubled = job(add_training(synthetic("node-b"), 200), "bytes-gpt", 2.0, 100 * GIGA)
     for row in doubled.rows:
         if row["round"] == 2 and row["metric"] in ("job_time", "steps", "forward_passes", "job_flop"):
             row["value"] *= 2
-    laptop = priced(synthetic, name="node-c", model="Intel(R) Core(TM) i7-1360P")
-    trained(trained(laptop, 100), 150, model="gpt2")
+    laptop = priced_node(synthetic, name="node-c", model="Intel(R) Core(TM) i7-1360P")
+    add_training(add_training(laptop, 100), 150, model="gpt2")
     gpu = SyntheticNode(synthetic.root / "node-d", [CPU, GPU])
-    trained(trained(gpu, 9000, **ONE_GPU), 3000)
+    add_training(add_training(gpu, 9000, **ONE_GPU), 3000)
     return [node, doubled, laptop, gpu, job(synthetic("node-e"), "digits-mlp", PREDICTED, GIGA, spread=0.05)]
 
 
@@ -155,19 +155,19 @@ FLOP = {
 
 def published(synthetic: Factory) -> list[SyntheticNode]:
     node, other = synthetic("node-a", gpus=1), synthetic("node-b", gpus=1)
-    trained(node, 100)
-    trained(node, 200, dtype="bfloat16")
-    trained(node, 250, model="gpt2", backend="onednn", spread=1e-3)
-    trained(node, 150, model="cnn")
-    trained(node, 9000, dtype="bfloat16", **ONE_GPU)
+    add_training(node, 100)
+    add_training(node, 200, dtype="bfloat16")
+    add_training(node, 250, model="gpt2", backend="onednn", spread=1e-3)
+    add_training(node, 150, model="cnn")
+    add_training(node, 9000, dtype="bfloat16", **ONE_GPU)
     # What must not stand for either family: another family, one thread, plain loops.
-    trained(node, 1e6, model="mlp")
-    trained(node, 1e6, threads=1)
-    trained(node, 1e6, model="cnn", backend="simd")
+    add_training(node, 1e6, model="mlp")
+    add_training(node, 1e6, threads=1)
+    add_training(node, 1e6, model="cnn", backend="simd")
     # Jobs that were run whole took twice as long as is derived for them, whatever their size.
     for number, name in enumerate(TRANSFORMERS):
         job(node, name, 2 * 10.0**number, 250 * GIGA * 10.0**number)
-    return [node, trained(other, 8000, **ONE_GPU)]  # of its GPU alone
+    return [node, add_training(other, 8000, **ONE_GPU)]  # of its GPU alone
 
 
 def hours(name: str, rate: float) -> float:
@@ -220,7 +220,7 @@ def test_a_further_job_is_predicted_as_often_as_the_level_says() -> None:
 
 
 def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
-    node = trained(synthetic("node-a"), 250, model="gpt2")
+    node = add_training(synthetic("node-a"), 250, model="gpt2")
     for name in TRANSFORMERS[:4]:
         job(node, name, 2.0, 250 * GIGA)
     found = evidence(synthetic, node)
@@ -259,12 +259,12 @@ test_several_devices = holding(
 
 
 H100 = "NVIDIA H100 80GB HBM3"
-CORE, T4, HIRED = (figure(f"aws-{name}.usd_per_hour") / share
+CORE, T4, HIRED = (figure_value(f"aws-{name}.usd_per_hour") / share
                    for name, share in (("c7a.large", 2), ("g4dn.xlarge", 1), ("p5.48xlarge", 8)))  # fmt: skip
 
 
 def hired(synthetic: Factory) -> SyntheticNode:
-    node = priced(synthetic, gpu=H100, cores=4)
+    node = priced_node(synthetic, gpu=H100, cores=4)
     tails(node, {5: 0.01, 20: 0.03}, cores=4)
     tails(node, {5: 0.02, 20: 0.3}, cores=2)
     tails(node, {5: 0.4}, service="slow")
@@ -272,12 +272,12 @@ def hired(synthetic: Factory) -> SyntheticNode:
         tails(node, {10: p99}, service="text-classifier", backend=backend, dtype=dtype)
     tails(node, {20: 0.001}, service="text-classifier", cores=4, backend="other")
     tails(node, {5: 0.09}, service="unsure", spread=0.3)
-    trained(node, 100, threads=4, spread=1e-3)
-    return trained(node, 9000, spread=1e-3, **ONE_GPU)
+    add_training(node, 100, threads=4, spread=1e-3)
+    return add_training(node, 9000, spread=1e-3, **ONE_GPU)
 
 
-_TOKENS = sum(figure(f"deepseek-v3.serving_{name}_tokens_per_day") for name in ("input", "output"))
-_DAYS = figure("deepseek-v3.gpu_hours") / (figure("deepseek-v3.serving_nodes") * 8) / 24
+_TOKENS = sum(figure_value(f"deepseek-v3.serving_{name}_tokens_per_day") for name in ("input", "output"))
+_DAYS = figure_value("deepseek-v3.gpu_hours") / (figure_value("deepseek-v3.serving_nodes") * 8) / 24
 test_prices = holding(
     hired,
     *(case("price.cpu_over_gpu_per_request", CORE * cores / T4, service="classifier", requests_per_s=load,
@@ -333,9 +333,9 @@ UNVERIFIED = {"status": "not verified"}
 def test_a_figure_that_is_missing_or_not_verified_is_asked_for(
     synthetic: Factory, name: str, gpu: str, changed: dict[str, Any], said: str
 ) -> None:
-    node = trained(priced(synthetic, gpu=gpu), 100)
+    node = add_training(priced_node(synthetic, gpu=gpu), 100)
     if gpu:
-        trained(node, 9000, **ONE_GPU)
+        add_training(node, 9000, **ONE_GPU)
     with pytest.raises(MissingSourceError, match=said):
         cases(name, evidence(synthetic, node, changed=changed))
 
@@ -343,17 +343,17 @@ def test_a_figure_that_is_missing_or_not_verified_is_asked_for(
 LARGEST, DAY = 405_000_000_000, 86400
 WORK, RATIO = 3.8e25, "ladder.cpu_cluster_cost_ratio"
 # FLOP/s of a server of 128 cores as the node's, of one of MLPerf's, and of that as it is rated.
-SEQUENCES = figure("mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s") / 16
+SEQUENCES = figure_value("mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s") / 16
 RATES = {
     "scaled": 400 * GIGA / 2 * 128,
-    "documented": SEQUENCES * 6 * 12 * figure("bert-large.layers") * figure("bert-large.width") ** 2 * 256,
-    "rated": figure("xeon-8480plus-2s.bf16_flops")
-    * (figure("llama31-405b.mfu_low") * figure("llama31-405b.mfu_high")) ** 0.5,
+    "documented": SEQUENCES * 6 * 12 * figure_value("bert-large.layers") * figure_value("bert-large.width") ** 2 * 256,
+    "rated": figure_value("xeon-8480plus-2s.bf16_flops")
+    * (figure_value("llama31-405b.mfu_low") * figure_value("llama31-405b.mfu_high")) ** 0.5,
 }
 
 
 def cluster(synthetic: Factory) -> SyntheticNode:
-    return trained(priced(synthetic), 400)
+    return add_training(priced_node(synthetic), 400)
 
 
 @pytest.mark.parametrize(
@@ -365,14 +365,14 @@ def test_servers_days_power_and_cost_follow_from_the_rate_of_one(
     found = made(cluster)
     # The servers that are priced have other numbers of cores.
     servers = {days: WORK / (RATES[kind] * cores * days * DAY) for days in (54, 90)}
-    cost = servers[54] * 54 * 24 * figure(f"aws-{machine}.48xlarge.usd_per_hour")
-    gpu = figure("llama31-405b.gpu_hours") * figure("aws-p5.48xlarge.usd_per_hour") / 8
+    cost = servers[54] * 54 * 24 * figure_value(f"aws-{machine}.48xlarge.usd_per_hour")
+    gpu = figure_value("llama31-405b.gpu_hours") * figure_value("aws-p5.48xlarge.usd_per_hour") / 8
     alone = only("ladder.servers_for_90_days", found, evidence=kind, parameters=LARGEST)
     assert alone["estimate"] == pytest.approx(WORK / (RATES[kind] * 90 * DAY))
     assert only(RATIO, found, evidence=kind, by="operations")["estimate"] == pytest.approx(cost / gpu)
     whole = quantities()[RATIO].estimates(found)
     assert isinstance(whole, DerivedEstimates)
-    gpus = figure("llama31-405b.gpus")
+    gpus = figure_value("llama31-405b.gpus")
     # The numbers of the claims' other words, worked out from the same inputs.
     expected = {f"days on {gpus:,.0f} servers": servers[54] * 54 / gpus, "cost of the run": cost}
     for days, count in servers.items():
@@ -394,7 +394,7 @@ def test_a_machine_of_many_cores_is_a_server_and_two_cores_are_none(made: Made) 
 
 
 def test_the_ratio_of_costs_by_the_relation_to_gpus_on_the_same_job(made: Made) -> None:
-    relation = figure("mlperf-training-3.1.8xh100.bert_sequences_per_s") / (SEQUENCES * 96 / 112)
-    prices = figure("aws-c7i.48xlarge.usd_per_hour") / figure("aws-p5.48xlarge.usd_per_hour")
+    relation = figure_value("mlperf-training-3.1.8xh100.bert_sequences_per_s") / (SEQUENCES * 96 / 112)
+    prices = figure_value("aws-c7i.48xlarge.usd_per_hour") / figure_value("aws-p5.48xlarge.usd_per_hour")
     found = only(RATIO, made(cluster), evidence="documented", by="relation to GPUs")
     assert found["estimate"] == pytest.approx(relation * prices)

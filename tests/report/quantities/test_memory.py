@@ -11,7 +11,7 @@ from report.data.dataset import Dataset
 from report.quantities import offload
 from report.quantities.roofline import share_below
 from tests.report.conftest import Factory, SyntheticNode
-from tests.report.priced_nodes import evidence, priced
+from tests.report.priced_nodes import evidence, priced_node
 
 from .builders import ON_HOST, ONE_GPU, copy, counted, link, on_cpu, passes, peak, tails, to_gpu, under
 from .made_cases import case, cases, holding, only
@@ -30,7 +30,7 @@ def memory(synthetic: Factory) -> list[SyntheticNode]:
     passes(node, 512 * MIB, 9e11, threads=2)  # no desktop
     passes(node, 128 * MIB, 1e13, threads=2)  # no more than four times the cache, which is 32 MiB, and not less
     passes(node, 127 * MIB, 9e13, threads=2)
-    desktops = [priced(synthetic, name=name, model=SEVENTH, seed=ord(name[-1])) for name in ("node-b", "node-c")]
+    desktops = [priced_node(synthetic, name=name, model=SEVENTH, seed=ord(name[-1])) for name in ("node-b", "node-c")]
     for desktop, rate in zip(desktops, (5e10, 6e10), strict=True):
         passes(desktop, 512 * MIB, rate, threads=2)
         passes(desktop, 512 * MIB, 9e10)  # one thread is not the whole desktop
