@@ -30,9 +30,9 @@ def derivation_entries(
                 {"part": str(part.get("name") or ""), **_derivation_entry(derivation), "beside": [], "more": 0}
             )
         if worked and record.get("beside"):
-            beside = filter_cases(record["beside"], shown, lambda result: result["labels"].get("node"))
-            worked[-1]["beside"] = _further_results(beside, machines or {})
-            worked[-1]["more"] = len(record["beside"]) - len(beside)
+            further = filter_cases(record["beside"], shown, lambda result: result["labels"].get("node"))
+            worked[-1]["beside"] = _further_results(further, machines or {})
+            worked[-1]["more"] = len(record["beside"]) - len(further)
     return worked
 
 
@@ -72,15 +72,15 @@ def _derivation_entry(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _input_row(record: Mapping[str, Any]) -> dict[str, str]:
-    about = "; ".join(dict.fromkeys(filter(None, (str(record["means"]), str(record["what"])))))
+    description = "; ".join(dict.fromkeys(filter(None, (str(record["means"]), str(record["what"])))))
     ends = [record["low"], record["high"]]
-    known = [_format_input(end, record["unit"]) for end in ends if end is not None]
+    bounds = [_format_input(end, record["unit"]) for end in ends if end is not None]
     where = ", ".join(record["entries"]) or str(record["source"])
     return {
         "symbol": str(record["symbol"]),
-        "about": about,
+        "about": description,
         "value": _format_input(record["value"], record["unit"]),
-        "range": " to ".join(known),
+        "range": " to ".join(bounds),
         "where": f"{_KINDS[record['kind']]}: {where}" if record["kind"] != "measured" or record["entries"] else where,
     }
 
@@ -113,5 +113,5 @@ def _further_results(records: Sequence[Mapping[str, Any]], machines: Mapping[str
 def _case_label(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
     """Name a result by its server, else by its labels, and add the machine."""
     labels = record["labels"]
-    of = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
-    return "; ".join(filter(None, [of, machines.get(str(labels.get("node")))]))
+    label = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
+    return "; ".join(filter(None, [label, machines.get(str(labels.get("node")))]))

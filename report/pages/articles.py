@@ -32,8 +32,8 @@ def read_articles(path: Path = DECLARED) -> list[dict[str, Any]]:
     positions: dict[str, Steps] = {}
     for number, article in enumerate(raw):
         _check_unique(path, positions, f"article {article['key']}", (number, "key"))
-        for at, section in enumerate(article["sections"]):
-            steps = (number, "sections", at, "text")
+        for index, section in enumerate(article["sections"]):
+            steps = (number, "sections", index, "text")
             stray = _STRAY.search(_CLAUSE.sub("", section["text"]))
             if stray:
                 raise StudyError(
@@ -58,36 +58,43 @@ def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict
     A clause without a verdict becomes plain text; claims without a clause are listed under the text. Raises StudyError
     if a clause names a claim from another article.
     """
-    own = {str(verdict["id"]): verdict for verdict in document["verdicts"] if verdict["article"] == raw["key"]}
-    known = {str(verdict["id"]) for verdict in document["verdicts"]}
+    article_verdicts = {
+        str(verdict["id"]): verdict for verdict in document["verdicts"] if verdict["article"] == raw["key"]
+    }
+    claim_ids = {str(verdict["id"]) for verdict in document["verdicts"]}
     placed = {claim for section in raw["sections"] for _, claim in _CLAUSE.findall(section["text"])}
-    strange = sorted((placed & known) - set(own))
+    strange = sorted((placed & claim_ids) - set(article_verdicts))
     if strange:
         raise StudyError(f"articles: claim {strange[0]} is not in article {raw['key']!r}: remove it there")
-    fares = verdict_words.format_tally(list(own.values()))
+    fares = verdict_words.format_tally(list(article_verdicts.values()))
     return {
         "source": link(capitalize(str(raw["source"])), str(raw.get("address") or "")),
         "thesis": str(raw["thesis"]),
-        "fares": f"Of its {format_count(len(own), 'claim')}, {fares}." if fares else "",
+        "fares": f"Of its {format_count(len(article_verdicts), 'claim')}, {fares}." if fares else "",
         "sections": [
-            {"heading": capitalize(str(section["heading"])), "text": _section_markdown(str(section["text"]), own)}
+            {
+                "heading": capitalize(str(section["heading"])),
+                "text": _section_markdown(str(section["text"]), article_verdicts),
+            }
             for section in raw["sections"]
         ],
         "unplaced": [
-            verdict_words.claim_entry(verdict, "finding") for name, verdict in own.items() if name not in placed
+            verdict_words.claim_entry(verdict, "finding")
+            for name, verdict in article_verdicts.items()
+            if name not in placed
         ],
     }
 
 
-def _section_markdown(text: str, own: Mapping[str, Mapping[str, Any]]) -> Markdown:
+def _section_markdown(text: str, verdicts: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """Render a section as markdown: underline clauses and add claim numbers and signs."""
     # Two groups, so `split` yields: joint, clause, claim, joint, clause, claim, …, joint.
     cut = _CLAUSE.split(text)
     pieces = []
-    for at in range(0, len(cut), 3):
-        pieces.append(_escape_joint(cut[at]))
-        if at + 1 < len(cut):
-            pieces.append(_format_clause(cut[at + 1], cut[at + 2], own.get(cut[at + 2])))
+    for index in range(0, len(cut), 3):
+        pieces.append(_escape_joint(cut[index]))
+        if index + 1 < len(cut):
+            pieces.append(_format_clause(cut[index + 1], cut[index + 2], verdicts.get(cut[index + 2])))
     return Markdown("".join(pieces))
 
 

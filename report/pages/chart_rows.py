@@ -88,8 +88,8 @@ def format_rough(value: float) -> str:
 
 def library_name(name: str) -> str:
     """Spell a library as its makers do: 'PyTorch', 'oneDNN graph'."""
-    first, _, rest = name.partition(" ")
-    return f"{_SPELT.get(first, first)} {rest}".strip()
+    first, _, suffix = name.partition(" ")
+    return f"{_SPELT.get(first, first)} {suffix}".strip()
 
 
 def device_suffix(view: View, device: str) -> str:

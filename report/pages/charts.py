@@ -195,8 +195,8 @@ def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
 
 def _axis_values(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
     """Collect all numbers that the axis must span."""
-    known = [float(value) for name in table for value in table[name].dropna()]
-    return [*known, *map(float, lines)]
+    values = [float(value) for name in table for value in table[name].dropna()]
+    return [*values, *map(float, lines)]
 
 
 def _needs_log_axis(values: Sequence[float]) -> bool:
@@ -234,8 +234,8 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
         # Labels along x need more room than labels along y.
         room = 1.2 if which == "x" and is_narrow(width) else 2
         # Labels over many decades are long.
-        few = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
-        line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=few))
+        max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
+        line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
     else:
@@ -347,8 +347,8 @@ def bar_chart(
         names = list(dict.fromkeys(map(str, table[y])))
         labels = {name: wrap_text(name, room) or " " for name in names}
         hues = list(dict.fromkeys(table[hue])) if hue else []
-        each = ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
-        height = sum(max(each, 0.19 * (1 + label.count("\n"))) + 0.06 for label in labels.values())
+        row_height = ROW * (1 if stacked or not hue else max(1.0, 0.62 * len(hues)))
+        height = sum(max(row_height, 0.19 * (1 + label.count("\n"))) + 0.06 for label in labels.values())
         legend = 0.22 * len(hues) if is_narrow(width) else 0.3
         figure = Figure(figsize=(width, height + 0.7 + (legend if hue else 0)))
         axes = figure.add_subplot()

@@ -44,11 +44,11 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
     declared = Threshold.from_json(parts[0]["threshold"]).ends if parts[0].get("threshold") is not None else []
     shown = _select_cases(cases, declared)
     scale, unit_name = formatting.si_prefix(max(abs(float(case["estimate"])) for case in shown), unit)
-    alike = len(cases) > 2 and len({f"{float(case['estimate']):.4g}" for case in cases}) == 1
-    shown = shown[:1] if alike else shown
+    all_equal = len(cases) > 2 and len({f"{float(case['estimate']):.4g}" for case in cases}) == 1
+    shown = shown[:1] if all_equal else shown
     labels = (
         [f"all {len(cases)} cases"]
-        if alike
+        if all_equal
         else short_labels(shown, machines, {str(part.get("name")): part for part in parts})
     )
     rows = [
@@ -72,7 +72,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
         str(verdict["id"]),
         chart_title(cases, declared, limit),
         charts.estimate_chart(rows, axis, [end / scale for end in declared], line),
-        _chart_note(rows, 1 if alike else len(cases)),
+        _chart_note(rows, 1 if all_equal else len(cases)),
         f"{axis}. {alt}. {formatting.capitalize(line)}.",
     )
 
@@ -90,8 +90,8 @@ def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         name = str(part.get("name") or "")
         return sum(str(case.get("part") or "") == name and _has_number(case) for case in verdict["cases"])
 
-    able = [part for part in parts if part.get("unit") != YES_NO and number_of_cases(part)]
-    if not able:
+    drawable = [part for part in parts if part.get("unit") != YES_NO and number_of_cases(part)]
+    if not drawable:
         return []
     estimate = verdict.get("estimate")
 
@@ -104,10 +104,10 @@ def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             parts.index(part),
         )
 
-    first = min(able, key=rank)
-    same = [part for part in able if all(part.get(key) == first.get(key) for key in ("unit", "threshold", "rule"))]
-    few = all(number_of_cases(part) <= 2 for part in same)
-    return same if few else [first]
+    first = min(drawable, key=rank)
+    same = [part for part in drawable if all(part.get(key) == first.get(key) for key in ("unit", "threshold", "rule"))]
+    few_cases = all(number_of_cases(part) <= 2 for part in same)
+    return same if few_cases else [first]
 
 
 def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
@@ -156,12 +156,12 @@ def short_labels(
     if len({case.get("node") for case in cases if case.get("node")}) > 1 and len(set(labels)) < len(cases):
         labels = [f"{label}, {formatting.case_machine(case, machines)}".strip(", ")
                   for label, case in zip(labels, cases, strict=True)]  # fmt: skip
-    alike = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
-    for label in alike:
+    duplicates = [label for label in dict.fromkeys(labels) if labels.count(label) > 1 or not label]
+    for label in duplicates:
         places = [at for at, text in enumerate(labels) if text == label]
         full = [formatting.verdict_case_name(cases[at]) for at in places]
-        for at, whole, other in zip(places, full, _distinctive_pieces(full), strict=True):
-            labels[at] = _join_labels(label, other) or _truncate(whole) or "the whole"
+        for at, full_name, other in zip(places, full, _distinctive_pieces(full), strict=True):
+            labels[at] = _join_labels(label, other) or _truncate(full_name) or "the whole"
     return _number_duplicates(labels)
 
 
@@ -274,7 +274,7 @@ def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], l
     return f"{inside} of {count} cases lie within {line}"
 
 
-def _chart_note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
+def _chart_note(rows: Sequence[Mapping[str, Any]], total: int) -> str:
     """Explain marks and bars, and count the cases not drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
     marks = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
@@ -287,6 +287,6 @@ def _chart_note(rows: Sequence[Mapping[str, Any]], of: int) -> str:
         text += f" {verdict_words.BARS}." if tiers == ["measured"] else " Bars: how sure each number is."
     if any(row["one_round"] for row in rows):
         text += f" {charts.HOLLOW}."
-    if of > len(rows):
-        text += f" {len(rows)} of {of} cases, from the greatest to the least; all are listed below."
+    if total > len(rows):
+        text += f" {len(rows)} of {total} cases, from the greatest to the least; all are listed below."
     return text.strip()

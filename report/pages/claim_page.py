@@ -37,8 +37,8 @@ def claim_context(
 
     machines: short node names by id. shown: node ids to list cases for; None lists all.
     """
-    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
-    order = list(known)
+    verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
+    order = list(verdicts)
     place = order.index(str(verdict["id"]))
     name = str(verdict["verdict"])
     parts = verdict["parts"] or []
@@ -59,9 +59,9 @@ def claim_context(
         "slider": sliders_json(verdict),
         "conflicts": list(_conflict_entries(verdict, document)),
         "see": [
-            verdict_words.claim_entry(known[claim_id], "says")
+            verdict_words.claim_entry(verdicts[claim_id], "says")
             for claim_id in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
-            if claim_id in known and claim_id != verdict["id"]
+            if claim_id in verdicts and claim_id != verdict["id"]
         ],
         "parts": [_part_context(part, several_parts=len(parts) > 1) for part in parts],
         "note": str(verdict["note"] or ""),
@@ -95,17 +95,17 @@ def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str
         yield f"{format_count(len(cases), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
         yield verdict_sentences.hanging_sentence(machines.get(node, node))
-    if alike := [case["instances"] for case in cases if case.get("instances")]:
+    if instance_groups := [case["instances"] for case in cases if case.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
-        if any(count_machines(nodes) < len(nodes) for nodes in alike):
+        if any(count_machines(nodes) < len(nodes) for nodes in instance_groups):
             yield "A machine counts once, however often it was measured."
     sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
     if sources:
         named = {name for source in sources for name in source.split(" and ")}
         yield f"{format_count(len(cases), 'case')} from {format_count(len(named), 'published source')}."
-    ways = parts_to_draw(verdict)
-    if len(ways) > 1 and len({str(part["outcome"]) for part in ways}) == 1:
-        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in ways]
+    agreeing_parts = parts_to_draw(verdict)
+    if len(agreeing_parts) > 1 and len({str(part["outcome"]) for part in agreeing_parts}) == 1:
+        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in agreeing_parts]
         yield f"{format_count(len(numbers), 'independent way')} of working it out agree: {join_words(numbers)}."
     if verdict.get("robust") in verdict_words.ROBUST:
         yield verdict_words.ROBUST[verdict["robust"]]
@@ -125,18 +125,18 @@ def _format_rounds(values: Sequence[int]) -> str:
 
 def _model_check_sentence(part: Mapping[str, Any]) -> str:
     """Report the accuracy measured for a derived part's model; '' if it needs none."""
-    known = part.get("check")
+    check = part.get("check")
     if part.get("checked") == "":
         return "It is derived by a model that no measurement has checked, so it decides nothing alone."
-    if not known:
+    if not check:
         return ""
-    if "cases" in known:
-        least, most = (formatting.format_number(100 * known[name], 2) for name in ("least", "most"))
-        cases = format_count(known["cases"], "measurement")
+    if "cases" in check:
+        least, most = (formatting.format_number(100 * check[name], 2) for name in ("least", "most"))
+        cases = format_count(check["cases"], "measurement")
         return f"It is derived by a model that was off by {least}% to {most}% in {cases}."
-    shortest, longest = (formatting.two_digits(known[name]) for name in ("shortest", "longest"))
+    shortest, longest = (formatting.two_digits(check[name]) for name in ("shortest", "longest"))
     return (
-        f"It is derived by a model that was held against {format_count(known['jobs'], 'job')} run whole, which took "
+        f"It is derived by a model that was held against {format_count(check['jobs'], 'job')} run whole, which took "
         f"{shortest} to {longest} times as long; times are corrected by that."
     )
 
@@ -177,22 +177,22 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
 
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
     """Yield an entry per question with a contrary claim in this or another article."""
-    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
+    verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for contradiction in document["contradictions"]:
         sides = contradiction["sides"]
-        own = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
-        if len(own) != 1 or contradiction["conflict"] != "real":
+        own_sides = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
+        if len(own_sides) != 1 or contradiction["conflict"] != "real":
             continue
         against = [
-            verdict_words.claim_entry(known[claim["id"]])
+            verdict_words.claim_entry(verdicts[claim["id"]])
             for side in sides
-            if side is not own[0]
+            if side is not own_sides[0]
             for claim in side["claims"]
-            if claim["id"] in known
+            if claim["id"] in verdicts
         ]
-        says = join_words([str(side["says"]).rstrip(".") for side in sides if side is not own[0]])
-        others = {_STANDS[side["standing"]] for side in sides if side is not own[0]}
-        answer = f"What this claim says {_STANDS[own[0]['standing']]}; the other {join_words(sorted(others))}."
+        says = join_words([str(side["says"]).rstrip(".") for side in sides if side is not own_sides[0]])
+        standings = {_STANDS[side["standing"]] for side in sides if side is not own_sides[0]}
+        answer = f"What this claim says {_STANDS[own_sides[0]['standing']]}; the other {join_words(sorted(standings))}."
         yield {"question": str(contradiction["question"]), "says": says, "claims": against, "answer": answer}
 
 
@@ -222,13 +222,13 @@ def _published_rows(part: Mapping[str, Any]) -> Any:
     """Yield a row per published evidence source for a part."""
     for other in part.get("others") or []:
         unit = str(other["unit"] or "1")
-        ends = [formatting.with_unit(end, unit) for end in (other["least"], other["most"]) if end is not None]
-        if not ends:
+        bounds = [formatting.with_unit(end, unit) for end in (other["least"], other["most"]) if end is not None]
+        if not bounds:
             continue
         yield {
             "part": capitalize(str(part["name"] or "")),
             "why": str(other["why"]),
-            "range": " to ".join(dict.fromkeys(ends)),
+            "range": " to ".join(dict.fromkeys(bounds)),
             "word": verdict_words.verdict_word(str(other["outcome"])),
             "weight": "decides"
             if other["decides"]
@@ -280,8 +280,8 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 def _machine_text(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
     """Name a case's machine; for several, their count and range."""
     spread = verdict_words.format_interval(case.get("instance_low"), case.get("instance_high"), unit)
-    apart = "machine" if count_machines(case_nodes(case)) > 1 else "run"
-    return case_machine(case, machines) + (f" ({spread} from {apart} to {apart})" if spread else "")
+    unit_name = "machine" if count_machines(case_nodes(case)) > 1 else "run"
+    return case_machine(case, machines) + (f" ({spread} from {unit_name} to {unit_name})" if spread else "")
 
 
 def _format_source_rows(rows: str) -> str:
@@ -292,8 +292,8 @@ def _format_source_rows(rows: str) -> str:
 
 def _cited_sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List published sources and documents used by the verdict, with title and bibliography key."""
-    used = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
-    named = {name for source in used for name in source.split(" and ")}
+    source_names = {str(case["labels"]["source"]) for case in verdict["cases"] if case["labels"].get("source")}
+    named = {name for source in source_names for name in source.split(" and ")}
     rows = [
         {"key": published_key(str(source_entry["id"])), "title": str(source_entry["title"])}
         for source_entry in document["published"] or []

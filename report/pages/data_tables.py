@@ -56,10 +56,10 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     columns = ["path", "node", "experiment", "device", "samples", "bytes"]
     write_table(pd.DataFrame(sorted(listed), columns=columns), out / site_paths.FILES)
     write_table(read_summary(data) if nodes else evidence.table, out / site_paths.SUMMARY)
-    whole = [site_paths.DICTIONARY, site_paths.NODES, *([site_paths.SAMPLES] if nodes else [])]
-    for name in whole:
+    copied = [site_paths.DICTIONARY, site_paths.NODES, *([site_paths.SAMPLES] if nodes else [])]
+    for name in copied:
         _copy_atomically(data / Path(name).name, out / name)
-    return [*names, site_paths.FILES, site_paths.SUMMARY, *whole]
+    return [*names, site_paths.FILES, site_paths.SUMMARY, *copied]
 
 
 def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
@@ -84,10 +84,10 @@ def _wide_table(part: pd.DataFrame) -> pd.DataFrame:
     codes, texts = pd.factorize(part["params"])
     parameters = _parameter_columns([str(text) for text in texts], list(part.columns)).take(codes)
     table = part.drop(columns=_ELSEWHERE).assign(**{name: _round_digits(part[name]) for name in _COUNTERS})
-    rest = table.drop(columns=_FIRST)
-    parts = [table[_FIRST], parameters, rest]
-    whole = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
-    return whole[[name for name in whole if name in _FIRST or _has_values(whole[name])]]
+    other_columns = table.drop(columns=_FIRST)
+    parts = [table[_FIRST], parameters, other_columns]
+    combined = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
+    return combined[[name for name in combined if name in _FIRST or _has_values(combined[name])]]
 
 
 def _parameter_columns(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:

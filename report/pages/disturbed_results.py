@@ -19,9 +19,9 @@ def exhibits_with_disturbances(family: Family, evidence: Evidence) -> list[Exhib
     if evidence.data is None:
         return []
     with evidence.data.track_use() as used:
-        shown = list(family.show(evidence))
+        exhibits = list(family.show(evidence))
     note = disturbance_sentence(evidence.data, used)
-    return [replace(shown[0], says=[*shown[0].says, note]), *shown[1:]] if shown and note else shown
+    return [replace(exhibits[0], says=[*exhibits[0].says, note]), *exhibits[1:]] if exhibits and note else exhibits
 
 
 def disturbance_sentence(data: Dataset, used: DataUse) -> str:

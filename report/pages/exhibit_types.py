@@ -72,14 +72,14 @@ def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterabl
         for exhibit in show(view, place):
             disturbed = impossible_results(exhibit.heading.impossible if exhibit.heading else (), view.name)
             subject = re.sub(rf"-{place}(?=-|$)", "", exhibit.chart.name, count=1)
-            lost = (
+            dropped = (
                 [exhibit.heading.dropped_note]
                 if exhibit.heading and exhibit.heading.is_complete and exhibit.heading.dropped_note
                 else []
             )
             yield replace(
                 exhibit,
-                says=[*disturbed, *exhibit.says, *lost],
+                says=[*disturbed, *exhibit.says, *dropped],
                 machine=view.name,
                 called=called,
                 own=view.own,

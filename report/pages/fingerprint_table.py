@@ -26,17 +26,17 @@ def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) ->
 
     `several`: machine or run count in words, '' for one. `runs`: True if a machine was measured more than once.
     """
-    alike: dict[str, list[Mapping[str, Any]]] = {}
+    nodes_of_kind: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
-        alike.setdefault(kind_of_node(str(node["id"])), []).append(node)
+        nodes_of_kind.setdefault(kind_of_node(str(node["id"])), []).append(node)
     rows, number = [], count(1)
-    for kind in alike.values():
+    for kind in nodes_of_kind.values():
         ids = [str(node["id"]) for node in kind]
         runs = count_machines(ids) < len(ids)
-        together = count_machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
+        summary = count_machines_and_runs(ids) + ("" if runs else " of one kind") if len(ids) > 1 else ""
         described = [{**describe_node(node), "number": next(number)} for node in kind if node["id"] in shown]
         if described:
-            rows.append({"name": node_label(kind[0]), "nodes": described, "several": together, "runs": runs})
+            rows.append({"name": node_label(kind[0]), "nodes": described, "several": summary, "runs": runs})
     return rows
 
 
@@ -90,8 +90,8 @@ def _missing_rounds(node: Mapping[str, Any]) -> str:
         rounds.setdefault(job, []).append(number)
     if not rounds:
         return ""
-    lost = [f"{' on '.join(parse_job_name(name))} (round {join_words(numbers)})" for name, numbers in rounds.items()]
-    return f"Measuring was cut off. Missing: {'; '.join(lost)}."
+    missing = [f"{' on '.join(parse_job_name(name))} (round {join_words(numbers)})" for name, numbers in rounds.items()]
+    return f"Measuring was cut off. Missing: {'; '.join(missing)}."
 
 
 def _format_bytes(count: Any) -> str:
@@ -137,8 +137,8 @@ def _format_cache(level: str, cache: Any) -> str:
     if not isinstance(cache, Mapping):
         return f"{level} {_format_bytes(cache)}"
     count = int(cache.get("instances") or 1)
-    each = f" ({count} × {_format_bytes(cache['bytes'] / count)})" if count > 1 else ""
-    return f"{level} {_format_bytes(cache.get('bytes'))}{each}"
+    size_per_instance = f" ({count} × {_format_bytes(cache['bytes'] / count)})" if count > 1 else ""
+    return f"{level} {_format_bytes(cache.get('bytes'))}{size_per_instance}"
 
 
 def _format_value(key: str, value: Any) -> str:

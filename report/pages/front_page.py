@@ -57,10 +57,10 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     ]
     facts["robust"] = Fact(str(sum(robustness != "sensitive" for robustness in varied)))
     facts["sensitive"] = Fact(str(varied.count("sensitive")))
-    again = second_measurements("second")
-    if again and again["node"] in evidence.names:
-        facts["again"] = Fact(str(len(again["rows"])), "", "measurements/checks")
-        facts["again agree"] = Fact(str(sum(row["agrees"] for row in again["rows"])))
+    second = second_measurements("second")
+    if second and second["node"] in evidence.names:
+        facts["again"] = Fact(str(len(second["rows"])), "", "measurements/checks")
+        facts["again agree"] = Fact(str(sum(row["agrees"] for row in second["rows"])))
     return facts
 
 
@@ -185,15 +185,15 @@ def _article_summary(
     article: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Summarize an article: paragraph, counts, best and worst claim."""
-    own = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
+    own_verdicts = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
     best = next((name for name in article["best"] if _has_verdict(says, name, "supported")), None)
     worst = next((name for name in article["worst"] if _has_verdict(says, name, "challenged", "depends")), None)
     return {
         "key": identifier(str(article["key"])),
-        "title": str(own[0]["article_title"]) if own else str(article["key"]),
+        "title": str(own_verdicts[0]["article_title"]) if own_verdicts else str(article["key"]),
         "says": says.texts(article["says"]),
-        "fares": f"Of {format_count(len(own), 'claim')}, {verdict_words.format_tally(own)}."
-        if verdict_words.format_tally(own)
+        "fares": f"Of {format_count(len(own_verdicts), 'claim')}, {verdict_words.format_tally(own_verdicts)}."
+        if verdict_words.format_tally(own_verdicts)
         else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,

@@ -94,10 +94,10 @@ class Statements:
         """Fill the placeholders in a sentence, with marks and links; None if any cannot be filled."""
         pieces = []
         split = PLACEHOLDER.split(says)
-        for at, text in enumerate(split):
+        for index, text in enumerate(split):
             piece = (
-                self._fill_place(text, findings.surrounding_text(split, at))
-                if at % 2
+                self._fill_place(text, findings.surrounding_text(split, index))
+                if index % 2
                 else _escape_between(text)
                 if self.marks
                 else Markdown(text)
@@ -153,9 +153,9 @@ def read_front(path: Path = DECLARED, claims: Path = REPORT / "claims") -> dict[
     for steps, says, when in _walk_statements(raw):
         for name, condition in when.items():
             if name != "gpu":
-                at = (*steps[:-1], "when", name)
-                _check_claim(path, at, name, str(_normalize_condition(condition).get("part", "")), parts)
-                _check_outcomes(path, at, _normalize_condition(condition))
+                place = (*steps[:-1], "when", name)
+                _check_claim(path, place, name, str(_normalize_condition(condition).get("part", "")), parts)
+                _check_outcomes(path, place, _normalize_condition(condition))
         for placeholder in PLACEHOLDER.findall(says):
             match = _OF_CLAIM.fullmatch(placeholder)
             if placeholder in FACTS:
@@ -183,17 +183,17 @@ def _walk_statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tu
         if when and "says" in raw and "{" not in raw["says"]:
             yield (*steps, "says"), raw["says"], when
     elif isinstance(raw, list):
-        for at, value in enumerate(raw):
-            yield from _walk_statements(value, (*steps, at))
+        for index, value in enumerate(raw):
+            yield from _walk_statements(value, (*steps, index))
 
 
 def _check_outcomes(path: Path, steps: tuple[str | int, ...], condition: Mapping[str, Any]) -> None:
     """Raise StudyError for an unknown outcome: its condition would never hold."""
-    for key, known in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
+    for key, outcomes in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
         for outcome in condition.get(key, ()):
-            if outcome not in known:
+            if outcome not in outcomes:
                 raise StudyError(
-                    f"{yaml_place(path, *steps)}: unknown outcome {outcome!r}.{did_you_mean(outcome, known)}"
+                    f"{yaml_place(path, *steps)}: unknown outcome {outcome!r}.{did_you_mean(outcome, outcomes)}"
                 )
 
 

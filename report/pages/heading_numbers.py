@@ -129,8 +129,8 @@ class Place:
         """Return the bounds to show for a machine: narrow numbers, or all intervals if none is narrow."""
         if self.after and len(group) == 1 and group[0].straddles_one:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
-        known = [ends for number in group if (ends := number.shown_bounds(self.limit))]
-        return [(low, high) for low, high in known if low == high] or known
+        bounds = [ends for number in group if (ends := number.shown_bounds(self.limit))]
+        return [(low, high) for low, high in bounds if low == high] or bounds
 
     @property
     def dropped_count(self) -> int:
@@ -213,8 +213,8 @@ def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
         name: replace(place, groups=sum((other.places[name].groups for other in sentences), ()))
         for name, place in first.places.items()
     }
-    together = Sentence(first.text, places, first.otherwise)
-    return together if together.is_complete or all(other.otherwise == first.otherwise for other in sentences) else None
+    merged = Sentence(first.text, places, first.otherwise)
+    return merged if merged.is_complete or all(other.otherwise == first.otherwise for other in sentences) else None
 
 
 def impossible_results(numbers: Iterable[Number], machine: str) -> list[str]:

@@ -61,13 +61,13 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
         "An answer streams at {alone} to one user", "at {crowd} to each of {users}",
         "How fast answers stream cannot be told from this run", rates, "tokens/s",
     )  # fmt: skip
-    together = sentence(
+    total_sentence = sentence(
         "All users together are written {all} at most.",
         all=amounts(_fastest_cases(by_quantity["tokens_per_s"]), "tokens/s"),
     )
     yield Exhibit(
         _users_chart(f"language-users-rate-{place}", heading, rates, "tokens a second of each user", "tokens/s", note),
-        [str(together)] if together.is_complete else [], None, [], heading,
+        [str(total_sentence)] if total_sentence.is_complete else [], None, [], heading,
     )  # fmt: skip
 
 
@@ -118,7 +118,11 @@ def _users_chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str,
     for case in cases:
         groups.setdefault(", ".join(_model_and_server(case)), []).append(case)
     table = pd.DataFrame(
-        [{**point, "server": server} for server, some in groups.items() for point in line_points(some, "users")]
+        [
+            {**point, "server": server}
+            for server, server_cases in groups.items()
+            for point in line_points(server_cases, "users")
+        ]
     )
     alt = "; ".join(
         f"{point['server']}, {format_count(int(point['x']), 'user')}: {with_unit(point['y'], unit)}"
@@ -160,9 +164,9 @@ def _missing_sentences(view: View) -> list[str]:
     """List loads not measured, with reasons."""
     table = view.data.table
     rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
-    lost = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()
+    counts = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()
     texts = [
         f"{library_name(backend)}, {format_count(int(points), 'load')} {status}: {reason}"
-        for (backend, status, reason), points in zip(lost.index.tolist(), lost, strict=True)
+        for (backend, status, reason), points in zip(counts.index.tolist(), counts, strict=True)
     ]
     return [f"Not measured here: {'; '.join(texts)}."] if texts else []

@@ -105,16 +105,16 @@ def _sensor_limit(data: Path) -> str:
 def _round_limit(data: Path) -> str:
     table = read_summary(data, [*POINT, "status", "n_rounds"])
     ok = table[table["status"] == "ok"]
-    few = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
-    lost = len(table[POINT].drop_duplicates()) - len(ok[POINT].drop_duplicates())
+    few_rounds = int((ok["n_rounds"] < _FEWEST_ROUNDS).sum())
+    missing = len(table[POINT].drop_duplicates()) - len(ok[POINT].drop_duplicates())
     sentences = []
-    if few:
+    if few_rounds:
         sentences.append(
-            f"{few:,} of {format_count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts and "
-            "readings that do not vary, runs of many seeds, and what a budget or load cut short."
+            f"{few_rounds:,} of {format_count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts "
+            "and readings that do not vary, runs of many seeds, and what a budget or load cut short."
         )
-    if lost:
-        sentences.append(f"{format_count(lost, 'point')} gave no result; why is listed under the measurements.")
+    if missing:
+        sentences.append(f"{format_count(missing, 'point')} gave no result; why is listed under the measurements.")
     return " ".join(sentences)
 
 
@@ -154,12 +154,12 @@ def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def _source_limit(document: Mapping[str, Any]) -> str:
     entries = document.get("references") or []
-    lost = sum(entry["status"] != "verified" for entry in entries)
-    if not lost:
+    unverified = sum(entry["status"] != "verified" for entry in entries)
+    if not unverified:
         return ""
     waiting = [str(verdict["id"]) for verdict in document["verdicts"] if verdict["verdict"] == "awaiting source"]
     follows = f"; {join_words(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for one" if waiting else ""
     return (
-        f"{lost} of {format_count(len(entries), 'published figure')} could not be read in their primary source and "
-        f"decide nothing{follows}."
+        f"{unverified} of {format_count(len(entries), 'published figure')} could not be read in their primary source "
+        f"and decide nothing{follows}."
     )

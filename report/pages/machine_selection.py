@@ -35,19 +35,19 @@ def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None)
     )
     chosen = _extreme_nodes(rows)
     has: dict[str, set[tuple[str, ...]]] = {node: set() for node in every}
-    for node, *what in rows.select("node", "experiment", "kind").unique().iter_rows():
-        has.setdefault(node, set()).add(tuple(what))
+    for node, *content in rows.select("node", "experiment", "kind").unique().iter_rows():
+        has.setdefault(node, set()).add(tuple(content))
     folders = {str(node["id"]): str(node.get("source")) for node in nodes}
     if len(set(folders.values())) <= MOST:
         for node, folder in folders.items():
             has[node].add((folder,))
     lacking = set().union(*has.values()).difference(*(has[node] for node in chosen))
     while lacking:
-        more = max(every, key=lambda node: len(has[node] & lacking))
-        if not has[more] & lacking:
+        addition = max(every, key=lambda node: len(has[node] & lacking))
+        if not has[addition] & lacking:
             break
-        chosen.add(more)
-        lacking -= has[more]
+        chosen.add(addition)
+        lacking -= has[addition]
     return [node for node in every if node in chosen]
 
 
@@ -88,8 +88,8 @@ def selection_text(here: int, nodes: Sequence[str], known: bool) -> str:
         "of each kind of device the slowest, the middling and the fastest at what they all measured, and those that "
         "alone measured something"
     )
-    what = "machines" if count_machines(nodes) == len(nodes) else "runs"
+    unit = "machines" if count_machines(nodes) == len(nodes) else "runs"
     return (
-        f"{here} of {len(nodes):,} {what} are shown one by one: {which if known else 'the first'}. Verdicts rest on "
-        f"all {what}."
+        f"{here} of {len(nodes):,} {unit} are shown one by one: {which if known else 'the first'}. Verdicts rest on "
+        f"all {unit}."
     )

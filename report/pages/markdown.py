@@ -64,10 +64,10 @@ def identifier(text: str) -> Markdown:
 def link(text: str, address: str) -> Markdown:
     """Return a link for an http(s) address, else only the text."""
     try:
-        known = urlsplit(address).scheme in ("http", "https")
+        is_web = urlsplit(address).scheme in ("http", "https")
     except ValueError:
-        known = False
-    if not known:
+        is_web = False
+    if not is_web:
         return escape(text)
     place = quote(remove_invisible(" ".join(address.split())), safe=_SAFE)
     return Markdown(f"[{escape(text)}](<{place}>)")

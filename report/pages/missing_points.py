@@ -20,10 +20,10 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
     keys = ["node", "experiment", "device", "status", "reason"]
     columns = [*POINT, "status", "reason"]
     table = read_summary(data, columns, nodes)
-    lost = table.loc[table["status"] != "ok", columns].drop_duplicates()
+    missing = table.loc[table["status"] != "ok", columns].drop_duplicates()
     rows = [
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
-        for key, group in lost.groupby(keys, sort=True, observed=True)
+        for key, group in missing.groupby(keys, sort=True, observed=True)
     ]
     # Experiments skipped by the plan have no rows.
     for node in read_json(data / "nodes.json"):
@@ -31,8 +31,8 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
             continue
         for name, job in node.get("jobs", {}).items():
             experiment, device = parse_job_name(name)
-            at = {"node": node["id"], "experiment": experiment, "device": device}
+            labels = {"node": node["id"], "experiment": experiment, "device": device}
             for left_out, number in job["left_out"].items() if not job["predicted_s"] else ():
                 status, reason = parse_left_out(left_out)
-                rows.append({**at, "status": status, "reason": reason, "count": number})
+                rows.append({**labels, "status": status, "reason": reason, "count": number})
     return sorted(rows, key=lambda row: [row[key] for key in keys])

@@ -53,9 +53,9 @@ def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
     front = text.partition("\n---\n")[0]
     cites, contents = "\nnocite: " in front, "\ntoc: true" in front
     # Pass only the cited entries: pandoc takes as long to read all as to convert the page.
-    own = source.with_suffix(".bib")
+    bibliography = source.with_suffix(".bib")
     if cites:
-        own.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
+        bibliography.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
     try:
         _run_pandoc(
             folder,
@@ -66,7 +66,7 @@ def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
     except RuntimeError as refusal:
         return str(refusal)
     finally:
-        own.unlink(missing_ok=True)
+        bibliography.unlink(missing_ok=True)
     return ""
 
 

@@ -34,13 +34,15 @@ def report_source(content: Content, document: Mapping[str, Any], environment: ji
     """Return pandoc source for the thirty-page report, without failed pages."""
     contents = _shared_contents(content)
     by_key = {page.context["family"].key: page for page in content.pages if page.template == "family"}
-    shown = [by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key]
+    exhibit_lists = [
+        by_key[key.replace("_", "-")].context["exhibits"] for key in _FIGURES if key.replace("_", "-") in by_key
+    ]
     tiers = {str(verdict["id"]): verdict_words.tier(str(verdict["evidence_tier"])) for verdict in document["verdicts"]}
     method = next((page for page in content.pages if page.template == "method"), None)
     context = {
         **contents["index"],
         "root": Markdown(""),
-        "figures": [exhibits[0]["chart"] for exhibits in shown if exhibits],
+        "figures": [exhibits[0]["chart"] for exhibits in exhibit_lists if exhibits],
         "rows": [
             {**row, "sign": tier.sign if (tier := tiers[row["id"]]) else verdict_words.NOTHING}
             for row in contents["claims"]["rows"]
@@ -52,8 +54,8 @@ def report_source(content: Content, document: Mapping[str, Any], environment: ji
         "choice": contents["machines"]["choice"],
         "terms": contents["glossary"]["terms"],
     }
-    says = "Three articles, their claims, and what experiments say."
-    return _document_source("report", TITLE, says, context, document, environment)
+    description = "Three articles, their claims, and what experiments say."
+    return _document_source("report", TITLE, description, context, document, environment)
 
 
 def appendix_source(content: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:

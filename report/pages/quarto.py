@@ -21,15 +21,15 @@ def find_quarto() -> tuple[str | None, str]:
     """Return the quarto path or None, and the places searched."""
     named = os.environ.get("QUARTO_PATH", "")
     # pip installs quarto-cli's program here, even if the environment is not on PATH.
-    beside = sysconfig.get_path("scripts")
-    looked = f"QUARTO_PATH ({named or 'not set'}), then {beside}, then PATH"
+    scripts = sysconfig.get_path("scripts")
+    places = f"QUARTO_PATH ({named or 'not set'}), then {scripts}, then PATH"
     if named:
         # QUARTO_PATH may name the program or its folder, as in Quarto's own tools.
         place = Path(named)
         program = shutil.which(str(place / "quarto" if place.is_dir() else place))
         if program:
-            return program, looked
-    return shutil.which("quarto", path=beside) or shutil.which("quarto"), looked
+            return program, places
+    return shutil.which("quarto", path=scripts) or shutil.which("quarto"), places
 
 
 def version(program: str) -> str:

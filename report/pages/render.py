@@ -47,13 +47,15 @@ def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequenc
     out.mkdir(parents=True, exist_ok=True)
     names, failures = list[str](), Failures()
     for family in families:
-        own = Failures()
-        charts = family_charts(evidence, family, own)
-        _draw_charts(charts, out, own)
-        _draw_previews(evidence.document, charts, out.parent / "previews", family, own)
-        write_json(out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": own.as_json})
+        family_failures = Failures()
+        charts = family_charts(evidence, family, family_failures)
+        _draw_charts(charts, out, family_failures)
+        _draw_previews(evidence.document, charts, out.parent / "previews", family, family_failures)
+        write_json(
+            out / f"{family}.json", {"figures": [chart.name for chart in charts], "failed": family_failures.as_json}
+        )
         names += [chart.name for chart in charts]
-        failures.items += own.items
+        failures.items += family_failures.items
     return names, failures
 
 
@@ -122,13 +124,13 @@ def render(
         _write_documents(scratch, content, document)
         shared = _files_digest(scratch, _SHARED)
         drawings = _files_digest(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
-        again, pdfs = list(names), list(PDFS)
+        changed_pages, pdfs = list(names), list(PDFS)
         if earlier.get("version") == pandoc.version() and earlier.get("shared") == shared:
             if earlier.get("renderer") == "pandoc":
-                again = [name for name in names if not _is_unchanged(scratch, out, name, "html")]
+                changed_pages = [name for name in names if not _is_unchanged(scratch, out, name, "html")]
             if earlier.get("figures") == drawings:
                 pdfs = [name for name in PDFS if not _is_unchanged(scratch, out, name, "pdf")]
-        standards, chosen = _render_pages(scratch, content, document, again, pdfs, chosen, renderer)
+        standards, chosen = _render_pages(scratch, content, document, changed_pages, pdfs, chosen, renderer)
         files = _move_outputs(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -143,7 +145,7 @@ def render(
             "rendered_utc": utc_time(),
             "generated_utc": document["generated_utc"],
             "commit": document["commit"],
-            "rendered_again": len(again),
+            "rendered_again": len(changed_pages),
             "shared": shared,
             "figures": drawings,
             "pages": names,
@@ -157,10 +159,10 @@ def render(
 def _check_complete(charts: Sequence[Chart], folder: Path) -> None:
     """Raise StudyError if a figure is missing; remove unused figures."""
     wanted = {f"{chart.name}{ending}" for chart in charts for ending in (".svg", ".phone.svg")}
-    there = {path.name for path in folder.glob("*.svg")}
-    if missing := sorted(wanted - there):
+    existing = {path.name for path in folder.glob("*.svg")}
+    if missing := sorted(wanted - existing):
         raise StudyError(f"{folder}: {missing[0]} is not drawn: run `python -m report figures`, or leave out --drawn")
-    for name in there - wanted:
+    for name in existing - wanted:
         (folder / name).unlink(missing_ok=True)
 
 
@@ -222,11 +224,11 @@ def _choose_renderer(renderer: str) -> dict[str, str]:
         raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
     if renderer == "pandoc":
         return _pandoc_choice("")
-    program, looked = quarto.find_quarto()
+    program, places = quarto.find_quarto()
     if program is None:
         if renderer == "quarto":
             raise StudyError(
-                f"Quarto was requested but not found. Looked in: {looked}. "
+                f"Quarto was requested but not found. Looked in: {places}. "
                 "Install it from quarto.org, or use --renderer auto"
             )
         return _pandoc_choice("Quarto was not found")
@@ -249,7 +251,7 @@ def _render_pages(
     folder: Path,
     content: Content,
     document: Mapping[str, Any],
-    again: list[str],
+    changed_pages: list[str],
     pdfs: list[str],
     chosen: dict[str, str],
     renderer: str,
@@ -267,8 +269,8 @@ def _render_pages(
                 raise StudyError(f"{failed}. Repair the Quarto installation, or use --renderer pandoc") from None
             print(f"note: {failed}: rendering with pandoc", file=sys.stderr)
             chosen = _pandoc_choice(str(failed))
-            again[:] = names
-    if not chosen["program"] and (refused := pandoc.render(folder, again)):
+            changed_pages[:] = names
+    if not chosen["program"] and (refused := pandoc.render(folder, changed_pages)):
         for page in [page for page in content.pages if page.path in refused]:
             content.fail(page, refused[page.path])
         changed = [page for page in content.pages if page.path in (*refused, CHECKS)]

@@ -40,9 +40,9 @@ def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
     if len(group) == 1 or not title:
         yield from map(_with_machine_title, group)
         return
-    drawn = _merged_drawing(group)
-    if drawn:
-        yield replace(_combined_exhibit(group, title, drawn), says=[*elsewhere, *_merge_says(group)])
+    drawing = _merged_drawing(group)
+    if drawing:
+        yield replace(_combined_exhibit(group, title, drawing), says=[*elsewhere, *_merge_says(group)])
         return
     # Start with the exhibit that has the common title, so that it needs no section heading.
     first, *others = sorted(map(_with_machine_title, group), key=lambda exhibit: exhibit.chart.title != title)
@@ -61,8 +61,8 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
         or merge_sentences([heading for heading in headings if heading]) is None
     ):
         return "", []
-    own = [exhibit for exhibit in group if exhibit.own]
-    shown = own if own and len(own) < len(group) else list(group)
+    own_exhibits = [exhibit for exhibit in group if exhibit.own]
+    shown = own_exhibits if own_exhibits and len(own_exhibits) < len(group) else list(group)
     others = [exhibit for exhibit in group if exhibit not in shown]
     title = _merged_sentence(shown, whole=not others)
     elsewhere = _merged_sentence(others, whole=False) if others else ""
@@ -73,12 +73,12 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
     """Merge headings into a sentence; name the machines if it does not cover all."""
-    able = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
-    together = merge_sentences([exhibit.heading for exhibit in able or group if exhibit.heading])
-    text = str(together) if together else ""
-    if whole and len(able) in (0, len(group)):
+    complete = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
+    merged = merge_sentences([exhibit.heading for exhibit in complete or group if exhibit.heading])
+    text = str(merged) if merged else ""
+    if whole and len(complete) in (0, len(group)):
         return text
-    named = able or group
+    named = complete or group
     called = "Your machines" if len(named) == len(group) > 1 and all(exhibit.own for exhibit in named) else ""
     return _with_machine(called or join_words([exhibit.called for exhibit in named]), text) if text else ""
 
@@ -96,20 +96,25 @@ def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
     """Merge estimate lists into one figure, grouped by machine; None if charts or tables are incompatible."""
     draws = [exhibit.chart.draw for exhibit in group]
     lists = [draw for draw in draws if isinstance(draw, EstimateDrawing)]
-    alike = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
+    settings = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
     heads = {tuple(exhibit.table.head) for exhibit in group if exhibit.table}
-    if len(lists) < len(draws) or len(alike) > 1 or len(heads) > 1 or sum(len(draw.rows) for draw in lists) > MOST_ROWS:
+    if (
+        len(lists) < len(draws)
+        or len(settings) > 1
+        or len(heads) > 1
+        or sum(len(draw.rows) for draw in lists) > MOST_ROWS
+    ):
         return None
     rows = [{**row, "group": exhibit.called} for exhibit, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
     return estimate_chart(rows, first.axis, first.lines, first.line, first.log)
 
 
-def _combined_exhibit(group: Sequence[Exhibit], title: str, drawn: EstimateDrawing) -> Exhibit:
+def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDrawing) -> Exhibit:
     """Merge notes, sentences and tables into one exhibit."""
     first = group[0]
     return Exhibit(
-        Chart(first.subject, title, drawn, _merge_texts(group, lambda exhibit: exhibit.chart.note),
+        Chart(first.subject, title, drawing, _merge_texts(group, lambda exhibit: exhibit.chart.note),
               ". ".join(f"{exhibit.called}: {exhibit.chart.alt}" for exhibit in group)),
         (), _merge_tables(group), tuple(dict.fromkeys(name for exhibit in group for name in exhibit.claims)),
         subject=first.subject,
@@ -131,13 +136,13 @@ def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> st
 def _merge_says(group: Sequence[Exhibit]) -> list[str]:
     """Keep common sentences once, and prefix others with their machine."""
     common = [text for text in group[0].says if all(text in exhibit.says for exhibit in group)]
-    own = [
+    own_sentences = [
         text if exhibit.machine in text else _with_machine(exhibit.called, text)
         for exhibit in group
         for text in exhibit.says
         if text not in common
     ]
-    return [*own, *common]
+    return [*own_sentences, *common]
 
 
 def _merge_tables(group: Sequence[Exhibit]) -> Table | None:

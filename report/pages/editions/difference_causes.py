@@ -90,9 +90,9 @@ def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator
         else format_interval(record["estimate"], record["low"], record["high"], record["unit"])
         for record in (now, was)
     ]
-    apart = was["unit"] == now["unit"] and _intervals_disjoint(was, now)
-    if results[0] != results[1] and (turned or apart):
-        yield Cause("data", f"now {results[0]}, before {results[1]}", name, stays=apart)
+    disjoint = was["unit"] == now["unit"] and _intervals_disjoint(was, now)
+    if results[0] != results[1] and (turned or disjoint):
+        yield Cause("data", f"now {results[0]}, before {results[1]}", name, stays=disjoint)
 
 
 def _figure_texts(part: Record, edition: Record) -> dict[str, str]:

@@ -22,16 +22,16 @@ def compare_editions(old: Record, new: Record) -> dict[str, Any]:
     """
     before = {claim["id"]: claim for claim in old["claims"]}
     after = {claim["id"]: claim for claim in new["claims"]}
-    both = [_claim_change(before[name], claim, old, new) for name, claim in after.items() if name in before]
+    changes = [_claim_change(before[name], claim, old, new) for name, claim in after.items() if name in before]
     return {
         "old": _edition_summary(old),
         "new": _edition_summary(new),
         "nodes": _node_changes(old, new),
-        "changed": [change for change in both if change["was"] != change["is"]],
-        "revised": [change for change in both if change["was"] == change["is"] and change["why"]],
+        "changed": [change for change in changes if change["was"] != change["is"]],
+        "revised": [change for change in changes if change["was"] == change["is"] and change["why"]],
         "added": [_claim_summary(claim) for name, claim in after.items() if name not in before],
         "withdrawn": [_claim_summary(claim) for name, claim in before.items() if name not in after],
-        "stayed": [change["id"] for change in both if change["was"] == change["is"]],
+        "stayed": [change["id"] for change in changes if change["was"] == change["is"]],
     }
 
 
@@ -45,12 +45,12 @@ def _edition_summary(edition: Record) -> dict[str, Any]:
 
 def _node_changes(old: Record, new: Record) -> dict[str, list[str]]:
     before, after = ({node["id"]: node for node in edition["nodes"]} for edition in (old, new))
-    both = [(before[name], node) for name, node in after.items() if name in before]
+    pairs = [(before[name], node) for name, node in after.items() if name in before]
     return {
         "added": [node["label"] for name, node in after.items() if name not in before],
         "gone": [node["label"] for name, node in before.items() if name not in after],
         "again": [
-            now["label"] for was, now in both if any(was[key] != now[key] for key in ("started_utc", "ended_utc"))
+            now["label"] for was, now in pairs if any(was[key] != now[key] for key in ("started_utc", "ended_utc"))
         ],
     }
 
@@ -75,8 +75,8 @@ def edition_day(about: Record) -> str:
 
 def headline(comparison: Record) -> str:
     """Count changed verdicts, new and withdrawn claims in a sentence."""
-    changed, of = len(comparison["changed"]), len(comparison["changed"]) + len(comparison["stayed"])
-    parts = [f"{changed or 'none'} of {format_count(of, 'verdict')} changed" if of else "no claim is in both"]
+    changed, total = len(comparison["changed"]), len(comparison["changed"]) + len(comparison["stayed"])
+    parts = [f"{changed or 'none'} of {format_count(total, 'verdict')} changed" if total else "no claim is in both"]
     words = {"added": ("claim is new", "claims are new"), "withdrawn": ("was withdrawn", "were withdrawn")}
     for key, (singular, plural) in words.items():
         if comparison[key]:

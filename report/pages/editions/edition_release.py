@@ -163,7 +163,7 @@ def record_in_current_words(folder: Path) -> dict[str, Any]:
 
 def readme_section(record: Mapping[str, Any]) -> str:
     """Format the README section about an edition, as markdown."""
-    at = f"data/editions/{record['number']}"
+    folder = f"data/editions/{record['number']}"
     names, counts = zip(*record["tally"].items(), strict=True)
     return "\n".join(
         (
@@ -174,9 +174,9 @@ def readme_section(record: Mapping[str, Any]) -> str:
             "|" + "---:|" * len(names),
             "| " + " | ".join(map(str, counts)) + " |",
             "",
-            f"{record['foot']}. [Pages]({at}/{site_paths.PAGE}), [PDF]({at}/{site_paths.PDF}), "
-            f"[appendix]({at}/{site_paths.APPENDIX}), [verdicts]({at}/{site_paths.VERDICTS_TABLE}), "
-            f"all in [`{at}/`]({at}/).",
+            f"{record['foot']}. [Pages]({folder}/{site_paths.PAGE}), [PDF]({folder}/{site_paths.PDF}), "
+            f"[appendix]({folder}/{site_paths.APPENDIX}), [verdicts]({folder}/{site_paths.VERDICTS_TABLE}), "
+            f"all in [`{folder}/`]({folder}/).",
             END,
         )
     )
