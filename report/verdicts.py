@@ -38,18 +38,20 @@ class Trial(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
     threshold: Annotated[Limit | None, Meta(description="The other threshold")] = None
     side: Annotated[
         Literal["above", "from", "to", "below", "range"] | None,
-        Meta(description="For the nearest threshold that turns the verdict: past it, or at it and further"),
+        Meta(description="Side of the nearest threshold that turns the verdict; from and to include it"),
     ] = None
-    factor: Annotated[Number, Meta(description="Of that threshold to the declared one, at least 1")] = None
+    factor: Annotated[Number, Meta(description="Ratio between that threshold and the declared one, at least 1")] = None
     label: Annotated[str, Meta(description="The label of the scope")] = ""
-    value: Annotated[Label, Meta(description="Its other value; the other value of an input")] = None
+    value: Annotated[Label, Meta(description="The label's or input's other value")] = None
     now: Annotated[Label, Meta(description="The declared value")] = None
-    plain_loop: Annotated[bool, Meta(description="That value is code without a library, which does not count")] = False
-    of: Annotated[str, Meta(description="What is left out: a case, a machine, or a unit of a share")] = ""
+    plain_loop: Annotated[
+        bool, Meta(description="The other value is plain code without a library, which does not count")
+    ] = False
+    of: Annotated[str, Meta(description="Kind of item left out: a case, a machine, or a unit of a share")] = ""
     what: Annotated[str, Meta(description="Its name")] = ""
     id: Annotated[str, Meta(description="The id of a machine's first node")] = ""
-    number: Annotated[int, Meta(description="How many turn it, each by itself, where they are too many to name")] = 1
-    one_case: Annotated[bool, Meta(description="The machine has one case alone")] = False
+    number: Annotated[int, Meta(description="Number of items that each turn it, if too many to name")] = 1
+    one_case: Annotated[bool, Meta(description="The machine has one case only")] = False
     symbol: Annotated[str, Meta(description="The input of the arithmetic")] = ""
     means: str = ""
     unit: str = ""
@@ -62,65 +64,67 @@ class Turn(Trial, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class Robustness(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How near the outcome of a part is to turning."""
+    """Robustness for a part's outcome."""
 
     margin_widths: Annotated[Number, Meta(description="Distance from the threshold in widths of the interval")]
     exact: Annotated[bool, Meta(description="The figure has no interval")]
-    fact: Annotated[bool, Meta(description="Exact published figures and arithmetic on them: not varied")] = False
-    verdict: Annotated[Verdict, Meta(description="On the claim")]
+    fact: Annotated[bool, Meta(description="Exact published figures or arithmetic on them, not varied")] = False
+    verdict: Annotated[Verdict, Meta(description="Verdict on the claim")]
     decides: Annotated[bool, Meta(description="Another outcome of this part alone would turn the claim")]
-    fragile: Annotated[bool, Meta(description="The margin is less than a width, or a near trial turns the verdict")]
+    fragile: Annotated[
+        bool, Meta(description="The margin is below one interval width, or a near trial turns the verdict")
+    ]
     trials: list[Trial]
 
 
 class Failure(Struct, frozen=True):
-    """The outcome of an experiment on one kind of device."""
+    """An experiment's failure on one kind of device."""
 
     device: str
     nodes: list[str]
-    status: Annotated[str, Meta(description="The commonest; empty where it was not run")] = ""
+    status: Annotated[str, Meta(description="Most common status; empty if it was not run")] = ""
     reason: str = ""
 
 
 class Missing(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The needs of a part that waits."""
+    """Evidence that a waiting part lacks."""
 
     verdict: Verdict
     experiments: list[str] = []
-    machine: Annotated[str, Meta(description="A kind of machine that no node is")] = ""
-    device: Annotated[str, Meta(description="Its kind of device")] = ""
-    failures: Annotated[list[Failure], Meta(description="The experiment gave nothing on these devices")] = []
-    label: Annotated[str, Meta(description="A label of the scope that nothing was measured with")] = ""
-    wanted: Annotated[list[str], Meta(description="Its values in the scope")] = []
-    measured: Annotated[list[str], Meta(description="Its measured values")] = []
-    rule: Annotated[str, Meta(description="A rule that can compare nothing")] = ""
+    machine: Annotated[str, Meta(description="Kind of machine that no node has")] = ""
+    device: Annotated[str, Meta(description="Kind of device")] = ""
+    failures: Annotated[list[Failure], Meta(description="Devices without results for the experiment")] = []
+    label: Annotated[str, Meta(description="Scope label without measurements")] = ""
+    wanted: Annotated[list[str], Meta(description="The label's values in the scope")] = []
+    measured: Annotated[list[str], Meta(description="The label's measured values")] = []
+    rule: Annotated[str, Meta(description="Rule without anything to compare")] = ""
     estimates: Annotated[int, Meta(description="Estimates in scope")] = 0
     single_rounds: Annotated[int, Meta(description="Estimates of one round, without an interval")] = 0
     source: Annotated[str, Meta(description="The published figure")] = ""
-    why: Annotated[str, Meta(description="Why it is not there")] = ""
+    why: Annotated[str, Meta(description="Why it is missing")] = ""
 
 
 class Others(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What others published on a part."""
+    """Published measurements for a part."""
 
     quantity: str
     scope: dict[str, Any]
     strength: Annotated[str, Meta(description="direct, which may decide, or indirect")]
-    why: Annotated[str, Meta(description="What is alike on both sides, and what is not")]
+    why: Annotated[str, Meta(description="What both sides have in common, and what differs")]
     unit: str
     decides: bool
     outcome: Verdict | None
     least: Number
     most: Number
     trials: Annotated[list[Trial], Meta(description="Where it decides: other thresholds")]
-    beside: Annotated[Number, Meta(description="How many times what others found is found here")]
+    beside: Annotated[Number, Meta(description="Our estimate divided by the published one")]
     records: Annotated[
         list[str], Meta(description="Keys of the published records compared; where it decides, the cases name them")
     ]
 
 
 class Part(Struct, kw_only=True, forbid_unknown_fields=True):
-    """One quantity, rule and threshold of a claim, and what came out."""
+    """One quantity, rule and threshold in a claim, with the outcome."""
 
     name: str
     quantity: str
@@ -129,27 +133,27 @@ class Part(Struct, kw_only=True, forbid_unknown_fields=True):
     options: dict[str, Any]
     threshold: Limit
     threshold_why: str
-    sensitivity: Annotated[list[Limit], Meta(description="Other thresholds that are a fair reading")]
+    sensitivity: Annotated[list[Limit], Meta(description="Other fair thresholds")]
     scope: dict[str, Any]
     scale: float
     scale_why: str
-    how: Annotated[str | None, Meta(description="What the quantity is and how it is found")]
-    entries: Annotated[list[str], Meta(description="Entries of the reference data that went in")]
-    from_samples: Annotated[bool, Meta(description="By samples in place of the summary's medians")]
-    followed: Annotated[bool, Meta(description="The rows behind each case were followed through the arithmetic")]
+    how: Annotated[str | None, Meta(description="Definition of the quantity")]
+    entries: Annotated[list[str], Meta(description="Reference entries used")]
+    from_samples: Annotated[bool, Meta(description="Computed from samples, not from the summary's medians")]
+    followed: Annotated[bool, Meta(description="The source rows behind each case are known exactly")]
     outcome: Verdict
     tier: Tier
     missing: Annotated[Missing | None, Meta(description="What it waits for")]
-    waits: Annotated[Missing | None, Meta(description="What it would wait for, had others' runs not decided it")]
+    waits: Annotated[Missing | None, Meta(description="What it would wait for without the published runs")]
     others: list[Others]
-    unchecked: Annotated[bool, Meta(description="By a model that nothing checked, so that it decides nothing")]
-    checked: Annotated[str | None, Meta(description="What its model was checked by; empty: nothing")]
-    check: Annotated[dict[str, float] | None, Meta(description="How well that model held")]
-    cases_why: Annotated[str, Meta(description="Why these cases, where they are a list that was chosen")]
+    unchecked: Annotated[bool, Meta(description="Its model was not checked, so it decides nothing")]
+    checked: Annotated[str | None, Meta(description="Quantity that checked its model; empty: none")]
+    check: Annotated[dict[str, float] | None, Meta(description="Agreement between model and measurements")]
+    cases_why: Annotated[str, Meta(description="Reason for a chosen list of cases")]
     n_cases: int
-    share: Annotated[dict[str, Any] | None, Meta(description="The share that reaches the threshold, with interval")]
-    boundary: Annotated[dict[str, Any] | None, Meta(description="The label that tells where it holds")]
-    estimate: Annotated[Number, Meta(description="Of the case that stands for all")]
+    share: Annotated[dict[str, Any] | None, Meta(description="Share that reaches the threshold, with interval")]
+    boundary: Annotated[dict[str, Any] | None, Meta(description="Label that separates where it holds")]
+    estimate: Annotated[Number, Meta(description="Estimate for the representative case")]
     low: Number
     high: Number
     robustness: Robustness | None
@@ -157,7 +161,7 @@ class Part(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One compared estimate of a part."""
+    """One compared estimate in a part."""
 
     part: str
     node: Annotated[str | None, Meta(description="None for published figures")]
@@ -170,12 +174,12 @@ class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
     n_samples: int
     outcome: Side
     behind: Annotated[str, Meta(description="Rows of the summary behind it, as '3-5 9'")]
-    detail: Annotated[str, Meta(description="A word on its arithmetic, or why it has no estimate")] = ""
-    disturbed: Annotated[float, Meta(description="Share of these rows that are disturbed")] = 0.0
-    instances: Annotated[list[str], Meta(description="Nodes of the machines of one kind that it stands for")] = []
-    machines: Annotated[str, Meta(description="These machines in words")] = ""
-    instance_low: Annotated[Number, Meta(description="The least estimate of these machines")] = None
-    instance_high: Annotated[Number, Meta(description="The greatest")] = None
+    detail: Annotated[str, Meta(description="Note on its arithmetic, or why it has no estimate")] = ""
+    disturbed: Annotated[float, Meta(description="Share of disturbed rows among these")] = 0.0
+    instances: Annotated[list[str], Meta(description="Nodes pooled in this case")] = []
+    machines: Annotated[str, Meta(description="The pooled machines in words")] = ""
+    instance_low: Annotated[Number, Meta(description="Smallest estimate among them")] = None
+    instance_high: Annotated[Number, Meta(description="Largest estimate among them")] = None
 
 
 class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -189,10 +193,12 @@ class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
     kind: str
     question: str
     verdict: Verdict
-    finding: Annotated[str, Meta(description="What was found, in one sentence")]
+    finding: Annotated[str, Meta(description="The finding in one sentence")]
     finding_part: Annotated[str, Meta(description="The part that the sentence names first")]
     untestable: Annotated[str, Meta(description="Why no rule decides it")]
-    quantity: Annotated[str | None, Meta(description="With the next six fields: of the part that tells the claim")]
+    quantity: Annotated[
+        str | None, Meta(description="From the part that represents the claim, like the next six fields")
+    ]
     unit: str | None
     estimate: Number
     low: Number
@@ -202,12 +208,12 @@ class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
     cases: list[Case]
     parts: list[Part]
     by_threshold: Annotated[list[dict[str, Any]], Meta(description="Outcome and verdict over a range of thresholds")]
-    when_written: Annotated[list[dict[str, Any]], Meta(description="Parts as of the time of the article")]
+    when_written: Annotated[list[dict[str, Any]], Meta(description="Parts as of the article's date")]
     robust: Literal["robust", "sensitive", "on a chosen list", "not varied"] | None
     turn: Turn | None
-    evidence_tier: Annotated[Tier, Meta(description="The weakest that the verdict rests on")]
-    decided_on: Annotated[Literal["here", "others", ""], Meta(description="Whose measurements it needs")]
-    hangs_on: Annotated[str, Meta(description="The node handed in that alone decides it")]
+    evidence_tier: Annotated[Tier, Meta(description="Weakest tier that the verdict rests on")]
+    decided_on: Annotated[Literal["here", "others", ""], Meta(description="Origin of the deciding measurements")]
+    hangs_on: Annotated[str, Meta(description="Contributed node that alone decides it")]
     unpublished: Annotated[str, Meta(description="Why no published record decides it")]
     see_also: list[str]
     same_as: str | None
@@ -219,7 +225,7 @@ class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Document(Struct, kw_only=True, forbid_unknown_fields=True):
-    """All verdicts, and what stands beside them."""
+    """All verdicts, with their context."""
 
     format: int
     generated_utc: str
@@ -229,13 +235,13 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     nodes: list[dict[str, Any]]
     refused: Annotated[list[dict[str, Any]], Meta(description="Files left out, with the reason")]
     tally: dict[str, int]
-    decided: Annotated[dict[str, int], Meta(description="Claims decided here, on others' runs, and open")]
-    questions: Annotated[list[dict[str, Any]], Meta(description="Claims by what they ask, each question once")]
+    decided: Annotated[dict[str, int], Meta(description="Number of claims decided here, by published runs, and open")]
+    questions: Annotated[list[dict[str, Any]], Meta(description="Claims grouped by question")]
     verdicts: list[Claim]
     contradictions: list[dict[str, Any]]
     triangulation: list[dict[str, Any]]
     references: list[dict[str, Any]]
-    published: Annotated[list[dict[str, Any]], Meta(description="Sources of others' measurements, and who uses them")]
+    published: Annotated[list[dict[str, Any]], Meta(description="Sources of published measurements, with their users")]
     replaced: Annotated[list[dict[str, Any]], Meta(description="Server processors that one GPU replaces")]
     counterparts: Annotated[list[dict[str, Any]], Meta(description="Our CPU figures beside published ones")]
 
