@@ -37,28 +37,28 @@ Values = dict[str, float | None]
 class Totals:
     """Totals since the machine or this process started, in seconds unless noted; 0 if there is no counter.
 
-    at: the monotonic clock. busy, own, stolen: CPU time over all cores, used by all processes, used by this
-    process and its children, and withheld by the hypervisor. here: CPU time used by all processes on this
-    process's CPUs. queued: time with a task waiting for a core. stalled: time with a task waiting for memory;
-    None if the kernel has no pressure stall information (PSI). paged: pages moved to and from disk for lack of
-    memory. periods, quota_hits: cgroup quota periods, in total and with throttled tasks. hot: times that heat
-    lowered the processor clock. stops: times this process was continued after SIGSTOP, since `count_stops`.
-    stood: time this process was suspended, according to `running_time`.
+    time_s: the monotonic clock. busy_s, own_s, stolen_s: CPU time over all cores, used by all processes, used by this
+    process and its children, and withheld by the hypervisor. allowed_busy_s: CPU time used by all processes on this
+    process's CPUs. queued_s: time with a task waiting for a core. stalled_s: time with a task waiting for memory;
+    None if the kernel has no pressure stall information (PSI). pages: pages moved to and from disk for lack of
+    memory. periods, quota_hits: cgroup quota periods, in total and with throttled tasks. heat_throttles: number of
+    times heat lowered the processor clock. stops: number of times this process was continued after SIGSTOP, since
+    `count_stops`. paused_s: time this process was suspended, according to `running_time`.
     """
 
-    at: float
-    busy: float = 0.0
-    here: float = 0.0
-    own: float = 0.0
-    stolen: float = 0.0
-    queued: float = 0.0
-    stalled: float | None = None
-    paged: float = 0.0
+    time_s: float
+    busy_s: float = 0.0
+    allowed_busy_s: float = 0.0
+    own_s: float = 0.0
+    stolen_s: float = 0.0
+    queued_s: float = 0.0
+    stalled_s: float | None = None
+    pages: float = 0.0
     periods: float = 0.0
     quota_hits: float = 0.0
-    hot: float = 0.0
+    heat_throttles: float = 0.0
     stops: float = 0.0
-    stood: float = 0.0
+    paused_s: float = 0.0
 
 
 _stops = 0
@@ -85,19 +85,19 @@ def read_totals(process: psutil.Process) -> Totals:
     stalled = pressure("memory")
     periods, hits = quota_periods()
     return Totals(
-        at=time.perf_counter(),
-        busy=busy,
-        here=_allowed_busy_s(busy),
-        own=_own_cpu_s(process),
-        stolen=stolen,
-        queued=pressure("cpu") or 0.0,
-        stalled=stalled,
-        paged=_pages_moved() if stalled is None else 0.0,
+        time_s=time.perf_counter(),
+        busy_s=busy,
+        allowed_busy_s=_allowed_busy_s(busy),
+        own_s=_own_cpu_s(process),
+        stolen_s=stolen,
+        queued_s=pressure("cpu") or 0.0,
+        stalled_s=stalled,
+        pages=_pages_moved() if stalled is None else 0.0,
         periods=periods,
         quota_hits=hits,
-        hot=count_heat_throttles(),
+        heat_throttles=count_heat_throttles(),
         stops=_stops,
-        stood=running_time.paused_s(),
+        paused_s=running_time.paused_s(),
     )
 
 

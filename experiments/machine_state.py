@@ -146,7 +146,7 @@ class Watch:
 
     def energy(self) -> Energy:
         """Return the device energy until now."""
-        running = (self._state.values.get("power_w") or 0.0) * (time.perf_counter() - self._totals.at)
+        running = (self._state.values.get("power_w") or 0.0) * (time.perf_counter() - self._totals.time_s)
         return Energy(self._device.joules(), self._summed + running)
 
     def energy_since(self, then: Energy) -> EnergyUse | None:
@@ -168,14 +168,14 @@ class Watch:
         vars(reading).update(self._state.values, flags=format_flags(worst_flags([*before, *self._state.flags])))
 
     def _window_is_over(self) -> bool:
-        return time.perf_counter() - self._totals.at >= self._window_s
+        return time.perf_counter() - self._totals.time_s >= self._window_s
 
     def _close_window(self, device: State) -> None:
         before, self._totals = self._totals, self._read_totals()
         values, flags = compare_totals(before, self._totals, os.cpu_count() or 1)
         self._window = before, self._totals
         flags += crowding_flags(*self._window, self._threads)
-        self._summed += (device.values.get("power_w") or 0.0) * (self._totals.at - before.at)
+        self._summed += (device.values.get("power_w") or 0.0) * (self._totals.time_s - before.time_s)
         self._state = State({**device.values, **values}, tuple(worst_flags([*flags, *device.flags])))
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
 
@@ -198,15 +198,15 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
         then, later = getattr(before, name), getattr(now, name)
         return max(0.0, later - then) if then is not None and later is not None else 0.0
 
-    seconds = now.at - before.at
-    other = max(0.0, now.busy - before.busy - (now.own - before.own)) / (seconds * cores)
-    steal = rise("stolen") / (seconds * cores)
-    queued, stalled, pages = (rise(name) / seconds for name in ("queued", "stalled", "paged"))
+    seconds = now.time_s - before.time_s
+    other = max(0.0, now.busy_s - before.busy_s - (now.own_s - before.own_s)) / (seconds * cores)
+    steal = rise("stolen_s") / (seconds * cores)
+    queued, stalled, pages = (rise(name) / seconds for name in ("queued_s", "stalled_s", "pages"))
     flags = []
     if other > BUSY_SHARE:
         flags.append(Flag("busy", f"{other:.0%} other load"))
-    if stood := rise("stood"):
-        flags.append(pause_flag(stood))
+    if paused_s := rise("paused_s"):
+        flags.append(pause_flag(paused_s))
     elif rise("stops"):
         flags.append(Flag("stopped", "by a signal, and went on"))
     if queued > QUEUED_SHARE:
@@ -217,7 +217,7 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
         flags.append(
             Flag("throttled", f"cgroup quota in {rise('quota_hits') / max(rise('periods'), 1):.0%} of its periods")
         )
-    if rise("hot"):
+    if rise("heat_throttles"):
         flags.append(Flag("throttled", "heat"))
     if stalled > MEMORY_SHARE:
         flags.append(Flag("memory", f"stalled {min(stalled, 1.0):.0%} of the time"))
@@ -235,7 +235,9 @@ def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
     # With more threads than cores, count hardware threads.
     cores = processor.usable_cores(cpus)
     room = cores if threads <= cores else len(cpus)
-    other_cores = max(0.0, now.here - before.here - (now.own - before.own)) / (now.at - before.at)
+    other_cores = max(0.0, now.allowed_busy_s - before.allowed_busy_s - (now.own_s - before.own_s)) / (
+        now.time_s - before.time_s
+    )
     if not threads or min(threads, room) + other_cores <= room + CROWDED_CORES:
         return []
     free = max(0.0, room - other_cores)

@@ -218,7 +218,7 @@ def watch_others(seconds: float) -> Watched:
     for pid, (name, total) in _process_times().items():
         if pid != own.pid:
             # All CPU time in a new process is recent.
-            used[name] += (total - spent.get(pid, (name, 0.0))[1]) / (after.at - before.at)
+            used[name] += (total - spent.get(pid, (name, 0.0))[1]) / (after.time_s - before.time_s)
     busiest = sorted(
         ((name, share) for name, share in used.items() if share > _NAMED_SHARE), key=lambda entry: -entry[1]
     )
@@ -332,8 +332,8 @@ def examine(root: Path, results: Path) -> list[Finding | None]:
     watched = watch_others(WATCH_S)
     before, after = watched.before, watched.after
     stalled = None
-    if before.stalled is not None and after.stalled is not None:
-        stalled = (after.stalled - before.stalled) / (after.at - before.at)
+    if before.stalled_s is not None and after.stalled_s is not None:
+        stalled = (after.stalled_s - before.stalled_s) / (after.time_s - before.time_s)
     battery_state = getattr(psutil, "sensors_battery", lambda: None)()
     place = next(folder for folder in (results, *results.parents) if folder.is_dir())
     return [

@@ -304,8 +304,8 @@ def test_a_machine_that_always_stands_still_ends_its_points_and_their_times_add_
 
 
 def test_a_window_in_which_the_process_stood_still_says_for_how_long() -> None:
-    before = machine_state.counters.Totals(at=0.0)
-    now = machine_state.counters.Totals(at=16.0, stood=15.04, stops=1.0)
+    before = machine_state.counters.Totals(time_s=0.0)
+    now = machine_state.counters.Totals(time_s=16.0, paused_s=15.04, stops=1.0)
     assert [str(flag) for flag in machine_state.compare_totals(before, now, 4)[1]] == [
         "stopped: stood still for 15.0 s"
     ]

@@ -95,7 +95,7 @@ def test_whole_cores_are_advised_in_place_of_a_quota(
 
 def watched(busy: float, stolen: float = 0.0, **busiest: float) -> Watched:
     """One second."""
-    return Watched(Totals(0.0), Totals(1.0, busy=busy, stolen=stolen), list(busiest.items()))
+    return Watched(Totals(0.0), Totals(1.0, busy_s=busy, stolen_s=stolen), list(busiest.items()))
 
 
 def test_the_load_and_the_steal_of_a_second_are_shares_of_all_cores() -> None:
@@ -316,7 +316,9 @@ def test_the_busiest_processes_are_told_with_their_share_of_a_core(monkeypatch: 
 
 def test_the_share_of_time_that_work_waited_for_memory_is_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = machine_checks.watch_others(0.0)
-    before, after = (replace(seen.before, at=at, stalled=stalled) for at, stalled in ((1.0, 4.0), (3.0, 4.5)))
+    before, after = (
+        replace(seen.before, time_s=time_s, stalled_s=stalled_s) for time_s, stalled_s in ((1.0, 4.0), (3.0, 4.5))
+    )
     monkeypatch.setattr(machine_checks, "watch_others", lambda _: Watched(before, after, []))
     shares: list[float | None] = []
     monkeypatch.setattr(

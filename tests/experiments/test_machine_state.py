@@ -32,31 +32,31 @@ from experiments.machine_state import (
 from tests.experiments.conftest import Tree
 from tests.experiments.nvml_standin import Library
 
-CALM = Totals(at=0.0, stalled=0.0)
+CALM = Totals(time_s=0.0, stalled_s=0.0)
 
 
 def words(**rises: float) -> list[str]:
     """The flags of one second on four cores in which the totals rose so much."""
-    return [str(flag) for flag in compare_totals(CALM, replace(CALM, at=1.0, **rises), cores=4)[1]]
+    return [str(flag) for flag in compare_totals(CALM, replace(CALM, time_s=1.0, **rises), cores=4)[1]]
 
 
 @pytest.mark.parametrize(
     ("rises", "flags"),
     [
-        ({"busy": 3.24, "own": 2.0}, ["busy: 31% other load"]),
-        ({"busy": 2.3, "own": 2.0}, []),
-        ({"stolen": 1.24}, ["steal: 31%"]),
-        ({"stolen": 0.04}, []),
-        ({"queued": 0.12}, ["queued: waited for a core 12% of the time"]),
+        ({"busy_s": 3.24, "own_s": 2.0}, ["busy: 31% other load"]),
+        ({"busy_s": 2.3, "own_s": 2.0}, []),
+        ({"stolen_s": 1.24}, ["steal: 31%"]),
+        ({"stolen_s": 0.04}, []),
+        ({"queued_s": 0.12}, ["queued: waited for a core 12% of the time"]),
         ({"periods": 3.0, "quota_hits": 2.0}, ["throttled: cgroup quota in 67% of its periods"]),
         ({"periods": 3.0}, []),
-        ({"hot": 1.0}, ["throttled: heat"]),
+        ({"heat_throttles": 1.0}, ["throttled: heat"]),
         ({"stops": 1.0}, ["stopped: by a signal, and went on"]),
-        ({"stalled": 0.12}, ["memory: stalled 12% of the time"]),
-        ({"stalled": 0.01}, []),
-        ({"paged": 1200.0}, ["memory: 1,200 pages a second from or to the disk"]),
-        ({"paged": 100.0}, []),
-        ({"busy": 4.0, "stolen": 1.0}, ["busy: 100% other load", "steal: 25%"]),
+        ({"stalled_s": 0.12}, ["memory: stalled 12% of the time"]),
+        ({"stalled_s": 0.01}, []),
+        ({"pages": 1200.0}, ["memory: 1,200 pages a second from or to the disk"]),
+        ({"pages": 100.0}, []),
+        ({"busy_s": 4.0, "stolen_s": 1.0}, ["busy: 100% other load", "steal: 25%"]),
     ],
 )
 def test_what_a_window_saw_is_told_with_its_figure(rises: dict[str, float], flags: list[str]) -> None:
@@ -65,7 +65,7 @@ def test_what_a_window_saw_is_told_with_its_figure(rises: dict[str, float], flag
 
 @given(st.builds(Totals, *[st.floats(0, 1e6)] * 5, st.none() | st.floats(0, 1e6), *[st.floats(0, 1e6)] * 4))
 def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -> None:
-    now = Totals(**{**asdict(later), "at": CALM.at + 0.25 + later.at})
+    now = Totals(**{**asdict(later), "time_s": CALM.time_s + 0.25 + later.time_s})
     values, flags = compare_totals(CALM, now, cores=4)
     assert all(value is not None and value >= 0 for value in values.values())
     assert parse_sample_flags(format_flags(flags)) == flags
@@ -78,7 +78,7 @@ class Machine:
         self.totals, self.megahertz = CALM, 0.0
         self.watts: float | None = None
         self.counted: float | None = None
-        monkeypatch.setattr(machine_state, "time", SimpleNamespace(perf_counter=lambda: self.totals.at))
+        monkeypatch.setattr(machine_state, "time", SimpleNamespace(perf_counter=lambda: self.totals.time_s))
         monkeypatch.setattr(machine_state.os, "cpu_count", lambda: 4)
         monkeypatch.setattr(counters, "read_totals", lambda _: self.totals)
         monkeypatch.setattr(
@@ -89,8 +89,8 @@ class Machine:
         return {"clock_mhz": self.megahertz or None, "power_w": self.watts}
 
     def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
-        busy = self.totals.busy + other_cores * seconds
-        self.totals = replace(self.totals, at=self.totals.at + seconds, busy=busy, here=busy)
+        busy = self.totals.busy_s + other_cores * seconds
+        self.totals = replace(self.totals, time_s=self.totals.time_s + seconds, busy_s=busy, allowed_busy_s=busy)
         self.megahertz = megahertz
 
     def draws(self, watch: Watch, seconds: float, watts: float) -> None:
@@ -351,7 +351,7 @@ class Working:
 
     def _totals(self) -> Totals:
         self.at += 0.5e-3
-        return Totals(at=self.at, stalled=0.0)
+        return Totals(time_s=self.at, stalled_s=0.0)
 
     def _values(self) -> Values:
         """As NVML, whose calls take milliseconds."""
@@ -429,7 +429,7 @@ def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
 ) -> None:
     monkeypatch.setattr(machine_state.topology, "allowed_cpus", lambda: frozenset(range(cpus)))
     monkeypatch.setattr(machine_state.processor, "usable_cores", lambda allowed: cores)
-    now = replace(CALM, at=0.5, here=(others + threads) / 2, own=threads / 2)
+    now = replace(CALM, time_s=0.5, allowed_busy_s=(others + threads) / 2, own_s=threads / 2)
     assert format_flags(crowding_flags(CALM, now, threads)) == flag
     assert [str(one) for one in parse_sample_flags(flag)] == [flag][: len(flag)]
 
