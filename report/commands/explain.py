@@ -226,7 +226,7 @@ def _round_lines(data: Path | None, row: Mapping[str, Any]) -> list[str]:
 
 
 def _row_count_lines(part: Mapping[str, Any], total: int, printed: int, sources: Sources) -> list[str]:
-    """How many rows are behind a case, and how it is known."""
+    """Format the row count behind a case, noting if the rows were only tracked per node."""
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
     some = f"; the first {printed}, for all of them --rows all" if sources.data and printed < total else ""
     return _wrap("    ", f"made of {format_count(total, 'row')} of the summary{followed}{some}")

@@ -53,12 +53,12 @@ _FINDINGS_OF_SHARES = {
 }
 
 
-def new_claim(name: str, folder: Path, given: Namespace) -> Path:
+def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
     """Write `folder`/NAME.yaml and return its path.
 
-    given: article, section, says, note, quantity, rule, threshold (a number, or both ends of a range), why, kind (None
-    for the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity (other thresholds as
-    a flat list).
+    arguments: article, section, says, note, quantity, rule, threshold (a number, or both ends of a range), why, kind
+    (None for the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity (other
+    thresholds as a flat list).
     Raises StudyError if the claim exists, a name is unknown, or the rule lacks an option; OSError if the folder cannot
     be written.
     """
@@ -67,27 +67,27 @@ def new_claim(name: str, folder: Path, given: Namespace) -> Path:
         raise StudyError(f"{place}: an id is one capital letter and two digits, as in W39")
     if path.exists():
         raise StudyError(f"{path}: there is a claim {name} already: take the next free number")
-    if given.kind == "judgement":
+    if arguments.kind == "judgement":
         raise StudyError(
             f"{place}: a judgement has no rule, only what bears on it: see the files of that kind in {folder}"
         )
-    _check_heading(given.article, given.section, place)
-    quantity, ends = _find_quantity(given.quantity, place), len(given.threshold)
-    if len(given.sensitivity) % ends:
+    _check_heading(arguments.article, arguments.section, place)
+    quantity, ends = _find_quantity(arguments.quantity, place), len(arguments.threshold)
+    if len(arguments.sensitivity) % ends:
         raise StudyError(f"{place}: --sensitivity: the threshold is a range, so give both ends of each other range")
-    tried = [given.sensitivity[at : at + ends] for at in range(0, len(given.sensitivity), ends)]
+    tried = [arguments.sensitivity[at : at + ends] for at in range(0, len(arguments.sensitivity), ends)]
     claim: dict[str, Any] = {
         "id": name,
-        **{key: getattr(given, key) for key in ("article", "section", "says")},
-        "kind": given.kind or quantity.tier,
-        "quantity": given.quantity,
-        "scope": _parse_pairs(given.scope, "scope", place),
-        "rule": given.rule,
-        "options": _parse_pairs(given.option, "option", place),
-        "threshold": {"value": _format_bound(given.threshold), "why": given.why},
+        **{key: getattr(arguments, key) for key in ("article", "section", "says")},
+        "kind": arguments.kind or quantity.tier,
+        "quantity": arguments.quantity,
+        "scope": _parse_pairs(arguments.scope, "scope", place),
+        "rule": arguments.rule,
+        "options": _parse_pairs(arguments.option, "option", place),
+        "threshold": {"value": _format_bound(arguments.threshold), "why": arguments.why},
         "sensitivity": [_format_bound(threshold) for threshold in tried],
-        "findings": _FINDINGS if given.rule != "for_share_of" else _FINDINGS_OF_SHARES,
-        "note": given.note,
+        "findings": _FINDINGS if arguments.rule != "for_share_of" else _FINDINGS_OF_SHARES,
+        "note": arguments.note,
         "version": 1,
     }
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
@@ -130,9 +130,9 @@ def _find_quantity(name: str, place: str) -> Quantity:
     return known[name]
 
 
-def _parse_pairs(given: Iterable[str], what: str, place: str) -> dict[str, Any]:
+def _parse_pairs(pair_texts: Iterable[str], what: str, place: str) -> dict[str, Any]:
     pairs = {}
-    for text in given:
+    for text in pair_texts:
         key, sign, value = text.partition("=")
         if not (key and sign and value):
             raise StudyError(f"{place}: --{what} {text!r} is not of the form key=value")
@@ -149,8 +149,8 @@ def _parse_scalar(text: str) -> Any:
     return value if isinstance(value, (bool, int, float)) else text
 
 
-def _format_bound(given: Sequence[float]) -> float | list[float]:
-    values = [int(end) if float(end).is_integer() else end for end in given]
+def _format_bound(ends: Sequence[float]) -> float | list[float]:
+    values = [int(end) if float(end).is_integer() else end for end in ends]
     return values[0] if len(values) == 1 else values
 
 
@@ -185,13 +185,13 @@ def _example_thresholds(value: Any) -> list[Any]:
     return [_format_bound([threshold]) for threshold in (value / 2, value, value * 2)]
 
 
-def _label_comments(quantity: Quantity, given: bool) -> Iterable[str]:
+def _label_comments(quantity: Quantity, has_scope: bool) -> Iterable[str]:
     yield "# A scope names the cases that the claim speaks of; without one it is all that were measured. Labels:\n"
     for label in quantity.labels:
         closed = ", ".join(CLOSED.get(label, []))
         also = _LABEL_HINTS.get(label, "" if closed else "a value, or a list of them, as measured")
         yield f"#   {label}: {'; '.join(filter(None, (closed, also)))}\n"
-    if not given and quantity.labels:
+    if not has_scope and quantity.labels:
         label = next((label for label in quantity.labels if label in CLOSED), quantity.labels[0])
         yield f"# scope: {{{label}: {CLOSED.get(label, ['value'])[0]}}}\n"
 

@@ -43,19 +43,19 @@ def set_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
     return replace(part, scope={**part.scope, label: value})
 
 
-def answer_command(given: Namespace) -> None:
+def answer_command(arguments: Namespace) -> None:
     """Run the command. Raises StudyError for unknown names, or without --set and --price."""
-    if not (given.set or given.price):
+    if not (arguments.set or arguments.price):
         raise StudyError("what-if: nothing is asked: give --set or --price")
-    reference = read_reference(given.reference or REFERENCE)
-    claims = read_claims(given.claims or CLAIMS, reference)
-    figures = parse_prices(given.price, reference)
-    if not (given.data / "nodes.json").is_file():
+    reference = read_reference(arguments.reference or REFERENCE)
+    claims = read_claims(arguments.claims or CLAIMS, reference)
+    figures = parse_prices(arguments.price, reference)
+    if not (arguments.data / "nodes.json").is_file():
         raise StudyError(
-            f"{given.data}: no gathered data. Run the study, or: python -m report gather --out {given.data}"
+            f"{arguments.data}: no gathered data. Run the study, or: python -m report gather --out {arguments.data}"
         )
-    data = read_dataset(given.data, reference, read_published(PUBLISHED))
-    changed = apply_settings(given.set, claims, data)
+    data = read_dataset(arguments.data, reference, read_published(PUBLISHED))
+    changed = apply_settings(arguments.set, claims, data)
     print("\n".join(format_answers(what_if(data, claims, changed, figures))))
 
 

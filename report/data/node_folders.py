@@ -54,7 +54,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     once, even under another name. A folder with the same id but other rounds is another machine or run: its id gets a
     number (`<id>.2`). So the first folder always keeps its id and samples.
     """
-    found: dict[str, Folder] = {}
+    by_id: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
     for place in _node_folders(directories, refused):
         try:
@@ -67,22 +67,22 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
         # Files without a round's name, such as copies by sync tools, come last.
         files = tuple(sorted(place.glob("[!.]*.parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path)))
         folder = Folder(place, record, files, record["id"], _read_pack_digest(place, refused))
-        earlier = _find_earlier(folder, found.values())
+        earlier = _find_earlier(folder, by_id.values())
         if earlier is None:
             free = (f"{folder.file_id}.{number}" for number in count(2))
-            record["id"] = next(name for name in chain([folder.file_id], free) if name not in found)
-            found[record["id"]] = folder
+            record["id"] = next(name for name in chain([folder.file_id], free) if name not in by_id)
+            by_id[record["id"]] = folder
         else:
             same, more = earlier
             pack = same.contributed or (folder.contributed if more else "")
             other_ids = (*same.other_ids, folder.file_id)
-            found[same.record["id"]] = replace(same, files=(*same.files, *more), other_ids=other_ids, contributed=pack)
+            by_id[same.record["id"]] = replace(same, files=(*same.files, *more), other_ids=other_ids, contributed=pack)
             rest = f"its {len(more)} other files are used with them" if more else "they count once"
             refused.append(refusal(place, f"holds rounds that were already read from {same.place}: {rest}"))
-    if not found:
+    if not by_id:
         raise_no_nodes(directories, refused)
-    kinds = list(dict.fromkeys(folder.record["kind"] for folder in found.values()))
-    return sorted(found.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
+    kinds = list(dict.fromkeys(folder.record["kind"] for folder in by_id.values()))
+    return sorted(by_id.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
 
 
 def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
@@ -94,11 +94,11 @@ def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
         return ""
 
 
-def _find_earlier(folder: Folder, found: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
+def _find_earlier(folder: Folder, folders: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
     """Find an earlier folder that shares rounds with `folder`, and the files in `folder` with new rounds."""
     like = [
         other
-        for other in found
+        for other in folders
         if folder.file_id in (other.file_id, *other.other_ids) or _share_first_round(other, folder)
     ]
     if not like:

@@ -247,14 +247,14 @@ def _validate_each(
         except Exception as fault:
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     good: list[tuple[pd.DataFrame, _File]] = []
-    seen: dict[tuple[Any, ...], str] = {}
+    file_of_round: dict[tuple[Any, ...], str] = {}
     for checked, file in sorted(readable, key=lambda pair: _round_names(pair[0]) != {pair[1][0].name}):
         try:
-            _check_origin(checked, record, seen)
+            _check_origin(checked, record, file_of_round)
         except StudyError as fault:
             refused.append(refusal(file[0], str(fault)))
         else:
-            seen.update(dict.fromkeys(_round_keys(checked), file[0].name))
+            file_of_round.update(dict.fromkeys(_round_keys(checked), file[0].name))
             good.append((checked, file))
     tables = [checked for checked, _ in good]
     return pd.concat(tables, ignore_index=True) if tables else empty_samples(), [file for _, file in good]
@@ -269,8 +269,8 @@ def _round_keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
     return set(table[ROUND].drop_duplicates().itertuples(index=False, name=None))
 
 
-def _check_origin(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[Any, ...], str]) -> None:
-    """Raise StudyError if a table has another node or origin, or repeats a round in `seen`."""
+def _check_origin(table: pd.DataFrame, record: dict[str, Any], file_of_round: dict[tuple[Any, ...], str]) -> None:
+    """Raise StudyError if a table has another node or origin, or repeats a round in `file_of_round`."""
     for column, expected in (("node", record["id"]), ("origin", record["origin"])):
         mismatches = table.index[table[column] != expected]
         if len(mismatches):
@@ -278,6 +278,6 @@ def _check_origin(table: pd.DataFrame, record: dict[str, Any], seen: dict[tuple[
             raise StudyError(
                 f"column {column!r}, row {mismatches[0]}: {value!r}, but this folder's node.json says {expected!r}"
             )
-    for key in sorted(_round_keys(table)) if seen else []:
-        if key in seen:
-            raise StudyError(f"round {key[2]} of {key[0]} on {key[1]} was already read from {seen[key]}")
+    for key in sorted(_round_keys(table)) if file_of_round else []:
+        if key in file_of_round:
+            raise StudyError(f"round {key[2]} of {key[0]} on {key[1]} was already read from {file_of_round[key]}")

@@ -186,7 +186,7 @@ def _frame(rows: Sequence[Record]) -> pd.DataFrame:
 
 
 def _read_records(path: Path, source: str) -> Iterator[Record]:
-    seen: dict[str, int] = {}
+    line_of_id: dict[str, int] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
             table = csv.DictReader(file, strict=True)
@@ -204,9 +204,11 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
                 row |= absent
                 for fault in _record_faults(row):
                     raise StudyError(f"{where}: {row['id'] or 'a record without an id'}: {fault}")
-                if row["id"] in seen:
-                    raise StudyError(f"{where}: the id {row['id']!r} is used twice, first in line {seen[row['id']]}")
-                seen[row["id"]] = table.line_num
+                if row["id"] in line_of_id:
+                    raise StudyError(
+                        f"{where}: the id {row['id']!r} is used twice, first in line {line_of_id[row['id']]}"
+                    )
+                line_of_id[row["id"]] = table.line_num
                 numbers = {name: float(row[name]) if row[name] else math.nan for name in NUMBERS}
                 yield {**row, **numbers, "source": source, "key": f"{source}/{row['id']}"}
     except (UnicodeDecodeError, csv.Error) as fault:
