@@ -193,7 +193,7 @@ def test_software_passes_for_no_gpu_and_what_is_missing_is_told(
 def test_without_wgpu_or_room_in_a_buffer_it_is_unsupported(
     vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vulkan, "_most", 400)
+    monkeypatch.setattr(vulkan, "_largest_buffer", 400)
     with pytest.raises(Unsupported, match="in one buffer"):
         point(CPU, "triad", 101, "vulkan")
     monkeypatch.setattr(webgpu, "_enumerate_adapters", webgpu._enumerate_adapters.__wrapped__)
