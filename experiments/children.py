@@ -69,7 +69,6 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        """True while the process runs."""
         return self._process.poll() is None
 
     def send(self, order: Mapping[str, Any]) -> None:
@@ -136,7 +135,6 @@ _CHILDREN: weakref.WeakSet[Child] = weakref.WeakSet()
 
 @atexit.register
 def stop_all() -> None:
-    """Stop every child."""
     for child in list(_CHILDREN):
         child.stop()
 

@@ -78,7 +78,6 @@ def count_stops() -> None:
 
 
 def read_totals(process: psutil.Process) -> Totals:
-    """Read all totals."""
     node = psutil.cpu_times()
     stolen = getattr(node, "steal", 0.0)
     busy = _busy_s(node)
@@ -227,12 +226,8 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 
     def joules() -> float | None:
         """Sum the energy over all sockets; None if one cannot be read."""
-        energies = [read_number(meter) for meter in meters]
-        return (
-            sum(reading * 1e-6 for reading in energies if reading is not None)
-            if energies and None not in energies
-            else None
-        )
+        values = [read_number(meter) for meter in meters]
+        return sum(value * 1e-6 for value in values if value is not None) if values and None not in values else None
 
     def power() -> float | None:
         """Return the mean power since the last call."""

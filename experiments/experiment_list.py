@@ -67,7 +67,6 @@ def _describe_support(
 
 
 def format_listing(listing: Mapping[str, Any]) -> str:
-    """Format the listing as text."""
     lines = []
     for name, entry in listing["experiments"].items():
         lines += [f"{name:14}{entry['says']}", f"{'':14}parameters: {', '.join(entry['parameters'])}"]

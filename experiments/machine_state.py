@@ -164,7 +164,6 @@ class Watch:
         return self._device.least_s
 
     def _write_state(self, reading: Reading, before: tuple[Flag, ...]) -> None:
-        """Write the last window's state into a reading."""
         vars(reading).update(self._state.values, flags=format_flags(worst_flags([*before, *self._state.flags])))
 
     def _window_is_over(self) -> bool:
@@ -180,7 +179,6 @@ class Watch:
         self._window_s = GPU_WINDOW_S if self._on_gpu else WINDOW_S
 
     def _read_device(self) -> State:
-        """Read the device's own counters."""
         values = self._device.values()
         clock = values.get("clock_mhz") or 0.0
         self._highest_mhz = max(self._highest_mhz, clock)

@@ -126,7 +126,6 @@ def _count_gpus(library: Any) -> tuple[int, str]:
 
 
 def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
-    """Return a GPU's node record entry."""
     facts: dict[str, Any] = {"name": placeholder_name()}
     unanswered = {}
     questions: dict[str, Callable[[], Any]] = {

@@ -63,7 +63,6 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
 
 
 def _describe_pack(target: Path, size: int, record: Path, rounds: list[str]) -> str:
-    """Describe the pack and the next steps."""
     contents = read_node(record)
     missing = missing_rounds(contents, rounds)
     if missing:

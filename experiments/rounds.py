@@ -133,7 +133,6 @@ class Round:
             self._add_rows(point, unreadable_answer(fault))
 
     def _add_rows(self, point: Point, answer: dict[str, Any]) -> None:
-        """Convert an answer to rows in the samples table."""
         self.outcomes.append(answer["status"])
         base: dict[str, Any] = {
             "round": self.number,
@@ -165,7 +164,6 @@ class Round:
             self.rows.append(base | ({"calls": 1} if "value" in metric else {}) | metric)
 
     def _add_part(self, part: dict[str, Any], base: dict[str, Any]) -> None:
-        """Add the rows for one workload measured at a point."""
         if part["status"] != "ok":
             self.rows.append(base | {key: part[key] for key in ("metric", "status", "reason")})
             return

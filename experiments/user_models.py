@@ -56,12 +56,10 @@ def models(kind: str) -> dict[str, dict[str, Any]]:
 
 
 def models_json() -> str:
-    """Return all models as JSON."""
     return os.environ.get(VARIABLE) or "{}"
 
 
 def model_file(name: str) -> Path:
-    """Return a language model's file."""
     return Path(json.loads(os.environ[FILES])[name])
 
 

@@ -60,7 +60,6 @@ def serve() -> None:
 
 
 def _answer_orders() -> None:
-    """Answer orders; open the device at the first one."""
     send = answer_sender()
     device: Device | None = None
     watch: Watch | None = None
@@ -235,7 +234,6 @@ def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Wat
 
 
 def _series(work: Workload, measurement: Measurement) -> list[dict[str, Any]]:
-    """Return each metric with its unit and values."""
     series = []
     for phase, seconds in measurement.samples.items():
         name = f"{work.metric}.{phase}" if phase else work.metric

@@ -123,7 +123,6 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """True if the child is running."""
         return self._child is not None and self._child.is_alive
 
     def stop(self) -> None:

@@ -105,7 +105,6 @@ class Accelerator(Device):
 
     @classmethod
     def count(cls, torch: Any) -> int:
-        """Count the devices that torch sees."""
         module = getattr(torch, cls.interface)
         return int(module.device_count()) if module.is_available() else 0
 

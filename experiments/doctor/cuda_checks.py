@@ -131,7 +131,6 @@ def examine(root: Path, device: str | None, library: Any = None, torch: Torch | 
 
 
 def _examine_index(index: int, count: int, library: Any) -> list[Finding]:
-    """Check the GPU with NVML index `index`."""
     handle, refusal = nvml.try_question(lambda: library.nvmlDeviceGetHandleByIndex(index))
     if refusal:
         return [warning(f"GPU {index}", f"NVML reports: {refusal}", _NOT_MEASURED, driver_errors.advice(refusal))]

@@ -68,7 +68,6 @@ def _format_finding(finding: Finding, column: int, width: int) -> str:
 
 
 def findings_json(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the findings as JSON data."""
     return {"warnings": _count_warnings(findings), "findings": [asdict(finding) for finding in findings]}
 
 

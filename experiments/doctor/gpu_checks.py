@@ -33,7 +33,6 @@ class Card:
 
 
 def persistence(card: Card) -> Finding | None:
-    """Check persistence mode."""
     mode = card.ask("PersistenceMode")
     if mode is None or mode:
         return None if mode is None else ok("persistence", "on")
@@ -42,7 +41,6 @@ def persistence(card: Card) -> Finding | None:
 
 
 def clocks(card: Card) -> Finding | None:
-    """Check the application clock."""
     sm = card.library.NVML_CLOCK_SM
     clock, usual = card.ask("ApplicationsClock", sm), card.ask("DefaultApplicationsClock", sm)
     if clock is None:
@@ -69,7 +67,6 @@ def power_limit(card: Card) -> Finding | None:
 
 
 def throttling(card: Card) -> Finding:
-    """Check the current throttle reasons."""
     reasons = nvml.throttle_reasons(card.handle, card.library)
     warmth = card.ask("Temperature", card.library.NVML_TEMPERATURE_GPU)
     seen = ", ".join([*(reasons or ["none"]), *([] if warmth is None else [f"{warmth} °C"])])
@@ -105,7 +102,6 @@ def _process_name(library: Any, pid: int) -> str:
 
 
 def compute_mode(card: Card) -> Finding | None:
-    """Check that the compute mode allows computing."""
     mode = card.ask("ComputeMode")
     if mode == card.library.NVML_COMPUTEMODE_PROHIBITED:
         return warning("compute mode", "prohibited", "No process can compute on it.", f"{card.smi} -c DEFAULT")
@@ -113,7 +109,6 @@ def compute_mode(card: Card) -> Finding | None:
 
 
 def mig(card: Card) -> Finding | None:
-    """Check if MIG splits the GPU."""
     modes = card.ask("MigMode")
     if modes is None or not modes[0]:
         return None if modes is None else ok("MIG", "off")
@@ -122,7 +117,6 @@ def mig(card: Card) -> Finding | None:
 
 
 def link(card: Card) -> Finding | None:
-    """Check the PCIe link's width and generation."""
     width, widest = card.ask("CurrPcieLinkWidth"), card.ask("MaxPcieLinkWidth")
     generation, latest = card.ask("CurrPcieLinkGeneration"), card.ask("MaxPcieLinkGeneration")
     if not width or not widest:

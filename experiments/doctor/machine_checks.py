@@ -55,7 +55,6 @@ def processor_facts(unknown: Sequence[str]) -> Finding:
 
 
 def governor(root: Path) -> Finding | None:
-    """Check the frequency governor."""
     folders = sorted((root / CPUS).glob("cpu[0-9]*/cpufreq"))
     chosen = sorted({read_text(folder / "scaling_governor") for folder in folders} - {""})
     drivers = {read_text(folder / "scaling_driver") for folder in folders}
@@ -115,7 +114,6 @@ def quota(root: Path) -> Finding | None:
 
 
 def affinity(allowed: Collection[int], online: int, root: Path = Path("/")) -> Finding:
-    """Check the process's CPU affinity."""
     if len(allowed) >= online:
         return ok("affinity", f"all {online} logical CPUs")
     cores = len(physical_cores(frozenset(allowed), root).groups)
@@ -152,7 +150,6 @@ def isolated_cpus(root: Path, allowed: Collection[int]) -> Finding | None:
 
 
 def numa(root: Path) -> Finding | None:
-    """Check for several NUMA nodes."""
     nodes = len(list((root / "sys/devices/system/node").glob("node[0-9]*")))
     if nodes < 2:
         return ok("NUMA", "one node") if nodes else None
@@ -176,7 +173,6 @@ def virtualization(machine: bool | None) -> Finding | None:
 
 
 def clock_source(root: Path) -> Finding | None:
-    """Check the kernel's clock source."""
     folder = root / "sys/devices/system/clocksource/clocksource0"
     source = read_text(folder / "current_clocksource")
     if not source:
@@ -298,7 +294,6 @@ def battery(plugged: bool | None, profile: str) -> Finding | None:
 
 
 def disk_space(free: float, place: str) -> Finding:
-    """Check the disk space for results."""
     seen = f"{free / 2**30:.1f} GiB free for {place}"
     if free > _ROOM_BYTES:
         return ok("disk", seen)

@@ -322,11 +322,9 @@ def _verdict(outcome: Mapping[str, Any]) -> str:
 
 
 def _worst_flags(parts: Sequence[Mapping[str, Any]]) -> list[Flag]:
-    """Return the worst flag per kind in a point's parts."""
     texts = {reading["flags"] for part in parts for reading in part.get("readings", ()) if reading.get("flags")}
     return worst_flags([flag for text in texts for flag in parse_sample_flags(text)])
 
 
 def _worker_of_kind(kind: Kind, workers: Workers) -> Worker:
-    """Return the measuring process for a point's device and environment, as in a round."""
     return workers.get_worker(kind.job.device, kind.point.environment)

@@ -76,7 +76,6 @@ class Value:
 
 
 def read_rules() -> list[Rule]:
-    """Read the rules in ranges.yaml."""
     return [Rule(**rule) for rule in read_yaml(FILE)["rules"]]
 
 
