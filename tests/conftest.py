@@ -43,20 +43,20 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data/, the published nodes as they are gathered, and verdicts.json on them; to be read only."""
-    from tests.golden.__main__ import judged
+    from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
 
-    return build_once(tmp_path_factory, "published", lambda folder: judged("published", folder))
+    return build_once(tmp_path_factory, "published", lambda folder: judge_set("published", folder))
 
 
 @pytest.fixture(scope="session")
 def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same of the published nodes and a synthetic fleet: a server with a GPU, a desktop and a laptop; with claims/,
     by which they are judged."""
-    from tests.golden.__main__ import judged
+    from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
 
-    return build_once(tmp_path_factory, "fleet", lambda folder: judged("fleet", folder))
+    return build_once(tmp_path_factory, "fleet", lambda folder: judge_set("fleet", folder))
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,1 @@
-"""What the study says of known nodes, kept: nothing that it says changes unnoticed."""
+"""Golden files: verdicts, pages, plans and settings of known nodes, to detect unintended changes."""

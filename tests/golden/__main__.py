@@ -1,11 +1,11 @@
-"""Compares what the study says of known nodes with what it said: `python -m tests.golden`.
+"""Compare the study's results for known nodes with the golden files: `python -m tests.golden`.
 
-Two sets of nodes: the published one, and with it a synthetic fleet with GPUs (`tests.golden.fleet`). Of each are kept
-the summary, the verdicts, and the number and mean of each quantity's estimates; of the fleet its pages and figures too,
-and of the published node those that the fleet lacks. Beside them the predictions of the presets' plans
-(`tests.golden.plans`) and the numbers that experiments are set to (`tests.golden.settings`). Prints the differences; 1
-if there are any.
---write keeps what is said now instead: for a change that is meant.
+There are two sets: the published nodes, and the same with a synthetic fleet of GPU machines (`tests.golden.fleet`).
+Golden files hold each set's summary, verdicts, and estimate counts and means per quantity, all pages and figures for
+the fleet, and the published nodes' pages that the fleet lacks. Further files hold the predictions for each preset
+(`tests.golden.plans`) and the constants in experiments (`tests.golden.settings`).
+
+Prints the differences and exits with 1 if there are any. --write accepts an intended change.
 """
 
 from __future__ import annotations
@@ -47,52 +47,54 @@ PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
 # Documents that need no nodes, by file name.
 NODELESS = {"plans": plans, "settings": settings}
-# Pages of the published node that are kept although the fleet has pages of their names: they show others' measurements.
-OF_OTHERS = ("==== page index", "==== page measurements/published")
+# Pages to keep for the published nodes although the fleet has them: they show published measurements.
+PUBLISHED_PAGES = ("==== page index", "==== page measurements/published")
 SETS = {"fleet": [PUBLISHED, FLEET], "published": [PUBLISHED]}
-# Another processor adds in another order, and a fit stops at another step.
+# Summation order and the last step of a fit depend on the processor.
 TOLERANCE = 1e-6
-# By which a number in words may then be rounded the other way: 18.75, told in three digits.
+# Relative difference if a printed number rounds the other way: 18.75 in three digits.
 ROUNDING = 0.011
-MOST_TOLD = 40
+PRINTED_LINES = 40
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\\?\.\d+)?(?:e[+-]?\d+)?")
 
 
-def judged(name: str, folder: Path, beside: Sequence[Path] = ()) -> None:
-    """Put what is gathered of a set of nodes, and of others beside it, and the verdicts into a folder."""
+def judge_set(name: str, folder: Path, beside: Sequence[Path] = ()) -> None:
+    """Gather and judge a set, with the nodes in `beside`, into `folder`."""
     gather([*SETS[name], *beside], folder / "data", allow_synthetic=name != "published")
     if name == "published":
-        judge(evidence(name, folder), folder / "verdicts.json")
+        judge(judged_dataset(name, folder), folder / "verdicts.json")
     else:
-        judge(evidence(name, folder), folder / "verdicts.json", every_claim(folder), allow_synthetic=True)
+        judge(
+            judged_dataset(name, folder), folder / "verdicts.json", write_decidable_claims(folder), allow_synthetic=True
+        )
 
 
-def evidence(name: str, folder: Path) -> Dataset:
-    """The dataset that claims are judged on: what was gathered, published figures and measurements of others."""
+def judged_dataset(name: str, folder: Path) -> Dataset:
+    """Read the gathered dataset, with published figures and published measurements."""
     if name == "published":
         return read_dataset(folder / "data", read_reference(REFERENCE), read_published(OTHERS))
-    return read_dataset(folder / "data", every_figure())
+    return read_dataset(folder / "data", verified_figures())
 
 
-def estimated(cache: QuantityCache) -> dict[str, Any]:
-    """The number of each quantity's estimates; of each end how many are above 0 and below, and their geometric mean."""
-    told: dict[str, Any] = {}
+def estimate_statistics(cache: QuantityCache) -> dict[str, Any]:
+    """Count estimates per quantity; for each end count positive and negative values, with their geometric mean."""
+    statistics: dict[str, Any] = {}
     for name, quantity in quantities().items():
         try:
-            found = cache.estimates(quantity)
+            estimates = cache.estimates(quantity)
         except MissingSourceError:
             continue
-        told[name] = {"estimates": len(found)}
+        statistics[name] = {"estimates": len(estimates)}
         for end in ("estimate", "low", "high"):
-            values = found.numbers(end)
+            values = estimates.numbers(end)
             values = values[np.isfinite(values) & (values != 0)]
             mean = float(np.exp(np.log(np.abs(values)).mean())) if len(values) else 0.0
-            told[name][end] = [int((values > 0).sum()), int((values < 0).sum()), mean]
-    return told
+            statistics[name][end] = [int((values > 0).sum()), int((values < 0).sum()), mean]
+    return statistics
 
 
-def said(folder: Path) -> dict[str, Any]:
-    """What such a folder says: summary and verdicts."""
+def read_results(folder: Path) -> dict[str, Any]:
+    """Read summary and verdicts from a judged folder."""
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | dict.fromkeys(PASSING, "")
     for node in document["nodes"]:
         node["source"] = Path(node["source"]).name
@@ -100,11 +102,11 @@ def said(folder: Path) -> dict[str, Any]:
 
 
 def lines_of_pages(name: str, folder: Path) -> list[str]:
-    """The lines of the fleet's pages and figures, or of those of the published node that the fleet lacks."""
+    """Return the fleet's pages and figures as lines, or the published nodes' pages that the fleet lacks."""
     lines = list(pages(folder))
     if name == "fleet":
         return lines
-    known = {*filter(is_heading, kept_pages("fleet"))} - {*OF_OTHERS}
+    known = {*filter(is_heading, kept_pages("fleet"))} - {*PUBLISHED_PAGES}
     heading = list(accumulate(lines, lambda last, line: line if is_heading(line) else last))
     return [line for line, under in zip(lines, heading, strict=True) if under not in known]
 
@@ -117,17 +119,17 @@ def is_heading(line: str) -> bool:
     return line.startswith("==== ")
 
 
-def every_figure() -> dict[str, dict[str, Any]]:
-    """The published figures, those that could not be verified taken as if they had been: their rules are tried too."""
-    known = read_reference(REFERENCE)
+def verified_figures() -> dict[str, dict[str, Any]]:
+    """Return the published figures, all marked as verified, to try the rules that need them."""
+    entries = read_reference(REFERENCE)
     return {
         name: {**entry, "value": 1000.0 if entry.get("value") is None else entry["value"], "status": "verified"}
-        for name, entry in known.items()
+        for name, entry in entries.items()
     }
 
 
-def every_claim(folder: Path) -> Path:
-    """The claims, none of which says that its source is still to be found."""
+def write_decidable_claims(folder: Path) -> Path:
+    """Write the claims without `awaits`, so that none waits for a source."""
     claims = folder / "claims"
     claims.mkdir()
     for path in (PACKAGE / "claims").glob("*.yaml"):
@@ -141,14 +143,14 @@ def every_claim(folder: Path) -> Path:
 
 
 def _summary(table: pd.DataFrame) -> dict[str, Any]:
-    """The rows by what they are of."""
+    """Return the summary rows by node, experiment, point and metric."""
     names = ["node", "experiment", "device", "backend", "dtype", "threads", "params", "metric"]
     rows = json.loads(table.drop(columns="row").to_json(orient="records", double_precision=15))
     return {" ".join(str(row[name]) for name in names): row for row in rows}
 
 
 def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
-    """Each place at which two documents differ."""
+    """Yield each difference between two documents, with its place."""
     if isinstance(kept, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*kept, *now]):
             if key not in now or key not in kept:
@@ -156,8 +158,8 @@ def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
             else:
                 yield from differences(kept[key], now[key], f"{place}.{key}")
     elif isinstance(kept, list) and isinstance(now, list):
-        for at, (old, new) in enumerate(zip_longest(kept, now)):
-            yield from differences(old, new, f"{place}[{at}]")
+        for index, (old, new) in enumerate(zip_longest(kept, now)):
+            yield from differences(old, new, f"{place}[{index}]")
     elif not _same(kept, now):
         yield f"{place}: {_short(kept)} -> {_short(now)}"
 
@@ -167,7 +169,7 @@ def nodeless_differences(name: str) -> list[str]:
 
 
 def line_differences(kept: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """Lines that only one of two texts has, each after the heading that it stands under."""
+    """Yield removed and added lines, each group after its heading."""
     for kind, start, end, first, last in SequenceMatcher(None, kept, now, autojunk=False).get_opcodes():
         old, new = kept[start:end], now[first:last]
         if kind != "equal" and not (len(old) == len(new) and all(map(_same, old, new))):
@@ -195,38 +197,41 @@ def _short(value: Any) -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__)
-    parser.add_argument("sets", nargs="*", choices=[*SETS, []], help="which (default: all)")
-    parser.add_argument("--write", action="store_true", help="keep what is said now")
-    given = parser.parse_args()
-    if given.write:
+    parser.add_argument("sets", nargs="*", choices=[*SETS, []], help="sets to compare (default: all)")
+    parser.add_argument("--write", action="store_true", help="accept the current results")
+    arguments = parser.parse_args()
+    if arguments.write:
         for name, document in NODELESS.items():
             write_json(KEPT / f"{name}.json", document())
-    found = sum(print_first(nodeless_differences(name)) for name in NODELESS)
-    for name in given.sets or SETS:
+    count = sum(print_first(nodeless_differences(name)) for name in NODELESS)
+    for name in arguments.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="golden-") as folder:
-            judged(name, Path(folder))
-            now = {**said(Path(folder)), "quantities": estimated(QuantityCache(evidence(name, Path(folder))))}
+            judge_set(name, Path(folder))
+            now = {
+                **read_results(Path(folder)),
+                "quantities": estimate_statistics(QuantityCache(judged_dataset(name, Path(folder)))),
+            }
             lines = lines_of_pages(name, Path(folder))
-        if given.write:
+        if arguments.write:
             write(name, now, lines)
             continue
         changed = (differences(read(name, part), now[part], f"{name}.{part}") for part in now)
-        found += print_first([*chain.from_iterable(changed), *line_differences(kept_pages(name), lines)])
-    if not given.write:
-        print(f"{found} differences" if found else "as it was", file=sys.stderr)
-    return int(found > 0)
+        count += print_first([*chain.from_iterable(changed), *line_differences(kept_pages(name), lines)])
+    if not arguments.write:
+        print(f"{count} differences" if count else "no differences", file=sys.stderr)
+    return int(count > 0)
 
 
 def print_first(lines: Sequence[str]) -> int:
-    """Print the first lines; give the number of all."""
-    print("\n".join(lines[:MOST_TOLD]), end="\n" if lines else "")
+    """Print the first lines; return the number of all."""
+    print("\n".join(lines[:PRINTED_LINES]), end="\n" if lines else "")
     return len(lines)
 
 
 def write(name: str, now: Mapping[str, Any], lines: Sequence[str]) -> None:
-    """Keep what a set says now, and the lines of its pages."""
+    """Write the golden files for a set."""
     KEPT.mkdir(exist_ok=True)
     for part, contents in now.items():
         text = json.dumps(contents, ensure_ascii=False, separators=(",", ":"))
@@ -235,7 +240,7 @@ def write(name: str, now: Mapping[str, Any], lines: Sequence[str]) -> None:
 
 
 def read(name: str, part: str) -> Any:
-    """What was kept."""
+    """Read a golden file."""
     return json.loads(gzip.decompress((KEPT / f"{name}.{part}.json.gz").read_bytes()))
 
 

@@ -1,7 +1,7 @@
 """A synthetic fleet: a server of 64 cores with an H100, a desktop and a laptop, each with a GPU.
 
-With them and the published nodes every rule that can be decided is. They were measured by stand-ins, in rounds of
-earlier presets (rounds.parquet) and of later ones (added.parquet), and stay as they are.
+Together with the published nodes it decides every decidable rule. Stand-ins produced it, with rounds from earlier
+presets (rounds.parquet) and later ones (added.parquet). Never edit it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pages of the study and the contents of their figures, as lines of text."""
+"""Render pages and figure contents as lines of text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from report.pages import charts, site_sources
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
-# Fields of the verdicts that differ from run to run.
+# Verdict fields that differ between runs.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
 
 
 def pages(folder: Path) -> Iterator[str]:
-    """The lines of every page and figure; of claims' pages and explanations, one with each verdict.
+    """Yield the lines of every page and figure, with one claim page and explanation per verdict.
 
-    folder: with verdicts.json, and data/ as gather writes it.
+    folder: holds verdicts.json, and data/ from `gather`.
     """
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | PASSING
     made = build_content(Evidence(document, folder / "data"))
@@ -39,16 +39,16 @@ def pages(folder: Path) -> Iterator[str]:
     for claim in kept.values():
         yield f"==== explained {claim}"
         yield from explain(document, Path(claim).name, sources).splitlines()
-    for chart in sorted(made.charts, key=lambda one: one.name):
+    for chart in sorted(made.charts, key=lambda chart: chart.name):
         yield f"==== figure {chart.name}"
         yield from filter(None, (chart.title, chart.note, chart.alt))
         with charts.theme():
             for axes in chart.draw(charts.WIDE).axes:
-                yield from drawn(axes)
+                yield from panel_lines(axes)
 
 
-def drawn(axes: Axes) -> Iterator[str]:
-    """The texts and marks in one panel of a figure."""
+def panel_lines(axes: Axes) -> Iterator[str]:
+    """Yield the texts and marks in one panel."""
     yield f"panel {axes.get_title()!r}"
     for axis in (axes.xaxis, axes.yaxis):
         ticks = [text.get_text() for text in axis.get_ticklabels()]
@@ -67,5 +67,5 @@ def drawn(axes: Axes) -> Iterator[str]:
 
 
 def numbers(values: Any) -> str:
-    """Four digits of each."""
+    """Format values to four digits."""
     return " ".join(f"{value:.4g}" for value in np.ma.filled(np.ma.asarray(values, dtype=float), np.nan).ravel())

@@ -1,8 +1,8 @@
-"""Makes reports of parts of the known nodes: `python -m tests.golden.partial --count 300 --seed 0`.
+"""Make reports from parts of known nodes: `python -m tests.golden.partial --count 300 --seed 0`.
 
-A run that was cut off, a budget and a busy neighbour each leave a study that lacks rounds, points or experiments. The
-parts are taken at random from the published nodes and the synthetic fleet; all pages, figures and PDFs are made of what
-is left. Prints each page that fails, with the seed of its study; 1 if any does.
+Interrupted runs, budgets and busy neighbours leave studies that lack rounds, points or experiments. Each study drops
+random parts from the published nodes and the synthetic fleet, and makes all pages, figures and PDFs from the rest.
+Prints group failed page with its seed; exits with 1 if any page fails.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from report.verdicts import read_verdicts
 from tests.golden.__main__ import PUBLISHED
 from tests.golden.fleet import FLEET
 
-# Columns by whose values rows are taken away together.
+# Columns: all rows with a drawn value go.
 KINDS = ("experiment", "device", "backend", "dtype", "threads", "metric", "params", "round")
-# Seconds that hold the samples of any node.
+# Long enough for any node's samples, in seconds.
 TIMES = {"seed": 0, "wall_s": 90_000.0, "warmup_s": 1_000.0, "timed_s": 80_000.0}
 POINT = ["experiment", "device", "backend", "dtype", "threads", "params"]
 
 
 @cache
 def nodes() -> Mapping[str, tuple[dict[str, Any], pd.DataFrame]]:
-    """Record and samples of each known node, by the name of its folder."""
-    found = {}
-    for folder in sorted(one for place in (PUBLISHED, FLEET) for one in place.iterdir() if one.is_dir()):
+    """Return record and samples per known node, by folder name."""
+    known = {}
+    for folder in sorted(path for place in (PUBLISHED, FLEET) for path in place.iterdir() if path.is_dir()):
         rounds = [to_data_frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))]
-        found[folder.name] = read_node(record_path(folder)), pd.concat(rounds, ignore_index=True)
-    return found
+        known[folder.name] = read_node(record_path(folder)), pd.concat(rounds, ignore_index=True)
+    return known
 
 
-def reduced(samples: pd.DataFrame, chance: random.Random) -> pd.DataFrame:
-    """Samples of one node without some of its rounds, points, experiments, formats, threads and kinds of rows."""
+def drop_parts(samples: pd.DataFrame, chance: random.Random) -> pd.DataFrame:
+    """Drop random rounds, points, experiments, formats, threads or row kinds from a node's samples."""
     kept = samples
     for _ in range(chance.randint(1, 4)):
         if not len(kept):
@@ -65,36 +65,36 @@ def reduced(samples: pd.DataFrame, chance: random.Random) -> pd.DataFrame:
         if kind == "one round":
             kept = kept[kept["round"] == chance.choice(sorted(kept["round"].unique()))]
         elif kind == "rounds":
-            # A round of an experiment is lost by itself.
-            each = kept.groupby(["experiment", "device", "round"]).ngroup()
-            kept = kept[~each.isin(_some(each, chance))]
+            # Experiments lose their rounds independently.
+            group = kept.groupby(["experiment", "device", "round"]).ngroup()
+            kept = kept[~group.isin(_draw_values(group, chance))]
         elif kind == "points":
-            each = kept.groupby(POINT).ngroup()
-            kept = kept[~each.isin(_some(each, chance))]
+            group = kept.groupby(POINT).ngroup()
+            kept = kept[~group.isin(_draw_values(group, chance))]
         elif kind == "failed":
-            each = kept.groupby([*POINT, "round"]).ngroup()
-            kept = _without_results(kept, each.isin(_some(each, chance)))
+            group = kept.groupby([*POINT, "round"]).ngroup()
+            kept = _without_results(kept, group.isin(_draw_values(group, chance)))
         else:
-            kept = kept[~kept[kind].isin(_some(kept[kind], chance))]
+            kept = kept[~kept[kind].isin(_draw_values(kept[kind], chance))]
     return kept
 
 
-def _some(values: pd.Series, chance: random.Random) -> list[Any]:
-    """Values of a column that go: few, half or most of them, and never all."""
-    every = sorted(values.unique())
+def _draw_values(values: pd.Series, chance: random.Random) -> list[Any]:
+    """Draw values to remove: few, half or most, and never all."""
+    distinct = sorted(values.unique())
     share = chance.choice((0.1, 0.5, 0.9))
-    return chance.sample(every, min(round(share * len(every)), len(every) - 1))
+    return chance.sample(distinct, min(round(share * len(distinct)), len(distinct) - 1))
 
 
 def _without_results(samples: pd.DataFrame, failed: pd.Series) -> pd.DataFrame:
-    """The samples, with one row without a number for each point and round that failed."""
+    """Replace failed points by one row per round without a value."""
     lost = samples[failed & (samples["metric"] == "time")].drop_duplicates([*POINT, "round"])
     lost = lost.assign(value=float("nan"), status="failed", reason="taken away by a test", stop_reason="", sample=0)
     return pd.concat([samples[~failed], lost], ignore_index=True)
 
 
 def write_study(folder: Path, seed: int, most: int = 1000) -> list[str]:
-    """Write parts of one to four nodes into a folder; returns their names. most: experiments that a node keeps."""
+    """Write parts of one to four nodes into a folder; return their names. most: experiments to keep per node."""
     chance = random.Random(seed)
     chosen = chance.sample(sorted(nodes()), chance.choice((1, 1, 2, 3, 4)))
     for name in chosen:
@@ -102,14 +102,14 @@ def write_study(folder: Path, seed: int, most: int = 1000) -> list[str]:
         write_node(folder / name / "node.json", record)
         experiments = sorted(samples["experiment"].unique())
         some = chance.sample(experiments, min(most, len(experiments)))
-        left = reduced(samples[samples["experiment"].isin(some)], chance)
+        left = drop_parts(samples[samples["experiment"].isin(some)], chance)
         if len(left):
             write_unchecked(folder / name / "rounds.parquet", left, TIMES)
     return chosen
 
 
-def judged(folder: Path, others: bool = True) -> None:
-    """Gather and judge the nodes of `folder`/nodes into `folder`. others: beside the measurements of others."""
+def judge_study(folder: Path, others: bool = True) -> None:
+    """Gather and judge `folder`/nodes into `folder`. others: use published measurements too."""
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
     published = read_published(OTHERS) if others else None
     judge(
@@ -119,48 +119,50 @@ def judged(folder: Path, others: bool = True) -> None:
     )
 
 
-def failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
-    """The pages and figures that fail of a judged study; their sources are made, and a share of the figures drawn."""
+def find_failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
+    """Return failed pages and figures: makes all sources, and draws a share of the figures."""
     evidence = Evidence(read_verdicts(folder / "verdicts.json"), folder / "data")
     made = build_content(evidence)
-    found, templates = made.failures, site_sources.template_environment()
+    failed, templates = made.failures, site_sources.template_environment()
     for page in made.pages:
-        with found.catch("page", page.path):
+        with failed.catch("page", page.path):
             site_sources.page_source(page, templates, made.terms)
     for name, source in SOURCES.items():
-        with found.catch("PDF", name):
+        with failed.catch("PDF", name):
             source(made, evidence.document, templates)
     for chart in random.Random(seed).sample(made.charts, round(drawn * len(made.charts))):
-        with found.catch("figure", chart.name), charts.theme():
+        with failed.catch("figure", chart.name), charts.theme():
             chart.draw(charts.NARROW).canvas.draw()
-    return found
+    return failed
 
 
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden.partial", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="studies (default: 300)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first study; the others count on from it")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first study; later studies count up")
     parser.add_argument("--whole", action="store_true", help="convert all pages and typeset both PDFs too")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     failed = 0
-    for seed in range(given.seed, given.seed + given.count):
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
         with tempfile.TemporaryDirectory(prefix="partial-") as place:
             folder = Path(place)
             chosen = write_study(folder / "nodes", seed)
             try:
-                judged(folder, others=seed % 4 == 0)
-                if given.whole:
-                    found = render(folder / "verdicts.json", folder / "report", "pandoc", folder / "data")
+                judge_study(folder, others=seed % 4 == 0)
+                if arguments.whole:
+                    failed_parts = render(folder / "verdicts.json", folder / "report", "pandoc", folder / "data")
                     lines = find_faults(Study(folder / "verdicts.json", folder / "data", REFERENCE, folder / "report"))
                 else:
-                    found, lines = failures(folder), []
+                    failed_parts, lines = find_failures(folder), []
             except StudyError as refusal:
                 print(f"seed {seed}: refused: {refusal}", flush=True)
                 continue
-            failed += bool(found.items)
-            print(f"seed {seed}: {', '.join(chosen)}: {len(found.items)} failures, {len(lines)} faults", flush=True)
-    print(f"{failed} of {given.count} studies have pages that fail")
+            failed += bool(failed_parts.items)
+            print(
+                f"seed {seed}: {', '.join(chosen)}: {len(failed_parts.items)} failures, {len(lines)} faults", flush=True
+            )
+    print(f"{failed} of {arguments.count} studies have pages that fail")
     return int(failed > 0)
 
 

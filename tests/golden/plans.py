@@ -1,4 +1,4 @@
-"""The predictions of each preset's plan for a machine with one GPU: times and memory, summed over a job's points."""
+"""Predictions from each preset's plan for a machine with one GPU: times and memory, summed over a job's points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORES, CACHE_BYTES = 16, 32 << 20
 
 
 def plans() -> dict[str, Any]:
-    """The sums by preset and job."""
+    """Return the sums by preset and job."""
     machine = {"usable_cores": Mock(return_value=CORES), "last_level_cache_bytes": Mock(return_value=CACHE_BYTES)}
     with patch.multiple(hardware, **machine):
         return {
@@ -29,9 +29,9 @@ def plans() -> dict[str, Any]:
 
 
 def sums(job: Job) -> dict[str, float]:
-    """Points, limits, and over all points seconds, seconds of one call (unknown: 0) and bytes of memory.
+    """Return the point count, limits, and sums over points: seconds, seconds per call (unknown: 0), bytes of memory.
 
-    Programs that are not installed are no matter: points that lack them count.
+    Independent from installed programs: points that lack one count too.
     """
     totals = {
         name: math.fsum(getattr(point, name) or 0.0 for point in job.points)

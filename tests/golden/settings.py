@@ -1,4 +1,4 @@
-"""The numbers that experiments are set to. Measurements of two machines can be compared while these are the same."""
+"""Numbers in the constants of `experiments`: measurements are comparable only while these are equal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import experiments
 
 
 def settings() -> dict[str, dict[str, float]]:
-    """The numbers in the constants of each module, by the constant's name and the place in it."""
+    """Return the numbers in each module's constants, by constant name and place."""
     names = [module.name for module in walk_packages(experiments.__path__, f"{experiments.__name__}.")]
-    # All are loaded before any is read: some fill a table of another.
+    # Load all modules first: some fill another module's table.
     modules = [import_module(name) for name in names if not name.endswith("__main__")]
-    found = {
+    settings_by_module = {
         module.__name__: {
             place: number
             for name in constant_names(getsource(module))
@@ -27,11 +27,11 @@ def settings() -> dict[str, dict[str, float]]:
         }
         for module in modules
     }
-    return {name: inside for name, inside in found.items() if inside}
+    return {name: inside for name, inside in settings_by_module.items() if inside}
 
 
 def constant_names(source: str) -> Iterator[str]:
-    """The names in capitals that a module's own statements assign."""
+    """Yield the constants, in capitals, that a module assigns itself."""
     for statement in ast.parse(source).body:
         if isinstance(statement, (ast.Assign, ast.AnnAssign)):
             for node in ast.walk(statement):
@@ -40,7 +40,7 @@ def constant_names(source: str) -> Iterator[str]:
 
 
 def numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
-    """Each number in a value, with its place."""
+    """Yield each number in a value, with its place."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         yield place, value
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -50,7 +50,7 @@ def numbers(value: Any, place: str) -> Iterator[tuple[str, float]]:
         for key, inside in value.items():
             yield from numbers(inside, f"{place}.{key}")
     elif isinstance(value, (tuple, list)):
-        for at, inside in enumerate(value):
-            yield from numbers(inside, f"{place}.{at}")
+        for index, inside in enumerate(value):
+            yield from numbers(inside, f"{place}.{index}")
     elif isinstance(value, partial):
         yield from numbers([*value.args, value.keywords], place)

@@ -1,6 +1,6 @@
-"""What the study says of known nodes stays what it was.
+"""The golden files match: results for known nodes have not changed.
 
-A change that is meant is kept by `python -m tests.golden --write`.
+To accept an intended change, run `python -m tests.golden --write`.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from report.quantities import quantities
 from tests.golden.__main__ import (
     SETS,
     differences,
-    estimated,
-    evidence,
-    judged,
+    estimate_statistics,
+    judge_set,
+    judged_dataset,
     kept_pages,
     line_differences,
     lines_of_pages,
     nodeless_differences,
     read,
-    said,
+    read_results,
 )
 
 
 def changes(name: str, now: dict[str, Any]) -> list[str]:
-    """The first places at which it says something else."""
+    """Return the first differences from the golden files."""
     return [line for part, contents in now.items() for line in differences(read(name, part), contents, part)][:20]
 
 
-def test_the_published_node_says_what_it_said(published: Path) -> None:
-    cache = QuantityCache(evidence("published", published))
-    assert changes("published", {**said(published), "quantities": estimated(cache)}) == []
+def test_results_for_the_published_nodes_are_unchanged(published: Path) -> None:
+    cache = QuantityCache(judged_dataset("published", published))
+    assert changes("published", {**read_results(published), "quantities": estimate_statistics(cache)}) == []
 
 
-def test_a_fleet_with_gpus_says_what_it_said(published_with_fleet: Path) -> None:
-    cache = QuantityCache(evidence("fleet", published_with_fleet))
-    assert changes("fleet", {**said(published_with_fleet), "quantities": estimated(cache)}) == []
+def test_results_for_the_fleet_are_unchanged(published_with_fleet: Path) -> None:
+    cache = QuantityCache(judged_dataset("fleet", published_with_fleet))
+    assert changes("fleet", {**read_results(published_with_fleet), "quantities": estimate_statistics(cache)}) == []
     for name, quantity in quantities().items():
         undeclared = {*cache.estimates(quantity).labels} - {*quantity.labels, "node", "device"}
-        assert not undeclared, f"{name} bears labels that no claim may name: {undeclared}"
-        assert not cache.undeclared_experiments(quantity), f"{name} reads experiments that it does not declare"
+        assert not undeclared, f"{name} has undeclared labels: {undeclared}"
+        assert not cache.undeclared_experiments(quantity), f"{name} reads undeclared experiments"
 
 
-def test_the_pages_of_a_fleet_show_what_they_showed(published_with_fleet: Path) -> None:
+def test_pages_for_the_fleet_are_unchanged(published_with_fleet: Path) -> None:
     assert list(line_differences(kept_pages("fleet"), lines_of_pages("fleet", published_with_fleet)))[:20] == []
 
 
-def test_pages_on_measurements_of_others_show_what_they_showed(published: Path) -> None:
+def test_pages_on_published_measurements_are_unchanged(published: Path) -> None:
     assert list(line_differences(kept_pages("published"), lines_of_pages("published", published)))[:20] == []
 
 
-def test_the_plans_of_all_presets_predict_what_they_predicted() -> None:
+def test_predictions_for_all_presets_are_unchanged() -> None:
     assert nodeless_differences("plans")[:20] == []
 
 
-def test_experiments_are_set_to_the_numbers_that_they_were_set_to() -> None:
-    """Two machines that were measured with different numbers cannot be compared."""
+def test_numbers_in_constants_of_experiments_are_unchanged() -> None:
+    """Measurements with different constants cannot be compared."""
     assert nodeless_differences("settings")[:20] == []
 
 
-def twin(node: Path, to: Path) -> None:
-    """Another machine of a node's kind that measured the same to the last digit, in processes of its own."""
+def write_twin(node: Path, to: Path) -> None:
+    """Write a second machine of the node's kind with exactly the same values, from other processes."""
     record = read_node(record_path(node))
-    # Runs of one machine have one twin.
+    # All runs from one machine share a twin.
     instance = sha256(record["id"].encode()).hexdigest()[:6]
     name = node_id(record["kind"], instance)
     write_node(to / node.name / record_path(node).name, {**record, "id": name, "instance": instance})
@@ -78,23 +78,29 @@ def twin(node: Path, to: Path) -> None:
         write_unchecked(to / node.name / path.name, table, about)
 
 
-def on(verdict: dict[str, Any]) -> dict[str, Any]:
-    """What a verdict rests on: its parts with their shares and thresholds, and its cases by what is said of them."""
+def summarise(verdict: dict[str, Any]) -> dict[str, Any]:
+    """Return a verdict's parts with shares and thresholds, and its case counts by part, outcome and kind."""
     parts = [{name: part[name] for name in ("name", "outcome", "share", "sensitivity")} for part in verdict["parts"]]
-    # The fastest CPU of more machines is less surely the fastest: its interval alone is wider.
+    # Among more machines the fastest CPU is less certain: its interval alone widens.
     cases = [case for case in verdict["cases"] if case["labels"].get("baseline") != "fleet"]
-    said = Counter(f"{case['part']}: {case['outcome']}, {kind_of_node(case['node'] or '')}" for case in cases)
-    moved = verdict["by_threshold"] if len(cases) == len(verdict["cases"]) else []
-    return {"verdict": verdict["verdict"], "parts": parts, "cases": said, "number": len(verdict["cases"]), "at": moved}
+    counts = Counter(f"{case['part']}: {case['outcome']}, {kind_of_node(case['node'] or '')}" for case in cases)
+    by_threshold = verdict["by_threshold"] if len(cases) == len(verdict["cases"]) else []
+    return {
+        "verdict": verdict["verdict"],
+        "parts": parts,
+        "cases": counts,
+        "number": len(verdict["cases"]),
+        "by_threshold": by_threshold,
+    }
 
 
-def test_a_twin_of_every_machine_changes_no_verdict_and_no_number_of_cases(tmp_path: Path) -> None:
+def test_twins_for_all_machines_change_no_verdict_and_no_case_count(tmp_path: Path) -> None:
     for folder in SETS["fleet"]:
         for node in folder.iterdir():
             if record_path(node).exists():
-                twin(node, tmp_path / "twins")
-    judged("fleet", tmp_path, [tmp_path / "twins"])
-    alone, now = read("fleet", "verdicts"), said(tmp_path)["verdicts"]
+                write_twin(node, tmp_path / "twins")
+    judge_set("fleet", tmp_path, [tmp_path / "twins"])
+    alone, now = read("fleet", "verdicts"), read_results(tmp_path)["verdicts"]
     assert len(now["nodes"]) == 2 * len(alone["nodes"])
     for whole in ("tally", "decided", "questions"):
         assert now[whole] == alone[whole]
@@ -102,18 +108,18 @@ def test_a_twin_of_every_machine_changes_no_verdict_and_no_number_of_cases(tmp_p
         len(counterpart["here"]) for counterpart in alone["counterparts"]
     ]
     for before, after in zip(alone["verdicts"], now["verdicts"], strict=True):
-        assert list(differences(on(before), on(after), before["id"])) == []
+        assert list(differences(summarise(before), summarise(after), before["id"])) == []
 
 
-def test_what_differs_is_found_wherever_it_lies() -> None:
+def test_differences_are_found_at_any_depth() -> None:
     kept = {"a": [{"b": 1.0, "c": "x"}, {"d": None}], "gone": 1}
     now = {"a": [{"b": 1.0 + 1e-12, "c": "y"}, {"d": 0.5}, 3], "new": 2}
     places = [line.partition(":")[0] for line in differences(kept, now)]
     assert places == [".a[0].c", ".a[1].d", ".a[2]", ".gone", ".new"]
 
 
-def test_numbers_in_words_may_be_rounded_the_other_way_and_no_more() -> None:
-    told = "takes 18.75 [1,170, 2\\.05] ms of 3 cores"
-    assert not list(differences(told, "takes 18.8 [1,180, 2\\.06] ms of 3 cores"))
-    for other in ("takes 18.75 [1,170, 2\\.05] s of 3 cores", told.replace("3", "4"), told.replace("18.75", "19")):
-        assert list(differences(told, other))
+def test_printed_numbers_may_differ_by_their_rounding_only() -> None:
+    kept = "takes 18.75 [1,170, 2\\.05] ms of 3 cores"
+    assert not list(differences(kept, "takes 18.8 [1,180, 2\\.06] ms of 3 cores"))
+    for other in ("takes 18.75 [1,170, 2\\.05] s of 3 cores", kept.replace("3", "4"), kept.replace("18.75", "19")):
+        assert list(differences(kept, other))

@@ -26,7 +26,7 @@ from report.judging.part_evaluation import PartResult, QuantityCache, add_publis
 from report.judging.robustness import claim_sliders, part_slider
 from report.outcomes import Threshold, Verdict, combine_verdicts
 from report.verdicts import Missing
-from tests.golden.__main__ import every_figure
+from tests.golden.__main__ import verified_figures
 
 from .made_estimates import cases, log_cases, part
 
@@ -88,7 +88,7 @@ def court(request: pytest.FixtureRequest) -> Court:
         reference, others, place = read_reference(REFERENCE), read_published(PUBLISHED), CLAIMS
     else:
         folder = request.getfixturevalue("published_with_fleet")
-        reference, others, place = every_figure(), None, folder / "claims"
+        reference, others, place = verified_figures(), None, folder / "claims"
     verdicts = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     claims = {claim.id: claim for claim in read_claims(place, reference)}
     return Court(claims, verdicts, QuantityCache(read_dataset(folder / "data", reference, others)))

@@ -31,8 +31,8 @@ SEEDS = range(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pages_and_figures_are_made_of_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
     partial.write_study(tmp_path / "nodes", seed, most=3)
-    partial.judged(tmp_path, others=seed == 0)
-    assert [str(one) for one in partial.failures(tmp_path, 0.25, seed).items] == []
+    partial.judge_study(tmp_path, others=seed == 0)
+    assert [str(one) for one in partial.find_failures(tmp_path, 0.25, seed).items] == []
 
 
 def one_round(folder: Path, names: list[str], older: bool = False) -> None:
@@ -44,7 +44,7 @@ def one_round(folder: Path, names: list[str], older: bool = False) -> None:
             samples = samples.drop(columns=list(LATER))
         write_node(folder / "nodes" / name / "node.json", record)
         write_unchecked(folder / "nodes" / name / "rounds.parquet", samples[samples["round"] == 1], partial.TIMES)
-    partial.judged(folder, others=False)
+    partial.judge_study(folder, others=False)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_one_round_of_three_machines_by_an_earlier_protocol_makes_all_pages(tmp_path: Path) -> None:
     one_round(tmp_path, ["laptop", "desktop", "amd-epyc-2c-089962.146241"], older=True)
-    assert [str(one) for one in partial.failures(tmp_path, 0.25).items] == []
+    assert [str(one) for one in partial.find_failures(tmp_path, 0.25).items] == []
 
 
 class BrokenPageError(Exception):
