@@ -174,7 +174,7 @@ def test_a_profile_that_fails_is_an_outcome_of_each_of_its_metrics(error: Except
 def test_a_metric_that_is_no_number_costs_no_other() -> None:
     good, bad = taken(lambda: {"kernel_time": 1e-3, "matmul_time_share": float("nan")})
     assert (good["value"], bad["status"]) == (1e-3, "failed")
-    assert "no such number" in bad["reason"]
+    assert "does not contain this metric" in bad["reason"]
 
 
 def test_steps_repeat_that_call_the_same_operators_on_the_same_shapes() -> None:
