@@ -72,7 +72,7 @@ def _describe(results: pd.DataFrame) -> str:
 def models_that_agree(data: Dataset) -> Estimates:
     """Share of models that run on a GPU by changing only the device name, with losses equal to the CPU's.
 
-    A model counts against it if it does not run, or if its losses leave the tolerance. The models are the study's own, not a
-    sample from others: the interval is over rounds, each with its own weights and batches.
+    A model counts against it if it does not run, or if its losses leave the tolerance. The models are the study's own,
+    not a sample from others: the interval is over rounds, each with its own weights and batches.
     """
     return _agreement_shares(data, "gpu")
