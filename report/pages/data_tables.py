@@ -25,7 +25,7 @@ from report.pages import site_paths
 # Columns given by the file name, or by the summary for all samples in a row.
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
 _FIRST = ["row", "round", "backend", "dtype", "threads"]
-# Readings with more digits than are meaningful; unrounded, they would make up half the file.
+# Readings to round: they have more digits than are meaningful, and make up half the file.
 _COUNTERS = [
     "error", "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load",
     "steal",
