@@ -167,7 +167,7 @@ def test_the_command_describes_a_folder_and_refuses_one_without_nodes(
     assert capsys.readouterr().out == f"{tmp_path / 'datapackage.json'}\n"
     paths = [resource["path"] for resource in read_json(tmp_path / "datapackage.json")["resources"]]
     assert paths == ["nodes/node-a/node.json", [f"nodes/node-a/clock.cpu.{number}.parquet" for number in (1, 2, 3)]]
-    with pytest.raises(StudyError, match="no node has been published"):
+    with pytest.raises(StudyError, match="publish a node first"):
         main(["datapackage", "--data", str(tmp_path / "nodes")])
 
 

@@ -120,7 +120,7 @@ def disturb(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda document: document.update(origin="synthetic"), "is of synthetic data"),
+        (lambda document: document.update(origin="synthetic"), "contains synthetic data"),
         (lambda document: document.update(commit="f" * 40), "was judged by commit ffffffffffff"),
         (lambda document: document.update(generated_utc="2026-03-01T00:00:00Z"),
          "was rendered from the verdicts of 2026-02-01"),
