@@ -1,6 +1,6 @@
-"""The browser that shows the report: the system's Chromium or Chrome, else Playwright's own.
+"""Browser for tests: the system's Chromium or Chrome, else Playwright's.
 
-`python -m tests.browser` fetches Playwright's where no other is found; without a network it says so and is done.
+`python -m tests.browser` downloads Playwright's if no other is found; without a network it prints a note.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 REMEDY = "`apt-get install chromium` (Debian), or `.venv/bin/playwright install --only-shell chromium`"
-# Where nothing answers, not even with a refusal, each of Playwright's five attempts waits as long as this.
+# Connection timeout for each of Playwright's five attempts.
 CONNECT_MS, WHOLE_S = "5000", 300
 ORDER = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
 
 
 def launch(playwright: Playwright) -> Browser:
-    """The first browser that starts. Raises Playwright's Error if none does."""
-    # Some systems' `chromium-browser` only says where to get one.
+    """Launch the first browser that starts. Raises Playwright's Error if none does."""
+    # On some systems, `chromium-browser` only prints an install hint.
     for program in filter(None, map(shutil.which, NAMES)):
         with suppress(Error):
             return playwright.chromium.launch(executable_path=program, args=FLAGS)
     return playwright.chromium.launch(args=FLAGS)
 
 
-def starts() -> bool:
-    """True if a browser does."""
+def can_start() -> bool:
+    """True if a browser starts."""
     with sync_playwright() as playwright, suppress(Error):
         launch(playwright).close()
         return True
@@ -44,15 +44,15 @@ def starts() -> bool:
 
 
 def main() -> None:
-    """Leave a browser that starts, or one line that says what will not be tested."""
-    if starts():
+    """Make sure that a browser starts, or print a line on the skipped tests."""
+    if can_start():
         return
     patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
-    # It has children, which end with it.
+    # `session` ends its children as well.
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with child_processes.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
         process.wait(WHOLE_S)
-    if not starts():
+    if not can_start():
         print(f"no browser starts here, nor could one be fetched: the report is not tested in one; {REMEDY}")
 
 

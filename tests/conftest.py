@@ -1,4 +1,4 @@
-"""What several parts of the suite need."""
+"""Shared fixtures."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hypothesis import settings
 
 from tests.missing_tools import missing
 
-# How long an example takes says nothing of what is tested.
+# No deadline: an example's time is not under test.
 settings.register_profile("study", deadline=None)
 settings.load_profile("study")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole studies first: they take longest, and nobody waits for them in the end."""
+    """Run whole studies first, since they take longest."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A browser, driven by Playwright, with a profile of its own."""
+    """Start a browser with a new profile."""
     from playwright.sync_api import Error, sync_playwright
 
     from tests import browser
@@ -42,7 +42,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data/, the published nodes as they are gathered, and verdicts.json on them; to be read only."""
+    """Gather and judge the published nodes: data/ and verdicts.json, read-only."""
     from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
 
@@ -51,8 +51,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of the published nodes and a synthetic fleet: a server with a GPU, a desktop and a laptop; with claims/,
-    by which they are judged."""
+    """Gather the published nodes and a synthetic fleet (GPU server, desktop, laptop); judge them by claims/."""
     from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
 
@@ -61,7 +60,7 @@ def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def compiler() -> str:
-    """The path of a C++ compiler."""
+    """Return the path to a C++ compiler."""
     found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
     if found is None:
         missing("compiled code: no C++ compiler; `apt-get install g++` (Debian)")
@@ -70,13 +69,13 @@ def compiler() -> str:
 
 @pytest.fixture(scope="session")
 def torch_compile(compiler: str) -> None:
-    """What `torch.compile` needs of the system on a CPU."""
+    """Check the system's requirements for `torch.compile` on a CPU."""
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         missing("compiled models: no headers of Python; `apt-get install python3-dev` (Debian)")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was not tested, each reason once, at the end of the run."""
+    """Print each reason for skipped tests once, at the end."""
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
     for reason, number in reasons.items():
         terminalreporter.write_line(f"not tested here ({number}): {reason}", yellow=True)

@@ -1,4 +1,4 @@
-"""What the machine lacks: such a test is left out and says so, except under CI, where nothing may be left out."""
+"""Handling of missing tools: skip the test, or fail it in CI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip a test with its reason; fail it where the variable CI is set."""
+    """Skip a test with a reason; fail it if the variable CI is set."""
     if os.environ.get("CI", "").lower() in ("", "0", "false"):
         pytest.skip(reason)
     pytest.fail(reason)

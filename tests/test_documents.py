@@ -1,4 +1,4 @@
-"""What the documents tell a newcomer is there: commands, files, and few enough lines to be read."""
+"""Test that documents for newcomers are short, and that their commands and files exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The most lines that somebody new should have to read.
+# Line limits for newcomers' documents.
 DOCUMENTS = {
     "README.md": 120,
     "CONTRIBUTING.md": 140,
@@ -19,20 +19,20 @@ DOCUMENTS = {
 }
 
 
-def text(name: str) -> str:
+def document_text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_document_is_short_and_leads_to_what_is_there(name: str) -> None:
-    assert len(text(name).splitlines()) <= DOCUMENTS[name]
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", text(name))
+def test_document_is_short_and_its_references_exist(name: str) -> None:
+    assert len(document_text(name).splitlines()) <= DOCUMENTS[name]
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", document_text(name))
     assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
 
 
-def test_the_first_screen_is_the_answer_and_the_two_commands() -> None:
-    first = "\n".join(text("README.md").splitlines()[:25])
+def test_first_screen_has_answer_and_two_commands() -> None:
+    first = "\n".join(document_text("README.md").splitlines()[:25])
     assert all(words in first for words in ("<!-- end of what `make edition` made -->", "make study", "make test"))
-    # Numbers of what was found are made, never typed.
-    typed = re.sub(r"<!-- made.*?<!-- end", "", text("README.md"), flags=re.DOTALL)
+    # Results are generated, never typed.
+    typed = re.sub(r"<!-- made.*?<!-- end", "", document_text("README.md"), flags=re.DOTALL)
     assert re.findall(r"\b\d+ (?:claims|hours|times|minutes)\b", typed) == []

@@ -1,4 +1,4 @@
-"""Two commands on a fresh machine: what it lacks is said in a line, and what was cut off is begun again."""
+"""Test `make` on a fresh machine: missing tools, and interrupted installs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# In Python's place: its venv has a pip that never ends, fails if there is `broken`, and is done if there is `calm`.
+# Python stand-in: its venv's pip hangs, fails if `broken` exists, and succeeds if `calm` exists.
 STANDIN = f"""#!/bin/sh
 case "$1" in -c) exit 0 ;; -I) exec {sys.executable} "$@" ;; esac
 mkdir -p .venv/bin
@@ -23,30 +23,30 @@ chmod +x .venv/bin/pip
 """
 
 
-def make(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    with begun(folder, *words, **variables) as running:
+def run_make(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    with start_make(folder, *words, **variables) as running:
         said, complained = running.communicate(timeout=60)
     return subprocess.CompletedProcess(words, running.returncode, said, complained)
 
 
-def begun(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     (folder / "contract").mkdir(exist_ok=True)
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "contract/child_processes.py"):
         shutil.copy2(ROOT / name, folder / name)
-    # Not as a part of the `make` that runs the tests.
+    # Do not inherit from the `make` that runs the tests.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.Popen(
         ["make", *words], cwd=folder, env=inherited | variables, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        # A shell's background ignores it, and so would what is started there.
+        # A background shell ignores SIGINT, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
-def test_a_python_without_venv_says_what_to_install_and_leaves_nothing(tmp_path: Path) -> None:
-    # As Debian's python3 does where python3-venv is missing.
+def test_python_without_venv_is_reported(tmp_path: Path) -> None:
+    # Like Debian's python3 without python3-venv.
     (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError(\"No module named 'ensurepip'\")")
-    said = make(tmp_path, "study", f"PYTHON={sys.executable}", PYTHONPATH=str(tmp_path))
+    said = run_make(tmp_path, "study", f"PYTHON={sys.executable}", PYTHONPATH=str(tmp_path))
     assert said.returncode != 0
     (mistake,) = (line for line in said.stderr.splitlines() if not line.startswith("make"))
     assert "apt-get install python3-venv" in mistake
@@ -54,44 +54,42 @@ def test_a_python_without_venv_says_what_to_install_and_leaves_nothing(tmp_path:
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> tuple[str, str]:
+def make_targets(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "standin").write_text(STANDIN)
     (tmp_path / "standin").chmod(0o755)
     return ".venv/study.stamp", f"PYTHON={tmp_path / 'standin'}"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_an_install_that_was_ended_goes_no_further_and_is_begun_again(
-    tmp_path: Path, order: tuple[str, str], number: signal.Signals
-) -> None:
-    with begun(tmp_path, *order) as running:
+def test_interrupted_install_is_repeated(tmp_path: Path, make_targets: tuple[str, str], number: signal.Signals) -> None:
+    with start_make(tmp_path, *make_targets) as running:
         until = time.monotonic() + 60
         while not (half := tmp_path / ".venv/half").exists() or not half.read_text():
             assert time.monotonic() < until, running.communicate()
             time.sleep(0.05)
         pip = psutil.Process(int(half.read_text()))
         started = [pip, *pip.children()]
-        # A terminal tells the whole group of Ctrl-C.
+        # A terminal sends Ctrl-C to the whole group.
         (os.killpg if number == signal.SIGINT else os.kill)(running.pid, number)
         assert running.communicate(timeout=20) and running.returncode
     assert psutil.wait_procs(started, 10)[1] == []
     (tmp_path / "calm").touch()
-    assert make(tmp_path, *order).returncode == 0
+    assert run_make(tmp_path, *make_targets).returncode == 0
     assert not half.exists()
-    assert "up to date" in make(tmp_path, *order).stdout
+    assert "up to date" in run_make(tmp_path, *make_targets).stdout
 
 
-def test_an_environment_of_ones_own_is_not_cleared(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_own_environment_is_not_cleared(tmp_path: Path, make_targets: tuple[str, str]) -> None:
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv/own").touch()
     for name, done in (("broken", False), ("calm", True)):
         (tmp_path / name).touch()
-        assert (make(tmp_path, *order).returncode == 0) is done
+        assert (run_make(tmp_path, *make_targets).returncode == 0) is done
     assert (tmp_path / ".venv/half").exists() and (tmp_path / ".venv/own").exists()
 
 
-def test_what_the_machine_lacks_is_left_out_and_told_but_fails_under_ci(tmp_path: Path) -> None:
-    # The environment of a machine without a browser or a compiler.
+def test_missing_tools_skip_tests_but_fail_in_ci(tmp_path: Path) -> None:
+    # Environment without browser and compiler.
     bare = {name: value for name, value in os.environ.items() if name != "CI"}
     bare |= {"PATH": str(tmp_path / "bin"), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path / "browsers")}
     (tmp_path / "test_all.py").write_text(

@@ -1,4 +1,4 @@
-"""What GitHub reads: of the shapes that it knows, and safe where it meets what strangers send."""
+"""Test GitHub's workflow files and forms: valid, and safe with untrusted pull requests."""
 
 from __future__ import annotations
 
@@ -24,67 +24,71 @@ SCHEMAS = {"vendor.github-workflows": WORKFLOWS, "custom.github-workflows-requir
            "vendor.github-issue-forms": FORMS}  # fmt: skip
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
     return dict(YAML(typ="safe").load(path.read_text(encoding="utf-8")))
 
 
-def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
+def workflow_steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_each_file_is_of_the_shape_that_github_reads(schema: str) -> None:
+def test_files_match_github_schemas(schema: str) -> None:
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, SCHEMAS[schema])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_actions_are_pinned_and_nothing_from_outside_is_put_into_a_shell(path: Path) -> None:
-    workflow = read(path)
-    uses = [step["uses"] for step in steps(workflow) if "uses" in step]
+def test_actions_are_pinned_and_shell_steps_are_safe(path: Path) -> None:
+    workflow = read_file(path)
+    uses = [step["uses"] for step in workflow_steps(workflow) if "uses" in step]
     assert len(uses) >= 3
     for name in uses:
         assert re.fullmatch(r"(actions|quarto-dev)/[\w/-]+@(v\d+(\.\d+)*|[0-9a-f]{40})", name), name
-    assert not any("${{" in step.get("run", "") for step in steps(workflow)), "values come through the environment"
+    assert not any("${{" in step.get("run", "") for step in workflow_steps(workflow)), (
+        "values come through the environment"
+    )
     assert workflow["permissions"] == {}
-    checkouts = [step for step in steps(workflow) if step.get("uses", "").startswith("actions/checkout@")]
+    checkouts = [step for step in workflow_steps(workflow) if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts and all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
 @pytest.fixture
 def node() -> dict[str, Any]:
-    return read(GITHUB / "workflows" / "node.yml")
+    return read_file(GITHUB / "workflows" / "node.yml")
 
 
-def test_a_pack_is_looked_at_by_code_that_is_there_already_and_by_nobody_who_may_write(node: dict[str, Any]) -> None:
+def test_packs_are_checked_by_target_branch_without_write_permission(node: dict[str, Any]) -> None:
     assert set(node[True if True in node else "on"]) == {"pull_request"}
     assert [job["permissions"] for job in node["jobs"].values()] == [{"contents": "read"}]
     assert "secrets" not in (GITHUB / "workflows" / "node.yml").read_text(encoding="utf-8").replace("no secrets", "")
-    trusted, packs = (step["with"] for step in steps(node) if step.get("uses", "").startswith("actions/checkout@"))
+    trusted, packs = (
+        step["with"] for step in workflow_steps(node) if step.get("uses", "").startswith("actions/checkout@")
+    )
     assert trusted["ref"] == "${{ github.event.pull_request.base.sha }}" and "path" not in trusted
     assert packs["ref"] == "${{ github.event.pull_request.head.sha }}" and packs["path"] == "handed-in"
     assert (packs["sparse-checkout"], packs["sparse-checkout-cone-mode"]) == ("/data/incoming/*.zip", False)
-    installs = [step["run"] for step in steps(node) if "pip install" in step.get("run", "")]
+    installs = [step["run"] for step in workflow_steps(node) if "pip install" in step.get("run", "")]
     assert len(installs) == 1 and "handed-in" not in installs[0]
 
 
-def checked(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, list[list[str]], str]:
-    """What the step that checks does with packs of these names: its exit code, the commands, and the page it writes."""
-    (script,) = [step["run"] for step in steps(node) if step.get("name") == "Check"]
+def run_check(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, list[list[str]], str]:
+    """Run the checking step on packs with these names; return its exit code, commands and summary page."""
+    (script,) = [step["run"] for step in workflow_steps(node) if step.get("name") == "Check"]
     incoming, summary, tools = folder / "handed-in" / "data" / "incoming", folder / "summary", folder / "bin"
     for made in (incoming, tools):
         made.mkdir(parents=True)
     for name in names:
         (incoming / name).write_text("")
     summary.touch()
-    # Notes what it is told, and fails of packs whose name says so.
+    # Log the arguments; fail on packs with a failing name.
     (tools / "python").write_text(
         '#!/bin/bash\nprintf "%q " "$@" >> said; echo >> said; echo told; ! [[ "$*" == *bad* ]]\n'
     )
     (tools / "python").chmod(0o755)
     env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(summary)}
-    # As GitHub runs a step.
+    # Run like a GitHub step.
     words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script]
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
     said = folder / "said"
@@ -92,31 +96,31 @@ def checked(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, list[
     return done.returncode, commands, summary.read_text()
 
 
-def test_each_pack_is_tried_and_one_that_is_refused_fails_the_check(node: dict[str, Any], tmp_path: Path) -> None:
-    code, commands, page = checked(node, tmp_path, "a-2c.zip", "bad-2c.zip", "c-2c.zip")
+def test_refused_pack_fails_the_check(node: dict[str, Any], tmp_path: Path) -> None:
+    code, commands, page = run_check(node, tmp_path, "a-2c.zip", "bad-2c.zip", "c-2c.zip")
     assert code == 1 and page.count("told") == 3 and "### bad-2c.zip" in page
     given = [parser().parse_args(words[2:]) for words in commands if words[:2] == ["-m", "report"]]
     assert [one.pack.name for one in given] == ["a-2c.zip", "bad-2c.zip", "c-2c.zip"]
     assert all(one.command == "add" and one.dry_run for one in given)
 
 
-def test_packs_that_are_good_or_none_pass(node: dict[str, Any], tmp_path: Path) -> None:
-    assert checked(node, tmp_path / "good", "a-2c.zip")[0] == 0
-    code, commands, page = checked(node, tmp_path / "none", "README.md")
+def test_good_or_no_packs_pass(node: dict[str, Any], tmp_path: Path) -> None:
+    assert run_check(node, tmp_path / "good", "a-2c.zip")[0] == 0
+    code, commands, page = run_check(node, tmp_path / "none", "README.md")
     assert (code, commands) == (0, []) and "no pack" in page
 
 
 @pytest.mark.parametrize(
     "name", ["$(touch x).zip", "a b.zip", "::error::a.zip", "-x.zip", "\x1b[2J.zip", "`x`.zip", "a\n.zip"]
 )
-def test_a_name_that_is_none_reaches_no_command_and_no_page(node: dict[str, Any], tmp_path: Path, name: str) -> None:
-    code, commands, page = checked(node, tmp_path, name)
+def test_invalid_name_reaches_no_command_or_page(node: dict[str, Any], tmp_path: Path, name: str) -> None:
+    code, commands, page = run_check(node, tmp_path, name)
     assert (code, commands) == (1, []) and name not in page and "not called as" in page
     assert not (tmp_path / "x").exists()
 
 
-def test_the_form_is_the_one_that_pack_names_and_asks_for_consent() -> None:
-    form = read(GITHUB / "ISSUE_TEMPLATE" / "hand-in-a-node.yml")
+def test_form_matches_pack_message_and_asks_for_consent() -> None:
+    form = read_file(GITHUB / "ISSUE_TEMPLATE" / "hand-in-a-node.yml")
     assert f'"{form["name"]}"' in MADE
     required = {item["id"] for item in form["body"] if item.get("validations", {}).get("required")}
     assert required == {"machine", "pack", "load", "doctor"}

@@ -1,4 +1,4 @@
-"""Commands hold in locales that are not UTF-8: what they print, what they read, and the names of their files."""
+"""Test commands in locales other than UTF-8: output, input and file names."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from report.cli import main as report
 from .report.conftest import Factory
 
 ROOT = Path(__file__).parents[1]
-# A locale of ASCII, in which Python is told to stay.
+# ASCII locale, with Python's UTF-8 coercion off.
 PLAIN = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONWARNDEFAULTENCODING": "1"}
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "euc-jp"])
 @pytest.mark.parametrize(("command", "words"), [(experiments, ["list"]), (report, ["quantities"])])
-def test_what_a_terminal_cannot_show_is_escaped(
+def test_unprintable_output_is_escaped(
     command: Callable[..., int], words: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
@@ -44,31 +44,31 @@ def test_what_a_terminal_cannot_show_is_escaped(
     assert len(rest) > 10
 
 
-def typed(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_module(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *map(str, words)], cwd=cwd, env=os.environ | PLAIN | {"PYTHONPATH": str(ROOT)},
         capture_output=True, encoding="ascii", check=False,
     )  # fmt: skip
 
 
-def test_files_have_the_names_that_they_are_given(tmp_path: Path) -> None:
-    """Libraries that take paths as UTF-8 wrote beside them: an empty round lay there, and no error was told."""
-    # It calls itself measured, for the commands refuse synthetic data.
+def test_files_get_their_given_names(tmp_path: Path) -> None:
+    """Libraries that take paths as UTF-8 once wrote to other files without an error."""
+    # Marked as measured, since the commands refuse synthetic data.
     Factory(tmp_path / "größe")("node-a", origin="measured").gemm(27.9).write()
-    gathered = typed("report", "gather", "--nodes", "größe", "--out", "データ", cwd=tmp_path)
+    gathered = run_module("report", "gather", "--nodes", "größe", "--out", "データ", cwd=tmp_path)
     assert gathered.returncode == 0, gathered.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"größe", "データ"}
     assert json.loads((tmp_path / "データ" / "nodes.json").read_text(encoding="utf-8"))[0]["source"] == "größe"
     assert (tmp_path / "データ" / "samples.parquet").stat().st_size > 1000
 
 
-def test_nothing_is_read_or_written_in_the_encoding_of_the_locale(tmp_path: Path) -> None:
+def test_no_file_uses_locale_encoding(tmp_path: Path) -> None:
     preset = "{rounds: 1, target: 0.5, point_s: 0.1, round_s: 5, max_samples: 6, experiments: {clock: {sweep: [{grid: "
     preset += "{backend: [llvm], threads: [1], chain: [1000]}}]}}}  # µ"
     (tmp_path / "kurz–.yaml").write_text(preset, encoding="utf-8")
-    done = typed("experiments", "plan", "--preset", "kurz–.yaml", "--out", "plän.json", cwd=tmp_path)
+    done = run_module("experiments", "plan", "--preset", "kurz–.yaml", "--out", "plän.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # Libraries of an environment inside the tree have their own ways.
+    # Skip libraries in an environment inside the tree.
     warned = [line for line in done.stderr.splitlines() if "EncodingWarning" in line and str(ROOT) in line]
     assert [line for line in warned if "site-packages" not in line] == []
     assert json.loads((tmp_path / "plän.json").read_text(encoding="utf-8"))["preset"] == "kurz–.yaml"

@@ -1,4 +1,4 @@
-"""Every path, module, function, command and option that documents, docstrings and comments name is there."""
+"""Test that names in documents, docstrings and comments exist: paths, modules, functions, commands, options."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("contract", "experiments", "report", "studies", "workflow")
 FOLDERS = "|".join(map(re.escape, (*PACKAGES, "tests", "docs", "data", "config", "profiles", "slurm", "gpu", ".test")))
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *(ROOT / name / "README.md" for name in ("config", "data"))]
-DOCUMENTS = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # names what was there once
+DOCUMENTS = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # names removed things
 SETTINGS = {".yaml", ".json", ".smk", ".sh", ".txt", ".js", ".html"}
 PROGRAMS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 @cache
-def split(path: Path) -> tuple[str, str]:
-    """A program's comments and docstrings, and its code; a document is all prose."""
+def split_prose(path: Path) -> tuple[str, str]:
+    """Split a program into prose (comments and docstrings) and code; a document is all prose."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return text, ""
@@ -45,26 +45,28 @@ def split(path: Path) -> tuple[str, str]:
 
 
 @cache
-def code() -> str:
-    """All that is no prose: programs, rules, settings, workflows."""
+def all_code() -> str:
+    """Return all code: programs, rules, settings, workflows."""
     others = [ROOT / "Makefile", ROOT / "pyproject.toml", *(ROOT / ".github").rglob("*.yml")]
     for folder in ("workflow", "report", "contract", "config", "data"):
         others += (path for path in (ROOT / folder).rglob("*") if path.suffix in SETTINGS)
-    return "\n".join([split(path)[1] for path in PROGRAMS] + [path.read_text(encoding="utf-8") for path in others])
+    return "\n".join(
+        [split_prose(path)[1] for path in PROGRAMS] + [path.read_text(encoding="utf-8") for path in others]
+    )
 
 
 @cache
 def code_words() -> set[str]:
-    return set(re.findall(r"\w+", code()))
+    return set(re.findall(r"\w+", all_code()))
 
 
-def spans(path: Path) -> Iterator[str]:
-    """Texts between backticks in prose."""
-    yield from re.findall(r"`([^`\n]+)`", split(path)[0])
+def backticked_texts(path: Path) -> Iterator[str]:
+    """Find the texts between backticks."""
+    yield from re.findall(r"`([^`\n]+)`", split_prose(path)[0])
 
 
-def is_there(name: str) -> bool:
-    """A dotted name leads from a module, of ours or of a library, to an object."""
+def name_exists(name: str) -> bool:
+    """True if a dotted name leads from a module to an object."""
     first, *others = name.split(".")
     modules = [path.relative_to(ROOT).with_suffix("").parts for path in PROGRAMS]
     modules = [parts[:-1] if parts[-1] == "__init__" else parts for parts in modules]
@@ -82,21 +84,21 @@ def is_there(name: str) -> bool:
 
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, *PROGRAMS], ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_prose_names_is_there(path: Path) -> None:
-    prose, missing = split(path)[0], list[str]()
-    # Names that a tutorial's own commands make.
+def test_names_in_prose_exist(path: Path) -> None:
+    prose, missing = split_prose(path)[0], list[str]()
+    # Names made by a tutorial's commands.
     for made in {*re.findall(r"experiments new (\w+)|new-claim (\w+)", prose)} if path.suffix == ".md" else ():
         prose = prose.replace("".join(made), "*")
     for name in re.findall(rf"(?<![\w/.~$<>-])((?:{FOLDERS})/[\w./<>*-]*[\w>*/])", prose):
         pattern = re.sub(r"<[^>]*>|(?<=/)[A-Z]+(?=/)", "*", name)
-        if not any(ROOT.glob(pattern)) and name not in code():
+        if not any(ROOT.glob(pattern)) and name not in all_code():
             missing.append(name)
     for name in re.findall(r"(?:^|`|&& )make ([a-z]+)(?=[`\s])", prose, re.MULTILINE):
         if path.suffix == ".md" and not re.search(rf"^{name}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M):
             missing.append(f"make {name}")
-    for span in spans(path):
+    for span in backticked_texts(path):
         name = span.removesuffix("()")
-        if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", name) and name not in code() and not is_there(name):
+        if re.fullmatch(r"[a-z_]\w*(\.[A-Za-z_]\w*)+", name) and name not in all_code() and not name_exists(name):
             missing.append(name)
         if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in code_words():
             missing.append(name)
@@ -104,21 +106,21 @@ def test_what_prose_names_is_there(path: Path) -> None:
 
 
 @cache
-def options(package: str, command: str) -> str:
-    """The help of a command; '' if there is none of this name."""
+def command_help(package: str, command: str) -> str:
+    """Return a command's help; '' without such a command."""
     shown = io.StringIO()
     with redirect_stdout(shown), suppress(SystemExit, StudyError):
         {"experiments": experiments, "report": report}[package]([command, "--help"])
     return shown.getvalue()
 
 
-def test_commands_and_options_that_documents_name_are_there() -> None:
+def test_commands_and_options_in_documents_exist() -> None:
     snakemake = {word for action in get_argument_parser()._actions for word in action.option_strings}
     settings, missing, seen = read_yaml(ROOT / "config" / "config.yaml"), list[str](), 0
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")
         for package, command, rest in re.findall(r"python3? -m (experiments|report) ([a-z-]+)([^`\n|]*)", text):
-            known = re.findall(r"--[a-z-]+", options(package, command))
+            known = re.findall(r"--[a-z-]+", command_help(package, command))
             missing += [
                 f"{package} {command} {word}" for word in re.findall(r" (--[a-z-]+)", rest) if word not in known
             ]

@@ -1,4 +1,4 @@
-"""`experiments` and `report` meet in the data: neither imports the other, and `contract` knows neither."""
+"""Test that `experiments` and `report` do not import each other, and `contract` neither."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FORBIDDEN = {"experiments": {"report"}, "report": {"experiments"}, "contract": {"experiments", "report"}}
 
 
-def imported(path: Path) -> set[str]:
+def imported_packages(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -24,7 +24,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
-def test_no_package_reaches_over_the_wall(package: str) -> None:
+def test_packages_do_not_import_each_other(package: str) -> None:
     files = list((ROOT / package).rglob("*.py"))
     assert len(files) > 2
-    assert [path for path in files if imported(path) & FORBIDDEN[package]] == []
+    assert [path for path in files if imported_packages(path) & FORBIDDEN[package]] == []

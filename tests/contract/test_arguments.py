@@ -1,4 +1,4 @@
-"""A path that begins with `~` is in a home folder, however it reaches the program."""
+"""Test path arguments that begin with `~`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_home_is_expanded_and_other_names_are_left_as_they_are(home: Path) -> None:
+def test_expand_home_leaves_other_names_unchanged(home: Path) -> None:
     assert parse_path("~/a b/x") == home / "a b/x"
     assert expand_home("~") == str(home)
     for name in ("results", "./~x", "a/~/x", "$HOME/x", ""):
@@ -26,7 +26,7 @@ def test_a_home_is_expanded_and_other_names_are_left_as_they_are(home: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["~nobody-here/x", "~+", "~-/x"])
-def test_a_home_that_nobody_has_is_refused_in_a_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expand_home_refuses_unknown_user_in_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     commands = (
         (experiments, ["check", f"--preset={name}"]),
         (report, ["gather", "--nodes=x", "--out", name]),
@@ -38,7 +38,7 @@ def test_a_home_that_nobody_has_is_refused_in_a_line(name: str, capsys: pytest.C
         assert said.startswith(f"error: {name}: no home folder is known for ~") and said.count("\n") == 1
 
 
-def test_commands_read_and_write_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_expand_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = home / "mine.yaml"
     mine.write_text(
         "{rounds: 1, target: 0.5, point_s: 0.1, round_s: 5, max_samples: 6, experiments: {clock: {sweep: [{grid: "

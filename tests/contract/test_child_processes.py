@@ -1,4 +1,4 @@
-"""No process outlives the one that it works for."""
+"""Test that child processes end with their parent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contract import child_processes
 
 ROOT = Path(__file__).parents[2]
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
-# A command that starts what it is told to, says the number of each process, and waits.
+# Code that prints the IDs of all child processes and waits.
 WAITS = "print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True); time.sleep(60)"
 POOL = f"""
 import multiprocessing, psutil, time
@@ -46,7 +46,7 @@ sys.exit(run_command(main))
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_without_shared_memory_one_process_does_the_work(
+def test_map_parallel_falls_back_without_shared_memory(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
@@ -57,18 +57,18 @@ def test_without_shared_memory_one_process_does_the_work(
     assert capsys.readouterr().err == f"note: one process works in place of 2 (/dev/shm: {os.strerror(number)})\n"
 
 
-def test_an_error_of_the_work_itself_is_raised() -> None:
+def test_map_parallel_raises_errors_from_work() -> None:
     with pytest.raises(FileNotFoundError, match="no such file here"):
         list(child_processes.map_parallel(os.stat, [ROOT, ROOT / "no such file here"], processes=2))
 
 
-def _heed_signals() -> None:
+def _restore_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def start(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """A script at work, and the processes that it has started."""
+def start_script(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """Start a script; return it and its child processes."""
     head = subprocess.Popen(
         [sys.executable, "-c", script],
         cwd=ROOT,
@@ -76,16 +76,16 @@ def start(script: str, **variables: str) -> tuple[subprocess.Popen[str], list[ps
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # `nohup` and a shell's background ignore signals, and so would what they start.
-        preexec_fn=_heed_signals,
+        # Children inherit signals ignored by `nohup` or a background shell.
+        preexec_fn=_restore_signals,
     )
     assert head.stdout is not None
     return head, [psutil.Process(int(number)) for number in head.stdout.readline().split()]
 
 
 @pytest.mark.parametrize("script", [POOL.format(how="forkserver"), POOL.format(how="spawn"), PROGRAM])
-def test_what_a_killed_process_started_ends(script: str) -> None:
-    head, started = start(script)
+def test_children_end_with_killed_parent(script: str) -> None:
+    head, started = start_script(script)
     assert len(started) >= 2
     head.kill()
     head.communicate(timeout=20)
@@ -93,9 +93,9 @@ def test_what_a_killed_process_started_ends(script: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_told_to_end_says_so_in_a_line_and_leaves_nobody(number: signal.Signals) -> None:
-    head, started = start(COMMAND)
-    # More than once, as where a workflow and its group are told.
+def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) -> None:
+    head, started = start_script(COMMAND)
+    # Twice, as when a workflow signals its child and the terminal signals the group.
     head.send_signal(number)
     head.send_signal(number)
     _, said = head.communicate(timeout=20)
@@ -104,9 +104,9 @@ def test_a_command_that_is_told_to_end_says_so_in_a_line_and_leaves_nobody(numbe
     assert psutil.wait_procs(started, 10)[1] == []
 
 
-def test_a_command_ends_with_the_process_that_it_works_for() -> None:
+def test_command_ends_with_coordinator() -> None:
     coordinator = subprocess.Popen(SLEEPS)
-    head, started = start(COMMAND, **{child_processes.COORDINATOR: str(coordinator.pid)})
+    head, started = start_script(COMMAND, **{child_processes.COORDINATOR: str(coordinator.pid)})
     assert head.poll() is None
     coordinator.kill()
     coordinator.wait()
@@ -115,14 +115,16 @@ def test_a_command_ends_with_the_process_that_it_works_for() -> None:
     assert psutil.wait_procs(started, 10)[1] == []
 
 
-def test_another_program_is_run_as_it_is(tmp_path: Path) -> None:
+def test_run_program_returns_output_and_exit_code(tmp_path: Path) -> None:
     script = "import os, sys; print(os.getcwd()); print('told', file=sys.stderr); sys.exit(3)"
     ran = child_processes.run_program([sys.executable, "-c", script], cwd=tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, f"{tmp_path}\n", "told\n")
 
 
-def test_a_command_that_hangs_is_killed_after_its_grace() -> None:
-    head, started = start(COMMAND.replace("sys.exit(", "import atexit; atexit.register(time.sleep, 60); sys.exit("))
+def test_hanging_command_is_killed_after_grace_period() -> None:
+    head, started = start_script(
+        COMMAND.replace("sys.exit(", "import atexit; atexit.register(time.sleep, 60); sys.exit(")
+    )
     head.terminate()
     head.communicate(timeout=30)
     assert psutil.wait_procs(started, 10)[1] == []

@@ -1,4 +1,4 @@
-"""A command ends with one line and a code for what its user can mend, and with a traceback for what is ours."""
+"""Test one-line errors for user mistakes, and tracebacks for bugs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from report.cli import main as report
 OURS = Path(contract.errors.__file__).with_name("x.json")
 
 
-def nameless(number: int) -> OSError:
-    """Answer of the system for no file."""
+def bare_error(number: int) -> OSError:
+    """Return an OSError without a file name."""
     return OSError(number, os.strerror(number))
 
 
-def failing(error: BaseException) -> int:
+def exit_code_of(error: BaseException) -> int:
     def main(_: Sequence[str] | None) -> int:
         raise error
 
@@ -49,9 +49,9 @@ def failing(error: BaseException) -> int:
         (OSError(errno.ENOTCONN, "no", "/x/out"), 74, "/x/out: transport endpoint is not connected: choose"),
         (FileNotFoundError("No such file (os error 2): /x/in"), 74, "(os error 2): /x/in: choose another place"),
         (OSError(errno.EACCES, "Failed to open local file '/x/out'"), 74, "'/x/out': permission denied: choose"),
-        (nameless(errno.ENOSPC), 74, "error: output: the disk is full"),
-        (nameless(errno.EMFILE), 74, "error: too many files are open: raise the limit (ulimit -n)"),
-        (nameless(errno.EAGAIN), 74, "error: no more processes may be started"),
+        (bare_error(errno.ENOSPC), 74, "error: output: the disk is full"),
+        (bare_error(errno.EMFILE), 74, "error: too many files are open: raise the limit (ulimit -n)"),
+        (bare_error(errno.EAGAIN), 74, "error: no more processes may be started"),
         (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), 74, "['/tmp']: set TMPDIR"),
         (OSError(errno.ENOENT, "no", str(OURS)), 74, f"{OURS}: belongs to the study, and is missing"),
         (MemoryError(), 74, "error: no memory is left"),
@@ -59,25 +59,27 @@ def failing(error: BaseException) -> int:
         (KeyboardInterrupt(), 130, "finished rounds are kept"),
     ],
 )
-def test_one_line_and_a_code(error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert failing(error) == code
+def test_error_prints_one_line_and_returns_code(
+    error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(error) == code
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_shared_memory_that_is_refused_is_named(
+def test_error_names_refused_shared_memory(
     number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal = nameless(number)
+    refusal = bare_error(number)
     monkeypatch.setattr(contract.errors, "lock_error", lambda: refusal)
-    assert failing(refusal) == 74
+    assert exit_code_of(refusal) == 74
     said = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_a_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_names_full_standard_output(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def main(_: Sequence[str] | None) -> int:
         print("a table")
         return 0
@@ -88,9 +90,7 @@ def test_a_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().err.startswith("error: standard output: the disk is full")
 
 
-def test_a_program_that_is_missing_and_a_full_disk_are_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_error_names_missing_program_and_full_disk(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def start(_: Sequence[str] | None) -> int:
         return subprocess.run(["no-such-program"], check=False).returncode
 
@@ -105,11 +105,11 @@ def test_a_program_that_is_missing_and_a_full_disk_are_named(
     assert disk.startswith(f"error: {tmp_path / 'table.csv'}: the disk is full")
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), nameless(errno.EBADF), nameless(errno.ENOENT), OSError("no"),
+@pytest.mark.parametrize("error", [ZeroDivisionError(), bare_error(errno.EBADF), bare_error(errno.ENOENT), OSError("no"),
                                    ModuleNotFoundError("no", name="experiments.no")])  # fmt: skip
-def test_what_is_not_the_users_mistake_keeps_its_traceback(error: BaseException) -> None:
+def test_bugs_keep_their_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
-        failing(error)
+        exit_code_of(error)
 
 
 PLAN, RUN = ["plan"], ["run", "gemm", "--out", "x.parquet"]
@@ -128,7 +128,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("command", "words", "option", "text"), REFUSED)
-def test_a_number_that_cannot_be_is_refused_in_one_line(
+def test_invalid_number_is_refused_in_one_line(
     command: object, words: list[str], option: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert callable(command)
@@ -139,13 +139,13 @@ def test_a_number_that_cannot_be_is_refused_in_one_line(
     assert len(said) < 400
 
 
-def test_a_word_that_no_command_knows_is_told_without_a_page_of_usage() -> None:
+def test_unknown_argument_prints_no_usage() -> None:
     with pytest.raises(StudyError, match="unrecognized arguments: --bugdet"):
         experiments(["plan", "--bugdet=3"])
 
 
 @pytest.mark.parametrize("package", ["experiments", "report"])
-def test_an_interrupt_while_a_command_loads_is_put_into_words(
+def test_interrupt_during_import_prints_one_line(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Interrupted:

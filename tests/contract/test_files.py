@@ -1,4 +1,4 @@
-"""Files are whole or absent, and a mistake in YAML has a place."""
+"""Test atomic writes, JSON and YAML readers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SCHEMA = {
 }
 
 
-def refused(path: Path, text: str, *parts: str, schema: dict[str, Any] | None = None) -> None:
-    """The text is, in one line that names the file and holds these parts."""
+def assert_refused(path: Path, text: str, *parts: str, schema: dict[str, Any] | None = None) -> None:
+    """Assert that the YAML is refused in one line with the file name and these parts."""
     path.write_text(text, encoding="utf-8")
     with pytest.raises(StudyError) as caught:
         read_yaml(path, schema)
@@ -37,7 +37,7 @@ def refused(path: Path, text: str, *parts: str, schema: dict[str, Any] | None = 
     assert len(said) < 500
 
 
-def test_yaml_that_conforms_comes_as_plain_python(tmp_path: Path) -> None:
+def test_valid_yaml_becomes_plain_python(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_text("rounds: 3\nkind: fast\nlist: [{n: 1}]\n")
     content = read_yaml(path, SCHEMA)
@@ -56,8 +56,8 @@ def test_yaml_that_conforms_comes_as_plain_python(tmp_path: Path) -> None:
         ("rounds: 3\n  kind: fast\n", ["line 2", "not YAML"]),
     ],
 )
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, parts: list[str]) -> None:
-    refused(tmp_path / "f.yaml", text, *parts, schema=SCHEMA)
+def test_yaml_mistake_is_reported_with_line_and_key(tmp_path: Path, text: str, parts: list[str]) -> None:
+    assert_refused(tmp_path / "f.yaml", text, *parts, schema=SCHEMA)
 
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -82,11 +82,11 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         pytest.param("a: " + "x" * 1_000_001, ["larger than 1 MB"], id="large"),
     ],
 )
-def test_what_no_file_of_the_study_holds_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
-    refused(tmp_path / "f.yaml", text, *parts)
+def test_yaml_out_of_bounds_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
+    assert_refused(tmp_path / "f.yaml", text, *parts)
 
 
-def test_only_a_file_is_read(tmp_path: Path) -> None:
+def test_read_yaml_refuses_folder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     for place in (tmp_path, tmp_path / "pipe.yaml", Path("/dev/zero")):
         with pytest.raises(StudyError, match="not a file"):
@@ -94,7 +94,7 @@ def test_only_a_file_is_read(tmp_path: Path) -> None:
 
 
 @given(st.text("[]{}&*!|>-?:, \n#'\"%@`ab1.<~", max_size=60) | st.text(max_size=60))
-def test_any_text_is_read_or_refused_clearly(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_is_read_or_raises_study_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("yaml") / "f.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
@@ -103,7 +103,7 @@ def test_any_text_is_read_or_refused_clearly(tmp_path_factory: pytest.TempPathFa
         assert str(path) in str(mistake)
 
 
-def test_a_broken_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_keeps_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"old": 1})
     with pytest.raises(RuntimeError), atomic_path(path) as temporary:
@@ -125,13 +125,13 @@ KEYS = st.sampled_from(["a", "b", '"'])
 
 
 @given(st.dictionaries(KEYS, st.recursive(PLAIN, lambda one: st.lists(one) | st.dictionaries(KEYS, one)), min_size=1))
-def test_lists_in_lines_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_json_in_lines_round_trips(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.mktemp("json") / "a.json"
     write_json(path, value, in_lines=True)
     assert read_json(path) == value
 
 
-def test_each_item_of_such_a_list_has_a_line(tmp_path: Path) -> None:
+def test_json_in_lines_has_one_line_per_item(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"a": [1, 2], "cases": [{"x": 1, "cases": [3]}, {"x": "é"}], "b": {"cases": []}}, in_lines=True)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -141,10 +141,10 @@ def test_each_item_of_such_a_list_has_a_line(tmp_path: Path) -> None:
     assert read_json(path)["a"] == [1, 2]
 
 
-def test_the_end_of_a_pattern_is_the_end_of_the_text() -> None:
+def test_dollar_in_pattern_matches_only_at_end() -> None:
     check_document({"a": "a"}, {"properties": {"a": {"pattern": "^a$"}}}, "a.yaml")
     check_document({"a": "a$\n"}, {"properties": {"a": {"pattern": r"^a\$"}}}, "a.yaml")
-    # Python's `$` is also before a last line break.
+    # Python's `$` also matches before a final newline.
     for document, schema in (
         ({"a": "b\n"}, {"properties": {"a": {"pattern": "^b$"}}}),
         ({"a\n": ""}, {"propertyNames": {"pattern": "^a$"}}),

@@ -1,4 +1,4 @@
-"""The commit is that of these files: never that of a repository around them, or of one that the environment names."""
+"""Test that a commit is reported only for this tree, not for an enclosing or configured repository."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def fixture_git(at: Path, *words: str) -> str:
     return subprocess.run(["git", *mine, *words], cwd=at, check=True, capture_output=True).stdout.decode().strip()
 
 
-def repository(at: Path, text: str = "1") -> str:
-    """A repository with one commit of two files; its commit."""
+def make_repository(at: Path, text: str = "1") -> str:
+    """Make a repository with one commit; return the commit."""
     at.mkdir(parents=True)
     fixture_git(at, "init", "-q")
     (at / "code").write_text(text, encoding="utf-8")
@@ -34,20 +34,20 @@ def repository(at: Path, text: str = "1") -> str:
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The top of a study's checkout, without any variable of git's set."""
+    """Make a checkout, with all GIT_* variables unset."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
-    repository(tmp_path / "study")
+    make_repository(tmp_path / "study")
     return tmp_path / "study"
 
 
-def archived(study: Path, into: Path) -> Path:
+def extract_archive(study: Path, into: Path) -> Path:
     into.mkdir(parents=True)
     subprocess.run(f"git archive HEAD | tar -x -C '{into}'", shell=True, cwd=study, check=True)
     return into
 
 
-def test_a_plus_marks_changed_files_of_this_tree_alone(study: Path) -> None:
+def test_plus_marks_changes_in_this_tree_only(study: Path) -> None:
     head = fixture_git(study, "rev-parse", "HEAD")
     assert current_commit(study) == head
     (study / "not known to git").touch()
@@ -60,22 +60,22 @@ def test_a_plus_marks_changed_files_of_this_tree_alone(study: Path) -> None:
     assert short_commit(UNKNOWN) == UNKNOWN
 
 
-def test_an_archive_says_its_own_commit_wherever_it_lies(study: Path, tmp_path: Path) -> None:
+def test_archive_keeps_its_commit(study: Path, tmp_path: Path) -> None:
     head = fixture_git(study, "rev-parse", "HEAD")
-    assert current_commit(archived(study, tmp_path / "alone")) == head
-    repository(tmp_path / "around", "theirs")
-    within = archived(study, tmp_path / "around" / "study")
+    assert current_commit(extract_archive(study, tmp_path / "alone")) == head
+    make_repository(tmp_path / "around", "theirs")
+    within = extract_archive(study, tmp_path / "around" / "study")
     assert current_commit(within) == head
     fixture_git(within, "init", "-q")
     assert current_commit(within) == head
-    repository(tmp_path / "theirs", "theirs")
+    make_repository(tmp_path / "theirs", "theirs")
     (tmp_path / "theirs" / ".commit").unlink()
     subprocess.run(f"git archive HEAD | tar -x -C '{tmp_path / 'theirs'}'", shell=True, cwd=study, check=True)
     assert current_commit(tmp_path / "theirs") == head
 
 
 @pytest.mark.parametrize("beside", [None, b"$Format:%H$\n", b"", b"\xff\xfe", b"abc\n"])
-def test_a_folder_inside_another_repository_has_no_commit(tmp_path: Path, study: Path, beside: bytes | None) -> None:
+def test_folder_in_other_repository_has_no_commit(tmp_path: Path, study: Path, beside: bytes | None) -> None:
     """So do the packages of an environment, say `around/.venv/lib/python3.12/site-packages`."""
     within = study / ".venv" / "site-packages"
     within.mkdir(parents=True)
@@ -97,12 +97,12 @@ def test_a_folder_inside_another_repository_has_no_commit(tmp_path: Path, study:
     {"GIT_OBJECT_DIRECTORY": "theirs/.git/objects"},
     {"GIT_CEILING_DIRECTORIES": "."},
 ])  # fmt: skip
-def test_no_variable_names_another_repository(
+def test_git_variables_are_ignored(
     study: Path, tmp_path: Path, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = fixture_git(study, "rev-parse", "HEAD")
-    repository(tmp_path / "theirs", "theirs")
-    copy = archived(study, tmp_path / "theirs" / "copy")
+    make_repository(tmp_path / "theirs", "theirs")
+    copy = extract_archive(study, tmp_path / "theirs" / "copy")
     (copy / ".commit").unlink()
     for name, value in names.items():
         monkeypatch.setenv(name, str(tmp_path / value))
@@ -110,11 +110,11 @@ def test_no_variable_names_another_repository(
     assert current_commit(copy) == UNKNOWN
 
 
-def test_each_kind_of_checkout_has_its_commit(study: Path, tmp_path: Path) -> None:
+def test_all_kinds_of_checkout_have_a_commit(study: Path, tmp_path: Path) -> None:
     head = fixture_git(study, "rev-parse", "HEAD")
     fixture_git(study, "worktree", "add", "-q", str(tmp_path / "tree"))
     fixture_git(tmp_path, "clone", "-q", "--depth", "1", f"file://{study}", "shallow")
-    around = repository(tmp_path / "around")
+    around = make_repository(tmp_path / "around")
     fixture_git(tmp_path / "around", "submodule", "add", "-q", str(study), "sub")
     (tmp_path / "link").symlink_to(study)
     for place in ("tree", "shallow", "around/sub", "link"):
@@ -122,10 +122,8 @@ def test_each_kind_of_checkout_has_its_commit(study: Path, tmp_path: Path) -> No
     assert current_commit(tmp_path / "around").startswith(around)
 
 
-def test_without_an_answer_of_git_there_is_no_commit(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository(tmp_path / "other")
+def test_failing_git_means_no_commit(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_repository(tmp_path / "other")
     shutil.rmtree(tmp_path / "other" / ".git" / "refs")
     assert current_commit(tmp_path / "other") == UNKNOWN
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -138,6 +136,6 @@ def test_without_an_answer_of_git_there_is_no_commit(
     assert current_commit(study) == UNKNOWN
 
 
-def test_the_version_is_that_of_this_tree() -> None:
+def test_version_comes_from_this_tree() -> None:
     declared = (provenance.ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'version = "{provenance.study_version()}"' in declared

@@ -1,4 +1,4 @@
-"""Pauses of a process are told from its work by clocks; here these are simulated."""
+"""Test that pauses are told from work, with simulated clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.running_time import LATE_S, TICK_S, RunningTime
 
 
 class Clocks:
-    """A process's clocks, which a test moves; its heart beats in time."""
+    """Simulated clocks for a process, with ticks in time."""
 
     def __init__(self) -> None:
         self.at = self.worked = self.asleep = 0.0
@@ -26,7 +26,7 @@ class Clocks:
         )  # fmt: skip
 
     def passes(self, seconds: float, share: float = 0.0, alone: bool = False) -> None:
-        """Time goes by of which the main thread works a share; alone: it lets no other thread look at the clock."""
+        """Advance the clocks; the main thread works for `share`. alone: it blocks the updating thread."""
         while seconds > 0:
             step = seconds if alone else min(seconds, TICK_S)
             self.at, self.worked, seconds = self.at + step, self.worked + step * share, seconds - step
@@ -38,7 +38,7 @@ class Clocks:
         st.tuples(st.floats(0, 6), st.floats(0, 1), st.sampled_from(["runs", "alone", "stands", "sleeps"])), max_size=9
     ),
 )
-def test_whatever_comes_in_whatever_order_only_pauses_are_left_out(events: list[tuple[float, float, str]]) -> None:
+def test_clock_leaves_out_only_pauses(events: list[tuple[float, float, str]]) -> None:
     clocks, pauses, ran, asleep = Clocks(), 0, 0.0, 0.0
     for seconds, share, how in events:
         if how == "stands":
@@ -48,7 +48,7 @@ def test_whatever_comes_in_whatever_order_only_pauses_are_left_out(events: list[
             clocks.asleep += seconds
             asleep += seconds
         else:
-            # A thread that keeps all others out computes.
+            # A thread that blocks all others is computing.
             clocks.passes(seconds, 1.0 if how == "alone" else share, alone=how == "alone")
             ran += seconds
         clocks.running.now()
@@ -56,7 +56,7 @@ def test_whatever_comes_in_whatever_order_only_pauses_are_left_out(events: list[
     assert clocks.running.stood_s() - clocks.running.lost_s() <= asleep + 1e-6
 
 
-def test_a_pause_of_another_process_that_is_waited_for_counts_too() -> None:
+def test_pause_of_awaited_process_counts() -> None:
     clocks = Clocks()
     clocks.passes(3.0)
     clocks.other_stopped = True
@@ -66,14 +66,14 @@ def test_a_pause_of_another_process_that_is_waited_for_counts_too() -> None:
     assert clocks.running.now() == pytest.approx(6.0, abs=TICK_S)
 
 
-def test_a_machine_that_slept_has_stood_though_its_clock_did_not_go_on() -> None:
+def test_sleep_counts_as_pause() -> None:
     clocks = Clocks()
     clocks.passes(2.0)
     clocks.asleep = 3600.0
     assert (clocks.running.now(), clocks.running.stood_s(), clocks.running.lost_s()) == (2.0, 3600.0, 0.0)
 
 
-def test_a_process_has_one_clock_and_its_forks_none() -> None:
+def test_process_has_one_clock_and_forks_none() -> None:
     assert (abs(running_time.now() - time.perf_counter()) < 1.0, running_time.paused_s()) == (True, 0.0)
     with RunningTime() as clock:
         clock._lost += 1000.0
@@ -86,9 +86,7 @@ def test_a_process_has_one_clock_and_its_forks_none() -> None:
 
 
 @pytest.mark.parametrize("lacking", [AttributeError, OSError(22, "Invalid argument")])
-def test_a_system_that_lacks_a_clock_still_has_a_running_time(
-    monkeypatch: pytest.MonkeyPatch, lacking: Exception
-) -> None:
+def test_running_time_works_without_optional_clocks(monkeypatch: pytest.MonkeyPatch, lacking: Exception) -> None:
     def refuse(*_: object) -> NoReturn:
         raise lacking
 
@@ -98,11 +96,11 @@ def test_a_system_that_lacks_a_clock_still_has_a_running_time(
     assert running.now() <= running.now() and running.stood_s() == 0.0
 
 
-def test_long_calls_of_every_kind_are_no_pause() -> None:
+def test_long_calls_are_no_pause() -> None:
     with RunningTime(tick_s=0.05) as clock:
         end = time.perf_counter() + 0.8
         numbers: Any = range(10**7)
         time.sleep(0.7)
         while time.perf_counter() < end:
-            sum(numbers)  # keeps all other threads out
+            sum(numbers)  # blocks all other threads
         assert clock.stood_s() == 0.0

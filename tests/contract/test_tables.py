@@ -1,4 +1,4 @@
-"""The table of samples is checked where it is written and where it is read."""
+"""Test validation of the sample table on writing and reading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def table(*changes: dict[str, Any]) -> pd.DataFrame:
+def make_table(*changes: dict[str, Any]) -> pd.DataFrame:
     rows = [{**ROW, "sample": index, **change} for index, change in enumerate(changes)]
     frame = pd.DataFrame(rows)
     for column, declared in SAMPLES.columns.items():
@@ -34,18 +34,18 @@ def table(*changes: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_samples_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "gemm.cpu.1.parquet"
-    written = table({}, {"value": 2e-3}, {"status": "skipped", "reason": "budget", "value": None})
+    written = make_table({}, {"value": 2e-3}, {"status": "skipped", "reason": "budget", "value": None})
     write_samples(path, written, {"seed": 7})
     read, about = read_samples(path)
     pd.testing.assert_frame_equal(read, validate(written, "written"))
     assert about["seed"] == 7
 
 
-def test_columns_that_earlier_data_lack_are_read_as_empty(tmp_path: Path) -> None:
+def test_later_columns_are_read_as_empty(tmp_path: Path) -> None:
     path, earlier = tmp_path / "new.parquet", tmp_path / "old.parquet"
-    write_samples(path, table({"utilisation": 0.5}), {})
+    write_samples(path, make_table({"utilisation": 0.5}), {})
     contents = parquet.read_table(path)
     parquet.write_table(contents.drop_columns(list(LATER)), earlier)
     read, _ = read_samples(earlier)
@@ -71,54 +71,52 @@ def test_columns_that_earlier_data_lack_are_read_as_empty(tmp_path: Path) -> Non
         ({"flop": math.inf}, "column 'flop', row 1: inf is not finite"),
     ],
 )
-def test_a_bad_row_is_named(change: dict[str, Any], words: str) -> None:
+def test_error_names_bad_row(change: dict[str, Any], words: str) -> None:
     with pytest.raises(StudyError) as caught:
-        validate(table({}, change), "x.parquet")
+        validate(make_table({}, change), "x.parquet")
     assert f"x.parquet: {words}" in str(caught.value)
 
 
-def test_a_missing_and_an_unknown_column_are_named() -> None:
+def test_error_names_missing_and_unknown_columns() -> None:
     for frame, said in (
-        (table({}).drop(columns="value"), "column 'value' is missing"),
-        (table({}).assign(speed=1), "column 'speed' is not in the data dictionary"),
-        (table({}).assign(round="one"), r"column 'round': holds .*, not int64"),
+        (make_table({}).drop(columns="value"), "column 'value' is missing"),
+        (make_table({}).assign(speed=1), "column 'speed' is not in the data dictionary"),
+        (make_table({}).assign(round="one"), r"column 'round': holds .*, not int64"),
     ):
         with pytest.raises(StudyError, match=said):
             validate(frame, "x")
 
 
-def test_a_file_cut_off_anywhere_or_of_another_schema_is_refused(tmp_path: Path) -> None:
+def test_truncated_file_and_other_schema_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    write_samples(path, table({}), {})
+    write_samples(path, make_table({}), {})
     whole = path.read_bytes()
     for length in (0, 3, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(StudyError, match=r"a\.parquet: cannot be read as Parquet"):
             read_samples(path)
-    table({}).to_parquet(path)
+    make_table({}).to_parquet(path)
     with pytest.raises(StudyError, match="written under version None of the data dictionary"):
         read_samples(path)
 
 
-def test_nothing_is_written_of_a_table_that_does_not_conform(tmp_path: Path) -> None:
+def test_invalid_table_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(StudyError):
-        write_samples(tmp_path / "a.parquet", table({"value": -1.0}), {})
+        write_samples(tmp_path / "a.parquet", make_table({"value": -1.0}), {})
     assert list(tmp_path.iterdir()) == []
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(min_value=1e-12, max_value=1e6), st.text(st.characters(codec="utf-8"), max_size=30))
-def test_any_time_and_reason_survive_the_file(
-    tmp_path_factory: pytest.TempPathFactory, seconds: float, reason: str
-) -> None:
+def test_any_time_and_reason_round_trip(tmp_path_factory: pytest.TempPathFactory, seconds: float, reason: str) -> None:
     path = tmp_path_factory.mktemp("samples") / "a.parquet"
-    write_samples(path, table({"value": seconds, "status": "wrong", "reason": "x" + reason}), {})
+    write_samples(path, make_table({"value": seconds, "status": "wrong", "reason": "x" + reason}), {})
     read, _ = read_samples(path)
     assert math.isclose(read["value"][0], seconds, rel_tol=0)
     assert read["reason"][0] == "x" + reason
 
 
-def test_the_committed_dictionary_is_the_declared_one_with_meanings_and_units() -> None:
+def test_committed_dictionary_matches_declaration() -> None:
     committed = Path(__file__).parents[2] / "data" / "dictionary.md"
     assert committed.read_text(encoding="utf-8") == dictionary_markdown(), (
         "run: python -m contract > data/dictionary.md"

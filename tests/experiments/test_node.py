@@ -29,7 +29,7 @@ from experiments.experiment_list import format_listing, list_experiments
 from experiments.jobs import Job, Plan, Point
 from experiments.node_writer import begin_node, job_paces
 from experiments.registry import experiments
-from tests.contract.test_tables import table
+from tests.contract.test_tables import make_table
 from tests.experiments.torch_standin import H100, P100, Torch, install
 
 ROOT = Path(__file__).parents[2]
@@ -221,7 +221,7 @@ def folder(tmp_path: Path) -> Path:
 
 def measured(folder: Path, name: str, hour: int, node: str = RECORD["id"], **about: Any) -> str:
     times = {"started_utc": f"2026-01-02T{hour:02}:00:00Z", "ended_utc": f"2026-01-02T{hour:02}:30:00Z"}
-    write_samples(folder / name, table({"node": node}), times | about)
+    write_samples(folder / name, make_table({"node": node}), times | about)
     return str(folder / name)
 
 
@@ -301,7 +301,7 @@ def test_what_became_of_a_nodes_points_is_told_by_reason(
         refused = {**lost, "dtype": "float8_e4m3fn", "reason": f"no FP8 here, {number}.5 s on"}
         profile = {**lost, "metric": "kernel_time", "status": "failed", "reason": "the profiler lost kernels"}
         rows = [{}, refused, profile]
-        both = pd.concat([table({**node, "round": number, **row}) for row in rows])
+        both = pd.concat([make_table({**node, "round": number, **row}) for row in rows])
         write_samples(folder / f"gemm.cpu.{number}.parquet", both.reset_index(drop=True), {})
     (folder / "gemm.cpu.3.parquet").write_bytes(b"not a table")
     begin_node(folder, folder.parents[1] / "probe.json", plan)

@@ -1,4 +1,4 @@
-"""The bench's statistics, peers and refusals; `make bench` itself is run once, in its shortest form."""
+"""Test the bench's statistics, bare loops and refusals, and one smoke run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.missing_tools import missing
 ROOT = Path(__file__).parents[2]
 
 
-def test_one_value_has_no_interval_and_is_counted_apart() -> None:
+def test_single_value_has_no_interval() -> None:
     found = aa_study.coverage(np.array([0.0, 0.0]), np.array([math.nan, 0.1]))
     assert (found.pairs, found.unknown, found.share) == (1, 1, 1.0)
 
 
 @given(st.lists(st.tuples(st.floats(-0.5, 0.5), st.floats(1e-4, 1.0)), min_size=1, max_size=60))
-def test_intervals_scaled_by_the_factor_cover_95_percent(every: list[tuple[float, float]]) -> None:
+def test_scaled_intervals_cover_95_percent(every: list[tuple[float, float]]) -> None:
     logs, halves = np.array(every).T
     scaled = aa_study.coverage(logs, halves * aa_study.coverage(logs, halves).factor * (1 + 1e-12))
     assert scaled.share >= 0.95
@@ -40,21 +40,21 @@ def test_intervals_scaled_by_the_factor_cover_95_percent(every: list[tuple[float
     ("unseen", "share", "factor"),
     [
         (0.0, (0.9, 1.0), (0.6, 1.2)),
-        # One process is one shift: what its values agree on says nothing about the next process.
+        # Each process has its own shift, so agreement within a process says nothing about the next.
         (0.05, (0.0, 0.3), (5, 99)),
     ],
 )
-def test_intervals_cover_what_they_say_of_values_that_share_nothing(
+def test_intervals_cover_95_percent_for_independent_values(
     unseen: float, share: tuple[float, float], factor: tuple[float, float]
 ) -> None:
     random, labels = np.random.default_rng(1), [str(number) for number in range(100)]
 
-    def reported() -> dict[str, float]:
+    def make_result() -> dict[str, float]:
         values = random.normal(1, unseen) + random.normal(0, 0.02, 40)
         low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
         return {"median": middle, "iqr": high - low, "n": len(values), "wall_s": 1.0}
 
-    runs = [{aa_study.TORCH: {label: reported() for label in labels}} for _ in range(4)]
+    runs = [{aa_study.TORCH: {label: make_result() for label in labels}} for _ in range(4)]
     found, seconds, honest_s = aa_study.method_row({"points": labels, "runs": runs}, aa_study.TORCH)
     assert share[0] < found.share <= share[1] and factor[0] < found.factor < factor[1]
     assert honest_s >= seconds == 1.0
@@ -63,7 +63,7 @@ def test_intervals_cover_what_they_say_of_values_that_share_nothing(
 @pytest.mark.parametrize(("low", "high", "outcome"), [
     (0.98, 1.02, "met"), (0.9, 0.97, "missed"), (1.03, 1.2, "missed"), (0.97, 1.01, "undecided"),
 ])  # fmt: skip
-def test_an_interval_against_its_target(low: float, high: float, outcome: str) -> None:
+def test_interval_outcome(low: float, high: float, outcome: str) -> None:
     assert core_over_bare.band_outcome(low, high, (0.98, 1.02)).partition(":")[0] == outcome
 
 
@@ -76,13 +76,13 @@ def test_an_interval_against_its_target(low: float, high: float, outcome: str) -
         (0, 0, "missed: no intervals"),
     ],
 )
-def test_a_share_against_its_target(covered: int, pairs: int, outcome: str) -> None:
+def test_coverage_outcome(covered: int, pairs: int, outcome: str) -> None:
     logs = np.array([0.0] * covered + [1.0] * (pairs - covered))
     assert aa_study.coverage_outcome(aa_study.coverage(logs, np.full(pairs, 0.5)), (0.93, 0.97)) == outcome
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_bare_triad_computes_what_it_should(tmp_path: Path, threads: int) -> None:
+def test_bare_triad_is_right(tmp_path: Path, threads: int) -> None:
     library = bare_loops.compile_triad(tmp_path, 64)[0]
     if not library:
         missing("the bare triad in C: no C compiler with OpenMP; `apt-get install gcc` (Debian)")
@@ -91,12 +91,12 @@ def test_the_bare_triad_computes_what_it_should(tmp_path: Path, threads: int) ->
     assert once() > 0
 
 
-def test_a_peer_that_is_missing_says_why() -> None:
+def test_missing_library_gives_reason() -> None:
     order = {"experiment": "bandwidth", "params": {"footprint": 2400, "threads": 1}, "library": "", "seconds": 0.01}
     assert set(bare_loops.run_order({**order, "library": "/nowhere/stream.so"})) == {"reason"}
 
 
-def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_machine_is_refused_unless_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "watch_others", lambda seconds: None)
     monkeypatch.setattr(command, "load", lambda watched, cores: warning("load", "others take 50%", "", "stop them"))
     monkeypatch.delenv(command.ANYWAY_VARIABLE, raising=False)
@@ -106,7 +106,7 @@ def test_a_busy_machine_is_refused_unless_told(monkeypatch: pytest.MonkeyPatch) 
     command.check_idle()
 
 
-def test_the_published_page_is_that_of_its_data() -> None:
+def test_published_page_matches_its_data() -> None:
     data = ROOT / "docs" / "bench.json"
     assert command.render_page(json.loads(data.read_text(encoding="utf-8"))) == data.with_suffix(".md").read_text(
         "utf-8"
@@ -114,7 +114,7 @@ def test_the_published_page_is_that_of_its_data() -> None:
 
 
 @pytest.mark.slow
-def test_a_smoke_run_passes_through_every_path(tmp_path: Path) -> None:
+def test_smoke_run_covers_all_paths(tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = subprocess.run(
         [sys.executable, "-m", "studies.bench", "--quick", "--out", str(out)],

@@ -1,4 +1,4 @@
-"""The published rates of error are the engine's, can tell a wrong one, and rest on data that only tests may use."""
+"""Test that the published error rates match the engine, and that simulated data stays out of reports."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ SMALL = [
 SEED = 7
 
 
-def published() -> Any:
-    """The table that the report tells of."""
+def published_table() -> Any:
+    """Read the published table."""
     return read_checked_json(ROOT / "data" / "calibration.json", PACKAGE / "schemas" / "calibration.schema.json")
 
 
-def strays(setting: Setting) -> float:
-    """By how much a fresh, small simulation strays from the published row: in standard errors, the worst answer."""
+def deviation(setting: Setting) -> float:
+    """Return the largest deviation of a small new simulation from the published row, in standard errors."""
     wanted = (setting.question.says, setting.noise.describe(), setting.rounds, setting.points)
     names = ("question", "noise", "rounds", "points")
-    (told,) = [one for one in published()["rows"] if tuple(one[name] for name in names) == wanted]
+    (told,) = [one for one in published_table()["rows"] if tuple(one[name] for name in names) == wanted]
     seen = simulate_setting(setting, [SEED])
     apart = []
     for answer in ("supported", "challenged", "undecided"):
@@ -58,24 +58,24 @@ def strays(setting: Setting) -> float:
 
 
 @pytest.mark.parametrize("setting", SMALL, ids=lambda one: f"{one.rounds} rounds, {one.points} points")
-def test_a_small_run_agrees_with_the_published_table(setting: Setting) -> None:
-    assert strays(setting) < 4
+def test_small_run_agrees_with_published_table(setting: Setting) -> None:
+    assert deviation(setting) < 4
 
 
-def test_intervals_a_fifth_too_narrow_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_narrow_intervals_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = statistics.half_width
     monkeypatch.setattr(statistics, "half_width", lambda *given, **named: 0.8 * whole(*given, **named))
-    assert min(strays(setting) for setting in (SMALL[0], SMALL[2])) > 5
+    assert min(deviation(setting) for setting in (SMALL[0], SMALL[2])) > 5
 
 
-def test_the_table_is_the_same_for_the_same_seed() -> None:
+def test_table_is_deterministic() -> None:
     settings = [Setting(USUAL, 3, 10, 20), Setting(USUAL, 5, 4, 20, "exists")]
     rows = [calibration_table(settings, seed)["rows"] for seed in (3, 3, 4)]
     assert rows[0] == rows[1] != rows[2]
 
 
-def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it() -> None:
-    table = published()
+def test_published_table_is_complete_with_few_wrong_verdicts() -> None:
+    table = published_table()
     assert (table["origin"], table["level"]) == ("synthetic", DECIDING)
     rows = table["rows"]
     told = [(one["question"], one["noise"], one["rounds"], one["points"]) for one in rows]
@@ -87,7 +87,7 @@ def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it
         assert all(share["low"] <= share["share"] <= share["high"] for share in (one[answer] for answer in ANSWERS))
         assert max(one[how]["share"] for how in ANSWERS[:2]) <= 1 - DECIDING
         assert one["trials"] >= 10_000 or one["rounds"] == 1, "too few to resolve one in a hundred"
-        # One round decides nothing; away from the threshold the verdict is right.
+        # One round decides nothing; far from the threshold the verdict is right.
         assert one["rounds"] > 1 or (one["undecided"]["share"] == 1 and one["width"] is None)
         shares = [right["share"] for right in one["right"]]
         if one["rounds"] > 2 and shares:
@@ -96,7 +96,7 @@ def test_the_published_table_has_every_setting_and_wrong_verdicts_are_rare_in_it
 
 
 @pytest.mark.parametrize("noise", [Noise(between=0.02), Noise(heavy=True), Noise(shared=0.5), Noise(unequal=1)])
-def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
+def test_noise_has_its_spread(noise: Noise) -> None:
     log = np.log(noise_factors(noise, Machines(4000, 2, 5), np.random.default_rng(1)))
     medians = np.median(log, axis=-1)
     within = noise.within * 1.2 / np.sqrt(5)
@@ -106,9 +106,7 @@ def test_the_noise_has_the_spread_it_says(noise: Noise) -> None:
     assert correlation == pytest.approx(noise.shared * (noise.between / medians.std()) ** 2, abs=0.03)
 
 
-def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_engine_refuses_simulated_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, data = Factory(tmp_path)("synthetic-000000").write(), tmp_path / "data"
     machines = Machines(1, 10, 3)
     simulated = make_samples(noise_factors(USUAL, machines, np.random.default_rng(1)), machines)
@@ -128,9 +126,9 @@ def test_the_engine_refuses_to_gather_or_judge_simulated_nodes(
     assert not (tmp_path / "verdicts.json").exists()
 
 
-def test_a_table_of_other_intervals_than_verdicts_rest_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_with_other_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        checks, "read_table", lambda name: {**published(), "level": 0.5} if name == "calibration" else None
+        checks, "read_table", lambda name: {**published_table(), "level": 0.5} if name == "calibration" else None
     )
     with pytest.raises(StudyError, match=r"calibration\.json.*make it again"):
         list(checks.show(Evidence({"nodes": [], "verdicts": []}, None)))

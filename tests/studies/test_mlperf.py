@@ -1,4 +1,4 @@
-"""MLPerf's result logs become records: how a score is made of runs, and which entries count."""
+"""Test how MLPerf result logs become records: scores and included entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU = {**SYSTEM, "accelerators_per_node": "8", "accelerator_model_name": "NVIDIA
 
 
 class Round:
-    """A repository of results under construction."""
+    """Builder for a results repository."""
 
     def __init__(self, root: Path, kind: str, name: str = "") -> None:
         self.kind, self.at = kind, root / (name or f"{kind}_results_v9.9")
@@ -65,7 +65,7 @@ class Round:
             return list(csv.DictReader(file))
 
 
-def test_a_score_is_the_mean_of_the_runs_without_the_fastest_and_the_slowest(tmp_path: Path) -> None:
+def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
     made = Round(tmp_path, "training")
     made.trained("cpus", SYSTEM, [100, 110, 120, 500, 90])
     made.file("Maker/results/cpus/bert/scaling.json", json.dumps({"scaling_factor": 1.1}))
@@ -78,13 +78,13 @@ def test_a_score_is_the_mean_of_the_runs_without_the_fastest_and_the_slowest(tmp
     assert "global batch 256" in gpus["note"] and "scaled by 1.1" in cpus["note"]
 
 
-def test_only_what_a_machine_without_a_gpu_did_too_counts(tmp_path: Path) -> None:
+def test_only_work_with_cpu_results_counts(tmp_path: Path) -> None:
     made = Round(tmp_path, "training")
     made.trained("gpus", GPU, [10, 11, 12])
     assert made.records() == []
 
 
-def test_failed_runs_open_entries_and_other_accelerators_do_not_count(tmp_path: Path) -> None:
+def test_failed_runs_open_division_and_other_accelerators_are_left_out(tmp_path: Path) -> None:
     made = Round(tmp_path, "training")
     made.trained("cpus", SYSTEM, [100, 110, 120])
     made.trained("failed", GPU, [10, 11, 12], status="aborted")
@@ -94,7 +94,7 @@ def test_failed_runs_open_entries_and_other_accelerators_do_not_count(tmp_path: 
     assert [record["device"] for record in made.records()] == ["cpu"]
 
 
-def test_answers_are_read_from_the_valid_summaries(tmp_path: Path) -> None:
+def test_inference_reads_valid_summaries(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference")
     valid = "Samples per second: {}\nResult is : VALID\n"
     made.answered("cpus", {**SYSTEM, "number_of_nodes": "1"}, valid.format(20))
@@ -118,7 +118,7 @@ def test_answers_are_read_from_the_valid_summaries(tmp_path: Path) -> None:
 VALID = "Samples per second: {}\nResult is : VALID\n"
 
 
-def test_newer_rounds_keep_formats_beside_results_and_spell_scenarios_in_either_case(tmp_path: Path) -> None:
+def test_inference_reads_newer_rounds(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference")
     made.answered("cpus", {**SYSTEM, "number_of_nodes": "1"}, VALID.format(20), newer=True)
     made.answered("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600), scenario="offline", newer=True)
@@ -127,7 +127,7 @@ def test_newer_rounds_keep_formats_beside_results_and_spell_scenarios_in_either_
     assert cpu["dtype"] == gpu["dtype"] == "int8"
 
 
-def test_untuned_code_and_gpus_told_as_processors_do_not_count(tmp_path: Path) -> None:
+def test_untuned_code_and_gpus_listed_as_processors_are_left_out(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference")
     made.answered("cpus", SYSTEM, VALID.format(20))
     made.answered("box-reference-cpu-onnxruntime", SYSTEM, VALID.format(2))
@@ -137,7 +137,7 @@ def test_untuned_code_and_gpus_told_as_processors_do_not_count(tmp_path: Path) -
     assert [record["id"] for record in made.records()] == ["maker.cpus.resnet50.offline"]
 
 
-def test_a_round_is_read_from_the_collection_without_formats(tmp_path: Path) -> None:
+def test_collection_is_read_without_formats(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference", "cm4mlperf-results")
     told = {
         "Scenario": "Offline", "Organization": "Maker", "Model": "bert-99", "Availability": "available", "errors": 0,
@@ -162,6 +162,6 @@ def test_a_round_is_read_from_the_collection_without_formats(tmp_path: Path) -> 
     assert gpu["where"].endswith("gpus/bert-99/Offline") and "/cm4mlperf-results/blob/" in gpu["url"]
 
 
-def test_a_folder_that_is_no_round_is_named(tmp_path: Path) -> None:
+def test_error_names_folder_without_results(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no clone of training_results_v"):
         main(["training", str(tmp_path), str(tmp_path / "out.csv"), "2024"])

@@ -1,4 +1,4 @@
-"""Two runs of one machine: they agree as often as their intervals say, and a drift is seen."""
+"""Test that two runs agree at the intervals' level, and that drift is detected."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from studies import repeatability as repeat
 from tests.report.conftest import Factory
 
 
-def run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str = "node-a") -> Path:
-    """A run of the same node: each point's rounds about the same value, or about `factor` times it."""
+def make_run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str = "node-a") -> Path:
+    """Make a run on the same node, with values around the same means times `factor`."""
     node = Factory(root / str(seed))(name, seed=seed)
     for n in range(points):
         node.point("gemm", factor * 1e-3 * (n + 1), params={"m": n, "n": 8, "k": 8}, spread=0.03, rounds=4)
@@ -27,7 +27,7 @@ def run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str
     return node.write()
 
 
-def table_of(folder: Path) -> pd.DataFrame:
+def make_summary(folder: Path) -> pd.DataFrame:
     return Dataset(read_nodes([folder], True)).table
 
 
@@ -37,20 +37,20 @@ def products(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.fixture
-def of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command reads measured data alone; these are not, and pass for once."""
+def accept_synthetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command accept synthetic data."""
     monkeypatch.setattr(repeat, "read_nodes", lambda folders: read_nodes(folders, True))
 
 
-def test_runs_that_differ_by_chance_agree_as_often_as_their_intervals_say(tmp_path: Path) -> None:
-    found = products(table_of(run(tmp_path, 1)), table_of(run(tmp_path, 2)))
-    # 400 points at 95%: the share lies within 92% and 98% in all but one case of a thousand.
+def test_random_differences_agree_at_the_level(tmp_path: Path) -> None:
+    found = products(make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2)))
+    # For 400 points at 95%, the share is between 92% and 98% with probability 0.999.
     assert 0.92 <= found["agrees"].mean() <= 0.98 and repeat.LEVEL < DECIDING
     assert np.allclose(np.sqrt(found["low"] * found["high"]), found["ratio"])
 
 
-def test_a_drift_that_all_share_is_told_apart_and_one_points_is_not_taken_out(tmp_path: Path) -> None:
-    first, second = table_of(run(tmp_path, 1)), table_of(run(tmp_path, 2, factor=1.5))
+def test_common_drift_is_removed_and_single_drift_is_not(tmp_path: Path) -> None:
+    first, second = make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2, factor=1.5))
     alone = second["params"].str.contains('"m": 7,')
     second.loc[alone, ["estimate", "low", "high"]] *= 3
     found = products(first, second)
@@ -60,36 +60,38 @@ def test_a_drift_that_all_share_is_told_apart_and_one_points_is_not_taken_out(tm
     assert '"m": 7,' in repeat._summarise_experiment("gemm", found)["worst"]["params"]
 
 
-def test_the_clocks_of_both_runs_are_told(tmp_path: Path, of_tests: None) -> None:
+def test_clock_ratio_is_reported(tmp_path: Path, accept_synthetic: None) -> None:
     runs = [Factory(tmp_path / name)("node-a").clock(hertz, spread=0.001).write()
             for name, hertz in (("one", 3.0e9), ("two", 3.3e9))]  # fmt: skip
     assert repeat.compare_runs(*runs)["clock"] == pytest.approx(1.1, rel=1e-3)
 
 
-def test_numbers_are_compared_by_what_they_were_and_shares_by_their_difference(tmp_path: Path) -> None:
-    def counted(seed: int, **values: float) -> pd.DataFrame:
+def test_counts_are_compared_relatively_and_shares_absolutely(tmp_path: Path) -> None:
+    def make_counts(seed: int, **values: float) -> pd.DataFrame:
         node = Factory(tmp_path / str(seed))("node-a", seed=seed)
-        return table_of(node.point("time-to-train", values, params={"job": "j"}, unit="1", spread=0.02).write())
+        return make_summary(node.point("time-to-train", values, params={"job": "j"}, unit="1", spread=0.02).write())
 
-    found = repeat.compare_points(counted(1, steps=60.0, repeat_share=0.5), counted(2, steps=90.0, repeat_share=0.75))
+    found = repeat.compare_points(
+        make_counts(1, steps=60.0, repeat_share=0.5), make_counts(2, steps=90.0, repeat_share=0.75)
+    )
     ratios = found.set_index("metric")["ratio"].to_dict()
     assert ratios == {"repeat_share": pytest.approx(1.25, abs=0.03), "steps": pytest.approx(1.5, abs=0.05)}
 
 
 @pytest.mark.parametrize(("value", "agrees"), [(1.0, True), (0.5, False)])
-def test_what_is_exact_agrees_only_if_it_is_equal(tmp_path: Path, value: float, agrees: bool) -> None:
-    first = table_of(run(tmp_path, 1, points=1))
+def test_exact_values_agree_only_if_equal(tmp_path: Path, value: float, agrees: bool) -> None:
+    first = make_summary(make_run(tmp_path, 1, points=1))
     second = first.copy()
     second.loc[second["experiment"] == "numerics", ["estimate", "low", "high"]] = value
     found = repeat.compare_points(first, second)
     assert found.loc[found["experiment"] == "numerics", "agrees"].tolist() == [agrees]
 
 
-def test_the_table_is_printed_and_written_in_the_form_that_the_report_reads(
-    tmp_path: Path, of_tests: None, capsys: pytest.CaptureFixture[str]
+def test_table_is_printed_and_written_for_the_report(
+    tmp_path: Path, accept_synthetic: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "repeat.json"
-    repeat.main([str(run(tmp_path, 1)), str(run(tmp_path, 2)), "--out", str(out)])
+    repeat.main([str(make_run(tmp_path, 1)), str(make_run(tmp_path, 2)), "--out", str(out)])
     assert "gemm" in (printed := capsys.readouterr().out) and printed.endswith("below 90%: none\n")
     table = read_checked_json(out, PACKAGE / "schemas" / "repeat.schema.json")
     assert table is not None and {experiment["experiment"] for experiment in table["experiments"]} == {
@@ -99,9 +101,9 @@ def test_the_table_is_printed_and_written_in_the_form_that_the_report_reads(
 
 
 def test_synthetic_data_and_other_machines_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    one, other = run(tmp_path, 1, points=2), run(tmp_path, 2, points=2, name="node-b")
+    one, other = make_run(tmp_path, 1, points=2), make_run(tmp_path, 2, points=2, name="node-b")
     with pytest.raises(StudyError, match="synthetic"):
         repeat.compare_runs(one, one)
-    request.getfixturevalue("of_tests")
+    request.getfixturevalue("accept_synthetic")
     with pytest.raises(StudyError, match=r"node-a.*node-b.*the same machine"):
         repeat.compare_runs(one, other)

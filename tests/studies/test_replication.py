@@ -1,4 +1,4 @@
-"""What is measured again is the case that is meant, and lies beside the first result on its side or the other."""
+"""Test that the right case is replicated, and compared with the threshold's side of the first result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from studies import replication as command
 AGAIN = command.Replication("N03", "one core", lambda: [28.0, 29.0, 30.0], "another library")
 
 
-def case(part: str, dtype: str, estimate: float) -> dict[str, Any]:
+def make_case(part: str, dtype: str, estimate: float) -> dict[str, Any]:
     ends = {"low": 0.8 * estimate, "high": 1.2 * estimate}
     return {"part": part, "node": "a", "labels": {"dtype": dtype}, "estimate": estimate, **ends}
 
 
-CASES = [case("one core", "float32", 30.0), case("one core", "float64", 15.0), case("all cores", "float32", 30.0)]
+CASES = [
+    make_case("one core", "float32", 30.0),
+    make_case("one core", "float64", 15.0),
+    make_case("all cores", "float32", 30.0),
+]
 
 
 @pytest.fixture
-def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The table that the command writes of one result, with what is given of it and of the cases changed."""
+def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run the command with changed fields for the result and the cases; return its table."""
 
     def run(cases: list[dict[str, Any]] = CASES, **changed: Any) -> dict[str, Any]:
         monkeypatch.setattr(command, "REPLICATIONS", [dataclasses.replace(AGAIN, **changed)])
@@ -45,11 +49,11 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ({}, "float32", True),
         ({"labels": {"dtype": "float64"}}, "float64", True),
-        # The middle of the second decides on which side it lies.
+        # The second result's median decides the side.
         ({"measure": lambda: [30.0, 5.0, 6.0]}, "float32", False),
     ],
 )
-def test_the_case_that_is_meant_is_measured_again(
+def test_labelled_case_is_replicated(
     again: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
 ) -> None:
     row = again(**changed)
@@ -66,6 +70,6 @@ def test_the_case_that_is_meant_is_measured_again(
         ({"part": "none"}, "has no part 'none'"),
     ],
 )
-def test_what_is_no_single_case_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
+def test_ambiguous_case_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
         again(**changed)

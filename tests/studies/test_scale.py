@@ -1,4 +1,4 @@
-"""A fleet has the nodes and series that are asked for, and passes through every step."""
+"""Test the synthetic fleet's nodes and series, and every step with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from report.data.summary import POINT, summarise
 from studies import scale
 
 
-def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> None:
+def test_fleet_has_requested_nodes_and_series(tmp_path: Path) -> None:
     scale.write_fleet(tmp_path / "fleet", 3, 400)
     found = read_nodes([tmp_path / "fleet"], allow_synthetic=True)
     assert not found.refused
@@ -23,7 +23,7 @@ def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> 
     assert set(table["origin"]) == {"synthetic"}
     ok = table[(table["status"] == "ok") & (table["unit"] == "s")]
     assert (ok["n_rounds"] == scale.ROUNDS).all()
-    # Each node has a speed of its own, for all of its times.
+    # Each node has one speed for all its times.
     times = ok.pivot_table(index=[*POINT[1:], "metric"], columns="node", values="estimate")
     spread = pd.DataFrame({name: times[name] / times["synthetic-0000"] for name in times.columns[1:]})
     assert (spread.std() / spread.mean() < 0.1).all()
@@ -31,11 +31,11 @@ def test_a_fleet_has_the_nodes_and_series_that_are_asked_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(240.0, 0), (0.1, 1)])
-def test_a_fleet_over_the_limit_fails(
+def test_fleet_over_limit_fails(
     seconds: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scale, "SECONDS", seconds)
-    # Linux counts the memory of the process that starts a child as the child's: here that of all tests before.
+    # Linux counts the parent's memory at the fork as the child's, here with all earlier tests.
     monkeypatch.setattr(scale, "MEGABYTES", 1e6)
     monkeypatch.setattr(scale, "judge_fleet", scale.gather_fleet)
     assert scale.main(["--nodes", "2", "--series", "100"]) == code

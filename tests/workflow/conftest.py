@@ -1,4 +1,4 @@
-"""Clones of this repository, and one real study in such a clone."""
+"""Fixtures: clones of this repository, and one real study in a clone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from tests.workflow import kill_and_resume
 from tests.workflow.project_clones import Clone, clone_into
 
-# Three experiments in two rounds, a second each, and something for claims to be judged by.
+# Three experiments in two short rounds, and data for some claims.
 PRESET = """
 rounds: 2
 target: 0.5
@@ -37,15 +37,15 @@ experiments:
         cases: [{m: 256, n: 256, k: 256}]
         grid: {dtype: [float32], backend: [torch, numpy], threads: [1]}
 """
-# A folder whose name would be several commands.
+# Folder name that a shell would take for several commands.
 RESULTS = "of $(touch one) 'me; touch two' \"&"
 CONFIG = {"preset": "mine.yaml", "published": "others", "results": RESULTS, "seed": "7"}
 
 
 @dataclass
 class Study:
-    """A study that came to its end. refused: a second run beside it. preliminary: the page that stood there meanwhile.
-    before: the rounds that were finished when its sweep was changed. faults: what was not as in one that is left alone.
+    """Finished study. refused: result of a second run in parallel. preliminary: the preliminary page. before: rounds
+    finished before its sweep was changed. faults: differences from an undisturbed study.
     """
 
     clone: Clone
@@ -56,8 +56,8 @@ class Study:
     faults: list[str]
 
 
-def publish_few(clone: Clone) -> None:
-    """A folder `others` of one published node with three rounds, beside which a study is soon judged and drawn."""
+def publish_small_node(clone: Clone) -> None:
+    """Make a folder `others` with one small published node, for fast judging and drawing."""
     node = sorted((clone.path / "data/nodes").glob("*/clock.cpu.1.parquet"))[0].parent
     (clone.path / "others" / node.name).mkdir(parents=True)
     for name in ("node.json", "clock.cpu.1.parquet", "clock.cpu.2.parquet", "clock.cpu.3.parquet"):
@@ -66,7 +66,7 @@ def publish_few(clone: Clone) -> None:
 
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[bool]:
-    """A small file system in a folder, if that may be done here."""
+    """Mount a small file system, if permitted."""
     folder.mkdir(parents=True)
     order = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
     done = subprocess.run(order, check=False, capture_output=True).returncode == 0
@@ -78,36 +78,38 @@ def mounted(folder: Path, options: str) -> Iterator[bool]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
-    """A fresh clone, nothing measured."""
+    """Make a fresh clone without measurements."""
     return clone_into(tmp_path / "a clone")
 
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
-    """A study of three experiments that was ended four times, each time in another way and stage, and given the same
-    command again; before the last time, its sweep of one experiment was changed, and it was given a budget."""
+    """Run a study that is killed four times, in different stages and ways, and resumed with the same command.
+
+    Before the last time, one experiment's sweep is changed and a budget is set.
+    """
     clone = clone_into(tmp_path_factory.mktemp("study") / "a clone")
     try:
-        yield ended(clone)
+        yield run_interrupted_study(clone)
     finally:
         for process in clone.processes():
             process.kill()
 
 
-def ended(clone: Clone) -> Study:
-    """Measure, end, go on, and come to the end."""
+def run_interrupted_study(clone: Clone) -> Study:
+    """Measure, kill, resume and finish."""
     clone.wrote = RESULTS
     chain = kill_and_resume.Chain(clone, PRESET)
     words = [f"{key}={value}" for key, value in CONFIG.items()]
-    # The README's commands. -o: the packages are those of this interpreter.
+    # The README's commands. -o: use this interpreter's packages.
     make = ("make", "-o", ".venv/study.stamp", "study", f"CONFIG={shlex.join(words).replace('$', '$$')}")
     snakemake: tuple[str, ...] = ("snakemake", "--cores", "all", "--config", *words)
-    publish_few(clone)
+    publish_small_node(clone)
     head = clone.start(*make)
     while not (clone.results / ".run.lock").exists() and head.poll() is None:
         time.sleep(0.1)
     refused = clone.run(*snakemake)
-    # `make` alone, which tells Snakemake nothing.
+    # Kill `make` alone, which does not signal Snakemake.
     assert chain.kill(head, "run 1", "KILL", False, 1.0), clone.said
     assert chain.kill(clone.start(*snakemake), "preliminary", "TERM", False, 2.0), clone.said
     assert chain.kill(clone.start(*snakemake), "run 2", "INT", True, 1.0), clone.said
@@ -116,7 +118,7 @@ def ended(clone: Clone) -> Study:
     chain.finished = {name: run for name, run in before.items() if not name.startswith("gemm")}
     (clone.path / "mine.yaml").write_text(PRESET.replace("[torch, numpy]", "[numpy]"))
     snakemake = (*snakemake, "budget_min=30")
-    # Snakemake itself, which leaves a job behind that it takes for incomplete.
+    # Kill Snakemake itself, which leaves an incomplete job behind.
     assert chain.kill(clone.start(*snakemake), "render", "KILL", False, 2.0), clone.said
     chain.finish(clone.start(*snakemake), rounds=5)
     return Study(clone, snakemake, refused, preliminary, before, chain.faults)

@@ -1,4 +1,4 @@
-"""A study that is ended in its stages, by a signal to the head of its process group or to all of the group."""
+"""Studies killed in chosen stages, by a signal to the process or to its group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.workflow.project_clones import HANGS_S, STAGES, Clone
 
-# Rounds of a few seconds each, by the experiment that starts fastest.
+# Short rounds with the experiment that starts fastest.
 PRESET = """
 rounds: 3
 target: 0.0001
@@ -23,13 +23,13 @@ experiments:
       - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000, 1200000, 1300000]}
 """
 LOOK_S = 0.2
-# Files with a dot that are there for good; all others are on their way.
+# Permanent dot files; all others are temporary.
 MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
 
 
 @dataclass
 class Chain:
-    """A study that is ended again and again; `faults` is what is not as it is in one that is left alone."""
+    """Study that is killed and resumed; `faults` lists differences from an undisturbed one."""
 
     clone: Clone
     preset: str = PRESET
@@ -44,7 +44,7 @@ class Chain:
         self.clone.extra["TMPDIR"] = str(self.temporary)
 
     def kill(self, head: subprocess.Popen[str], stage: str, name: str, whole_group: bool, after_s: float) -> str:
-        """End a study so many seconds after a stage has begun; the stage that it was in, '' if it had ended before."""
+        """Kill a study `after_s` into a stage; return its stage, or '' if it had already ended."""
         until = time.monotonic() + HANGS_S
         while not set(STAGES[STAGES.index(stage) :]) & set(running := self._look()):
             assert time.monotonic() < until, f"{stage} did not begin: {self.clone.said}"
@@ -59,7 +59,7 @@ class Chain:
         return stage if stage in running else ", ".join(running) or "between two"
 
     def finish(self, head: subprocess.Popen[str], rounds: int = 3) -> None:
-        """Leave a study to its end, with so many rounds of jobs."""
+        """Wait for the study's end, and check that it has `rounds` rounds."""
         while head.poll() is None:
             self._look()
             time.sleep(LOOK_S)
@@ -69,25 +69,25 @@ class Chain:
         if not len(self.finished) == len(set(self.finished.values())) == rounds:
             self.faults.append(f"{self.finished} in place of {rounds} rounds, each by a process of its own")
         left = [path for path in self.clone.results.rglob(".*") if not MEANT.fullmatch(path.name)]
-        # Snakemake itself makes an empty folder, which nothing can remove once it has been killed.
+        # Ignore the empty folder that a killed Snakemake leaves.
         left += [path for path in self.temporary.iterdir() if path.is_file() or any(path.iterdir())]
         self.faults += [f"left: {path}" for path in left]
 
     def _compare(self) -> None:
-        """Note the rounds that are finished now, and those that were before and are others now."""
-        # A round is written whole: it is finished although Snakemake may not have taken note of it.
+        """Record finished rounds, and add faults for rounds that changed."""
+        # Rounds are written atomically: a file is finished even before Snakemake records it.
         now = self.clone.rounds
         self.faults += [f"{name} was measured twice" for name, run in self.finished.items() if now.get(name) != run]
         self.finished |= now
 
     def _look(self) -> list[str]:
-        """The stages that are worked at; while one measures, there is no other."""
+        """Return the running stages; add a fault if another stage runs during measuring."""
         running = self.clone.stages()
-        # Seen twice: the one may have ended and the other begun while they were looked for.
-        if _disturbed(running) and _disturbed(again := self.clone.stages()):
+        # Check twice: one may have ended and the other begun in between.
+        if _is_disturbed(running) and _is_disturbed(again := self.clone.stages()):
             self.faults.append(f"beside each other: {again}")
         return running
 
 
-def _disturbed(running: list[str]) -> bool:
+def _is_disturbed(running: list[str]) -> bool:
     return len(running) > 1 and any(stage.startswith("run ") for stage in running)

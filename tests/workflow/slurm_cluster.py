@@ -1,4 +1,4 @@
-"""A real Slurm of two nodes, which are two daemons on this machine."""
+"""Real Slurm cluster with two nodes, as daemons on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from contract.child_processes import end_with_parent
 DAEMONS = ("munged", "slurmctld", "slurmd")
 CLIENTS = ("sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol", "sacctmgr")
 NODES = ("red", "blue")
-# No user or group of its own, no accounting, no control groups: what a plain user's processes may do.
+# Configuration for an unprivileged user: no accounting, no control groups.
 CONF = """
 ClusterName=test
 SlurmctldHost=localhost(127.0.0.1)
@@ -51,8 +51,8 @@ PartitionName=all Nodes=red,blue Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing() -> str:
-    """Which of Slurm's programs this machine lacks; empty if none."""
+def missing_programs() -> str:
+    """List the missing Slurm programs; '' if none."""
     return ", ".join(name for name in (*DAEMONS, *CLIENTS) if not shutil.which(name, path=_path()))
 
 
@@ -62,14 +62,14 @@ def _path() -> str:
 
 @dataclass
 class Cluster:
-    """Slurm's daemons, by name; its files lie in `folder`."""
+    """Slurm daemons by name, with files in `folder`."""
 
     folder: Path
     daemons: dict[str, subprocess.Popen[bytes]]
 
     @property
     def env(self) -> dict[str, str]:
-        """What its clients have to be told; as jobs get no variable of Slurm's, its commands know their cluster."""
+        """Return the clients' environment; jobs get no Slurm variables, so commands must know their cluster."""
         return {"PATH": f"{self.folder / 'bin'}{os.pathsep}{_path()}"}
 
     def start(self, name: str, *words: str) -> None:
@@ -81,13 +81,13 @@ class Cluster:
             )  # fmt: skip
 
     def asked(self, *words: str) -> str:
-        """What one of Slurm's commands answers."""
+        """Run a Slurm command; return its output."""
         return subprocess.run(
             words, env=os.environ | self.env, capture_output=True, text=True, check=False, timeout=60
         ).stdout.strip()
 
     def end(self) -> None:
-        """End all daemons, and the jobs with them."""
+        """End all daemons and their jobs."""
         self.asked("scancel", "--full", "--signal=KILL", "--user", getpass.getuser())
         for daemon in reversed(self.daemons.values()):
             daemon.terminate()
@@ -98,7 +98,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster whose nodes wait for jobs. Raises RuntimeError with what Slurm says if they do not come up."""
+    """Start a cluster with idle nodes. Raises RuntimeError with Slurm's output if they do not come up."""
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     (folder / "state").mkdir()

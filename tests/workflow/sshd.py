@@ -1,4 +1,4 @@
-"""An ssh server on this machine, for the user who runs the tests."""
+"""SSH server on this machine for the user who runs the tests."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ PermitRootLogin prohibit-password
 SERVER = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/bin")
 
 
-def missing() -> str:
-    """Which program this machine lacks for it; empty if none."""
+def missing_programs() -> str:
+    """List the missing programs; '' if none."""
     needed = {"sshd": SERVER, "ssh": shutil.which("ssh"), "ssh-keygen": shutil.which("ssh-keygen")}
     return ", ".join(name for name, found in needed.items() if not found)
 
 
 @contextmanager
 def ssh_server(folder: Path) -> Iterator[str]:
-    """The command that reaches this machine, as its user, at 127.0.0.1."""
+    """Start a server; yield the ssh command to reach it at 127.0.0.1."""
     folder.mkdir()
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
@@ -46,7 +46,7 @@ def ssh_server(folder: Path) -> Iterator[str]:
         port = held.getsockname()[1]
     (folder / "sshd.conf").write_text(CONF.format(port=port, folder=folder))
     if os.geteuid() == 0:
-        # Root's server locks what it does not trust in here; Debian makes it when the service starts.
+        # Privilege separation folder for root's server, which Debian makes when the service starts.
         Path("/run/sshd").mkdir(exist_ok=True)
     with (folder / "sshd.log").open("w") as log:
         words = [str(SERVER), "-D", "-e", "-f", str(folder / "sshd.conf")]

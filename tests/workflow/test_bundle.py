@@ -1,4 +1,4 @@
-"""The bundle for a machine without a network: what it holds, what it takes, and that measuring there needs no more."""
+"""Test the bundle for machines without a network: contents, limits and installation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contract.errors import run_command
 from tests.workflow.project_clones import Clone
 from workflow import bundle
 
-# What the stand-in for pip brings of each package, in MiB, with NumPy and pulp asked for by others.
+# MiB per package from the pip stand-in, with NumPy and pulp as dependencies.
 WHEELS = {
     "connection_pool": {"connection_pool": 1}, "mlxtend": {"mlxtend": 1}, "snakemake": {"snakemake": 2, "pulp": 16},
     "uvicorn": {"uvicorn": 4}, "wgpu": {"wgpu": 3}, "polars": {"polars": 1, "polars_runtime_32": 51},
@@ -24,7 +24,7 @@ WHEELS = {
 
 @pytest.fixture
 def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Makes bundles by a stand-in for pip, of a project that takes 10 MiB once compressed; gives the exit code."""
+    """Return a function that makes a bundle with a pip stand-in, for a project with 10 MiB."""
 
     def pip(command: str, *words: str) -> None:
         into = Path(words[words.index("--dest" if command == "download" else "--wheel-dir") + 1])
@@ -41,27 +41,23 @@ def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
     return lambda *words: run_command(bundle.main, words)
 
 
-def held() -> set[str]:
+def bundle_contents() -> set[str]:
     return {path.name.split("-")[0] for path in Path("build/bundle").iterdir()}
 
 
-def test_what_is_large_is_left_out_unless_it_is_named(
-    bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_large_parts_are_optional(bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert bundled("3.12") == 0
-    assert held() == {"connection_pool", "mlxtend", "snakemake", "uvicorn", "wgpu"}
+    assert bundle_contents() == {"connection_pool", "mlxtend", "snakemake", "uvicorn", "wgpu"}
     said = {line[:14].strip(): float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}
     assert said == {"the project": 10, "needed": 4, "serving": 4, "wgpu": 3, "build/bundle": 11, "together": 21}
     with_three = [word for part in ("polars", "onnx", "boosting") for word in ("--with", part)]
     assert bundled("3.12", "aarch64", *with_three, "--without", "wgpu") == 0
-    assert held() >= {"polars", "polars_runtime_32", "onnx", "ml_dtypes", "lightgbm"}
-    assert not held() & {"wgpu", "numpy", "pulp", "scipy"}
+    assert bundle_contents() >= {"polars", "polars_runtime_32", "onnx", "ml_dtypes", "lightgbm"}
+    assert not bundle_contents() & {"wgpu", "numpy", "pulp", "scipy"}
     assert [path.name for path in Path("build").iterdir()] == ["bundle"]
 
 
-def test_more_than_the_limit_is_refused_and_leaves_no_bundle(
-    bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bundle_over_limit_is_refused(bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert bundled("3.12", "--limit", "22") == 0
     assert bundled("3.12", "--with", "polars", "--limit", "22") == 2
     (said,) = capsys.readouterr().err.splitlines()
@@ -80,7 +76,7 @@ def test_more_than_the_limit_is_refused_and_leaves_no_bundle(
         ("3.12 --limit 0", "'0' leaves no room"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(
+def test_mistake_is_reported_in_one_line(
     words: str, says: str, bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bundled(*words.split()) == 2
@@ -89,7 +85,7 @@ def test_a_mistake_is_told_in_one_line(
     assert not Path("build").exists()
 
 
-def test_wheels_for_every_c_library_in_use_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wheels_for_all_glibc_versions_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: list[str] = []
     monkeypatch.setattr(bundle, "run_pip", lambda *words: options.extend(words))
     bundle.collect(tmp_path, "3.12", "aarch64", [])
@@ -97,7 +93,7 @@ def test_wheels_for_every_c_library_in_use_are_taken(tmp_path: Path, monkeypatch
     assert {option for option in options if "linux" in option} == {f"manylinux{name}_aarch64" for name in versions}
 
 
-def test_what_pip_cannot_fetch_is_told_in_one_line_and_leaves_no_bundle(
+def test_pip_failure_is_reported_and_leaves_no_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,15 +106,15 @@ def test_what_pip_cannot_fetch_is_told_in_one_line_and_leaves_no_bundle(
     assert list(Path("build").iterdir()) == []
 
 
-def test_without_a_bundle_a_python_that_lacks_its_wheels_says_where_they_come_from(clone: Clone) -> None:
+def test_missing_bundle_is_reported(clone: Clone) -> None:
     clone.extra["PATH"] = "/usr/bin:/bin"
     said = clone.run("bash", "workflow/measure-offline.sh")
     assert said.returncode == 2
     assert said.stderr == "error: build/bundle: no such folder: workflow/bundle.sh makes it, where there is a network\n"
 
 
-def test_an_install_that_was_cut_off_is_begun_again_and_only_what_measures_is_asked_for(clone: Clone) -> None:
-    """By a stand-in for Python, whose pip is cut off the first time."""
+def test_interrupted_install_is_repeated(clone: Clone) -> None:
+    """Use a Python stand-in whose pip is interrupted the first time."""
     (clone.path / "build/bundle").mkdir(parents=True)
     (clone.path / "build/bundle/one.whl").touch()
     (clone.path / "bin").mkdir()
@@ -131,7 +127,7 @@ def test_an_install_that_was_cut_off_is_begun_again_and_only_what_measures_is_as
     clone.extra["PATH"] = f"{clone.path / 'bin'}:/usr/bin:/bin"
     order = ("bash", "workflow/measure-offline.sh", "--profile", "gpu", "--config", "budget_min=9")
     assert [clone.run(*order).returncode for _ in range(3)] == [1, 0, 0]
-    # What was brought later is installed beside what is there.
+    # Wheels added later are installed too.
     (clone.path / "build/bundle/two.whl").touch()
     assert clone.run(*order).returncode == 0
     ran = (clone.path / "ran").read_text().splitlines()
@@ -142,7 +138,7 @@ def test_an_install_that_was_cut_off_is_begun_again_and_only_what_measures_is_as
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_loader_of_vulkan_is_used_where_the_system_has_none(there: bool, clone: Clone) -> None:
+def test_vulkan_loader_is_used_if_system_lacks_it(there: bool, clone: Clone) -> None:
     (clone.path / "build/bundle/lib").mkdir(parents=True)
     (clone.path / "python").write_text(f"#!/bin/sh\nexit {0 if there else 1}\n")
     (clone.path / "python").chmod(0o755)
@@ -151,10 +147,10 @@ def test_a_loader_of_vulkan_is_used_where_the_system_has_none(there: bool, clone
     assert said.stdout == ("/theirs\n" if there else f"{clone.path}/build/bundle/lib:/theirs\n"), said.stderr
 
 
-def test_a_loader_of_vulkan_is_taken_out_of_its_package(
+def test_vulkan_loader_is_extracted_from_package(
     bundled: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By stand-ins for Debian's programs, which fail the second time."""
+    """Use stand-ins for Debian's programs, which fail the second time."""
     libraries = "there/usr/lib/x86_64-linux-gnu"
     for name, does in (
         ("apt-get", f'[ "$2" = libvulkan1:amd64 ] || {{ echo "E: no $2" >&2; exit 100; }}; touch {tmp_path}/ran a.deb'),

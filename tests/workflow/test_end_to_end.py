@@ -1,4 +1,4 @@
-"""From a clone to a published report, and all else that measures the machine which runs the tests: one at a time."""
+"""Test whole studies, from a clone to the report. They measure this machine, so they run one at a time."""
 
 from __future__ import annotations
 
@@ -28,39 +28,39 @@ from packaging.utils import canonicalize_name
 from contract.node import kind_of_node
 from tests.missing_tools import missing
 from tests.workflow import kill_and_resume, slurm_cluster, sshd
-from tests.workflow.conftest import RESULTS, Study, publish_few
+from tests.workflow.conftest import RESULTS, Study, publish_small_node
 from tests.workflow.project_clones import ROOT, Clone
 
-# The first of them waits for the study.
+# The first test waits for the study.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 CLAIMS = {path.stem for path in (ROOT / "report/claims").glob("*.yaml")}
 
 
-def read(study: Study, name: str) -> Any:
+def read_json_file(study: Study, name: str) -> Any:
     return json.loads((study.clone.results / name).read_text(encoding="utf-8"))
 
 
-def test_a_study_that_was_ended_goes_on_with_the_same_command_and_measures_nothing_twice(study: Study) -> None:
-    """Nor does anything of it outlive its end, or run beside what measures."""
+def test_killed_study_resumes_without_measuring_twice(study: Study) -> None:
+    """No process outlives the study or runs in parallel to measuring."""
     assert study.faults == []
 
 
-def test_what_a_sweep_asks_otherwise_is_measured_again_and_nothing_else(study: Study) -> None:
+def test_changed_sweep_is_measured_again(study: Study) -> None:
     after = study.clone.rounds
     same = {name for name, run in study.before.items() if after[name] == run}
     assert same >= {"clock.cpu.1.parquet", "peak.cpu.1.parquet"}
     assert "gemm.cpu.1.parquet" in set(study.before) - same
 
 
-def test_a_second_run_beside_the_first_is_refused_and_the_name_of_the_results_is_no_command(study: Study) -> None:
+def test_second_run_is_refused_and_results_name_is_quoted(study: Study) -> None:
     assert study.refused.returncode != 0
     assert "error: another run is at work in " in study.refused.stderr
     assert not [one for one in ("one", "two") if (study.clone.path / one).exists()]
 
 
-def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Study) -> None:
+def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
     said = study.clone.said
-    # What ends while a run is interrupted is kept, and not told: of round 2 only what was asked otherwise is.
+    # Jobs that end during an interrupt are kept but not printed: from round 2 only the changed experiment is.
     order = [
         "discovering what this machine is",
         "points: in all about",
@@ -81,21 +81,21 @@ def test_what_is_seen_is_a_line_for_each_stage_and_finding(study: Study) -> None
         assert noise not in said
 
 
-def test_the_page_after_round_1_is_marked_as_preliminary_and_gives_way_to_the_report(study: Study) -> None:
+def test_preliminary_page_is_marked_and_removed(study: Study) -> None:
     page = BeautifulSoup(study.preliminary, "html.parser")
     assert "after the first of 2 rounds" in page.select_one(".notice").get_text(" ", strip=True)
     assert len(page.select("tbody tr")) == len(CLAIMS)
     assert not (study.clone.results / "preliminary").exists()
 
 
-def test_all_that_the_readme_promises_lies_there(study: Study) -> None:
+def test_outputs_in_readme_exist(study: Study) -> None:
     for words in re.findall(r"^\| (`results/.+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE):
         first, *endings = re.findall("`(.+?)`", words.replace("results/", "").replace("<node>", "*"))
         for name in [first, *(first.replace(".json", ending) for ending in endings)]:
             assert list(study.clone.results.glob(name)), name
 
 
-def test_the_report_is_a_page_of_every_claim_a_document_and_a_site_with_the_samples(study: Study) -> None:
+def test_report_has_claim_pages_pdf_and_site(study: Study) -> None:
     report = study.clone.results / "report"
     page = BeautifulSoup((report / "index.html").read_text(encoding="utf-8"), "html.parser")
     assert {path.stem for path in (report / "claims").glob("*.html")} == CLAIMS
@@ -109,25 +109,25 @@ def test_the_report_is_a_page_of_every_claim_a_document_and_a_site_with_the_samp
     assert list((report / "data").glob("*/*.csv")), "samples"
 
 
-def test_the_report_was_linted_and_lacks_only_intervals_that_load_can_cost(study: Study) -> None:
+def test_lint_finds_only_missing_intervals(study: Study) -> None:
     said = (study.clone.results / "lint.txt").read_text().splitlines()
-    # A point that a busy machine leaves a single round has no interval; all else is the report's own doing.
+    # On a busy machine, a point with a single round has no interval; other faults are bugs.
     assert said and [line for line in said if "no fault" not in line and not line.startswith("ratio-interval: ")] == []
 
 
-def test_this_machine_is_judged_beside_the_published_ones(study: Study) -> None:
-    verdicts = read(study, "verdicts.json")
+def test_machine_is_judged_with_published_ones(study: Study) -> None:
+    verdicts = read_json_file(study, "verdicts.json")
     (other,) = (path.name for path in (study.clone.path / "others").iterdir())
-    own = read(study, "node.json")["id"]
+    own = read_json_file(study, "node.json")["id"]
     assert {node["id"] for node in verdicts["nodes"]} == {own, other}
     assert {verdict["id"] for verdict in verdicts["verdicts"]} == CLAIMS
     cases = [case for verdict in verdicts["verdicts"] for case in verdict["cases"]]
     assert own in {case["node"] for case in cases}
 
 
-def test_settings_reach_what_they_are_about(study: Study) -> None:
-    assert read(study, "plan.json")["budget_min"] == 30
-    assert read(study, "node.json")["options"] == {"preset": "mine.yaml", "seed": "7"}
+def test_settings_take_effect(study: Study) -> None:
+    assert read_json_file(study, "plan.json")["budget_min"] == 30
+    assert read_json_file(study, "node.json")["options"] == {"preset": "mine.yaml", "seed": "7"}
     for path in study.clone.results.glob("nodes/*/*.parquet"):
         about = json.loads(parquet.read_schema(path).metadata[b"study"])
         assert about["options"] == {"preset": "mine.yaml", "seed": 7}
@@ -136,7 +136,7 @@ def test_settings_reach_what_they_are_about(study: Study) -> None:
     assert set(samples["origin"]) == {"measured"}
 
 
-def test_a_second_run_has_nothing_to_do_and_a_touched_claim_is_only_judged_again(study: Study) -> None:
+def test_second_run_has_nothing_to_do_and_touched_claim_is_judged_again(study: Study) -> None:
     again = study.clone.run(*study.words)
     assert again.returncode == 0
     assert "Nothing to be done" in again.stdout + again.stderr
@@ -146,7 +146,7 @@ def test_a_second_run_has_nothing_to_do_and_a_touched_claim_is_only_judged_again
     assert jobs == {"judge", "figures", "report", "lint", "site", "complete", "study"}
 
 
-def test_a_finished_study_stops_where_the_gpu_that_it_requires_is_missing(study: Study) -> None:
+def test_finished_study_stops_without_required_gpu(study: Study) -> None:
     import torch
 
     if torch.cuda.is_available():
@@ -157,8 +157,8 @@ def test_a_finished_study_stops_where_the_gpu_that_it_requires_is_missing(study:
     assert "Traceback" not in refused.stderr
 
 
-def test_what_is_lost_is_made_again_and_nothing_else_is_measured(study: Study, tmp_path: Path) -> None:
-    """Together, these made Snakemake measure all again (snakemake#3879)."""
+def test_lost_files_are_remade_without_measuring(study: Study, tmp_path: Path) -> None:
+    """Together, these losses made Snakemake measure everything again (snakemake#3879)."""
     shutil.copytree(study.clone.path, tmp_path / "copy", symlinks=True)
     copy = Clone(tmp_path / "copy", {**study.clone.extra}, study.clone.wrote)
     before, files = copy.rounds, {path.name for path in copy.results.glob("nodes/*/[!.]*")}
@@ -173,8 +173,8 @@ def test_what_is_lost_is_made_again_and_nothing_else_is_measured(study: Study, t
     assert (copy.results / "plan.json").is_file()
 
 
-def there(folder: Path) -> Path:
-    """A Python that has what the other machine has, and nothing else of what is installed here."""
+def minimal_python(folder: Path) -> Path:
+    """Make a Python environment with only the packages that the other machine has."""
     venv.create(folder, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     asked, seen = ["pip", "torch", "numpy", "pandas", "pyarrow", "numba", "scikit-learn"], set[str]()
@@ -193,7 +193,7 @@ def there(folder: Path) -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the bundle's wheels are for Linux")
-def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_path: Path) -> None:
+def test_measuring_needs_only_bundle_and_installed_packages(clone: Clone, tmp_path: Path) -> None:
     version = platform.python_version().rpartition(".")[0]
     small = ("--without", "serving", "--without", "wgpu")
     made = clone.run("bash", "workflow/bundle.sh", version, platform.machine(), *small)
@@ -203,24 +203,24 @@ def test_measuring_needs_the_bundle_and_what_is_there_already(clone: Clone, tmp_
     (clone.path / "mine.yaml").write_text(
         kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1").replace("point_s: 0.5", "point_s: 0.05")
     )
-    clone.extra["PATH"] = f"{there(tmp_path / 'there')}:/usr/bin:/bin"
+    clone.extra["PATH"] = f"{minimal_python(tmp_path / 'there')}:/usr/bin:/bin"
     measured = clone.run("bash", "workflow/measure-offline.sh", "--config", "preset=mine.yaml")
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert list(clone.rounds) == ["clock.cpu.1.parquet"]
 
 
-def settle(clone: Clone, machines: str, point_s: str = "0.5") -> tuple[str, ...]:
-    """Settings of several machines in a clone, and the words that name them."""
+def configure_machines(clone: Clone, machines: str, point_s: str = "0.5") -> tuple[str, ...]:
+    """Configure several machines in a clone; return the command's arguments."""
     (clone.path / "mine.yaml").write_text(
         kill_and_resume.PRESET.replace("rounds: 3", "rounds: 2").replace("0.5", point_s)
     )
-    publish_few(clone)
+    publish_small_node(clone)
     (clone.path / "several.yaml").write_text(f"preset: mine.yaml\npublished: others\nmachines:\n{machines}")
     return ("--configfile", "several.yaml")
 
 
-def first_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str:
-    """Wait until one of these machines has finished a round: its name."""
+def wait_for_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str:
+    """Wait until a machine has finished a round; return its name."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         for machine in machines:
@@ -233,15 +233,15 @@ def first_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str:
 TWO = {"clock.cpu.1.parquet", "clock.cpu.2.parquet"}
 
 
-def test_one_command_measures_several_machines_and_one_that_cannot_be_costs_no_other(clone: Clone) -> None:
-    words = settle(clone, "  amber: {}\n  basil: {}\n  cedar: {require: gpu}\n", point_s="0.05")
+def test_several_machines_are_measured_despite_one_failure(clone: Clone) -> None:
+    words = configure_machines(clone, "  amber: {}\n  basil: {}\n  cedar: {require: gpu}\n", point_s="0.05")
     once = clone.snakemake(*words, "--", "results/data/nodes.json")
     assert once.returncode == 2
     (said,) = [line for line in once.stderr.splitlines() if line.startswith("error:")]
     assert "not measured: cedar: error: gpu profile: no GPU found" in said and "(the others are in the report" in said
     before = {machine: clone.machine(machine).rounds for machine in ("amber", "basil")}
     assert all(set(rounds) == TWO for rounds in before.values())
-    # Two nodes, of runs that have nothing in common, on one host.
+    # Two nodes on one host, from independent runs.
     runs = [run for rounds in before.values() for run, _ in rounds.values()]
     assert len(set(runs)) == 4 and len({host for rounds in before.values() for _, host in rounds.values()}) == 1
     told = (clone.results / "data/nodes.json").read_text(encoding="utf-8")
@@ -258,11 +258,11 @@ def test_one_command_measures_several_machines_and_one_that_cannot_be_costs_no_o
     assert {machine: clone.machine(machine).rounds for machine in before} == before
 
 
-def test_a_machine_behind_ssh_is_measured_on_although_the_connection_is_cut(clone: Clone, tmp_path: Path) -> None:
-    if lacks := sshd.missing():
+def test_ssh_machine_measures_on_after_disconnect(clone: Clone, tmp_path: Path) -> None:
+    if lacks := sshd.missing_programs():
         missing(f"ssh cannot be tried here: {lacks}")
     there = tmp_path / "there"
-    words = settle(clone, f"  far: {{ssh: 127.0.0.1, folder: {there}, python: {sys.executable}}}\n")
+    words = configure_machines(clone, f"  far: {{ssh: 127.0.0.1, folder: {there}, python: {sys.executable}}}\n")
     with sshd.ssh_server(tmp_path / "ssh") as command:
         clone.extra["SSH"] = command
         head = clone.start("snakemake", "--cores", "all", *words, "--", "measured")
@@ -281,19 +281,19 @@ def test_a_machine_behind_ssh_is_measured_on_although_the_connection_is_cut(clon
     assert json.loads(record.read_text())["study"]["commit"] == head_of
 
 
-def test_slurm_measures_each_machine_by_a_job_although_the_head_is_killed(clone: Clone, tmp_path: Path) -> None:
-    if lacks := slurm_cluster.missing():
+def test_slurm_jobs_continue_after_head_is_killed(clone: Clone, tmp_path: Path) -> None:
+    if lacks := slurm_cluster.missing_programs():
         missing(f"Slurm cannot be tried here: {lacks}")
     cores = len(os.sched_getaffinity(0))
-    words = settle(
+    words = configure_machines(
         clone, f"  one: {{cores: {cores}}}\n  two: {{cores: {cores}, resources: {{slurm_partition: all}}}}\n"
     )
     with slurm_cluster.cluster(tmp_path / "slurm") as slurm:
         clone.extra["PATH"] = os.pathsep.join([slurm.env["PATH"].partition(os.pathsep)[0], clone.env["PATH"]])
-        # The report is made as it is of one machine.
+        # The report is made as for one machine.
         words = ("--profile", "slurm", *words, "--", "results/data/nodes.json")
         head = clone.start("snakemake", *words)
-        first_round(clone, "one", "two")
+        wait_for_round(clone, "one", "two")
         before = {name: clone.machine(name).rounds for name in ("one", "two")}
         jobs = slurm.asked("squeue", "--noheader", "--format=%k").splitlines()
         assert sorted(job.rpartition("_")[2] for job in jobs) == ["one", "two"]
@@ -312,9 +312,9 @@ def test_slurm_measures_each_machine_by_a_job_although_the_head_is_killed(clone:
     assert {"judge", "report"} <= jobs and not {"machine", "gather"} & jobs
 
 
-def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone: Clone, tmp_path: Path) -> None:
+def test_snakedeployed_study_measures(clone: Clone, tmp_path: Path) -> None:
     address, mine = "https://github.com/example/does-ai-need-a-gpu", Clone(tmp_path / "mine")
-    # The repository that is there is the clone.
+    # Deploy from the clone.
     (tmp_path / "git").write_text(f'[url "{clone.path}"]\n\tinsteadOf = {address}\n[safe]\n\tdirectory = *\n')
     mine.extra |= {"GIT_CONFIG_GLOBAL": str(tmp_path / "git"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     clone.extra |= mine.extra
@@ -330,8 +330,8 @@ def test_snakedeploy_puts_the_study_into_an_empty_folder_where_it_measures(clone
     assert planned.returncode == 0 and "report" in planned.stdout + planned.stderr
 
 
-def in_container(tool: str, copy: Path) -> list[str]:
-    """Build the container from a copy of the study; the command that runs it, to which settings are added."""
+def build_container(tool: str, copy: Path) -> list[str]:
+    """Build the container from a copy of the study; return the command to run it."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, cwd=copy, capture_output=True, text=True, check=False, timeout=1500)
@@ -353,14 +353,14 @@ def in_container(tool: str, copy: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", ["docker", "podman", "apptainer"])
-def test_a_container_of_the_study_measures(clone: Clone, tmp_path: Path, tool: str) -> None:
+def test_container_measures(clone: Clone, tmp_path: Path, tool: str) -> None:
     if not shutil.which(tool):
         pytest.skip(f"there is no {tool}")
     copy = tmp_path / "copy"
     copy.mkdir()
     assert clone.run("bash", "-c", f"git archive HEAD | tar -xC {shlex.quote(str(copy))}").returncode == 0
     (tmp_path / "mine.yaml").write_text(kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1"))
-    words = [*in_container(tool, copy), "--config", "preset=mine.yaml", "--", "measured"]
+    words = [*build_container(tool, copy), "--config", "preset=mine.yaml", "--", "measured"]
     measured = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert set(Clone(tmp_path).rounds) == {"clock.cpu.1.parquet"}

@@ -1,4 +1,4 @@
-"""What must be survived or refused in a line: typos, full and read-only disks, what is not there."""
+"""Test one-line errors: typos, full and read-only disks, missing files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.workflow.project_clones import Clone, clone_into
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """A clone in which nothing is measured, by any of the tests that share it."""
+    """Make a clone for tests that measure nothing."""
     made = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
     (made.path / "small.yaml").write_text(kill_and_resume.PRESET.replace("- grid", "- value: 1\n        grid"))
     (made.path / "typo.yaml").write_text(kill_and_resume.PRESET.replace("llvm", "lvm"))
@@ -43,7 +43,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("--cores 0", "--cores 0: measuring needs at least 1"),
     ],
 )
-def test_what_cannot_be_is_named_in_a_line_before_anything_is_measured(untouched: Clone, words: str, said: str) -> None:
+def test_mistakes_are_reported_before_measuring(untouched: Clone, words: str, said: str) -> None:
     refused = untouched.snakemake(*([] if words.startswith("--") else ["--config"]), *words.split())
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[-1].startswith(f"error: {said}".replace("HOME", untouched.extra["HOME"]))
@@ -51,7 +51,7 @@ def test_what_cannot_be_is_named_in_a_line_before_anything_is_measured(untouched
     assert not (untouched.path / "results").exists()
 
 
-def test_the_gpu_profile_stops_at_once_without_a_gpu(clone: Clone) -> None:
+def test_gpu_profile_stops_without_gpu(clone: Clone) -> None:
     import torch
 
     if torch.cuda.is_available():
@@ -66,7 +66,7 @@ def test_the_gpu_profile_stops_at_once_without_a_gpu(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [("ro", "cannot be written"), ("size=1m", "a run needs 300 MB")])
-def test_a_place_that_cannot_hold_a_run_is_one_error(clone: Clone, options: str, said: str) -> None:
+def test_unusable_results_folder_is_one_error(clone: Clone, options: str, said: str) -> None:
     with mounted(clone.path / "small", options) as done:
         if not done:
             pytest.skip("mounting a small file system needs root")

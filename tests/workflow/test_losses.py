@@ -1,4 +1,4 @@
-"""Outputs of a run that are lost or damaged are told from those that can be used."""
+"""Test the detection of lost and damaged outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflow.result_files import is_measured, unusable_rounds, usable_plan, usa
 NAME = "gemm.cpu.1.parquet"
 
 
-def test_a_round_is_damaged_where_it_cannot_be_read_and_a_strangers_is_left_alone(tmp_path: Path) -> None:
+def test_damaged_round_is_listed_and_foreign_round_is_refused(tmp_path: Path) -> None:
     own = Path(measured(tmp_path, NAME, 7))
     assert unusable_rounds({str(own): {}, str(tmp_path / "lost.cpu.1.parquet"): {}}, RECORD["id"]) == []
     content = own.read_bytes()
@@ -37,10 +37,10 @@ def test_a_round_is_damaged_where_it_cannot_be_read_and_a_strangers_is_left_alon
         ({"protocol": 3, "planned": "1" * 12}, False),
     ],
 )
-def test_a_round_of_another_protocol_or_plan_is_measured_again(
+def test_round_with_other_protocol_or_plan_is_measured_again(
     noted: dict[str, Any], usable: bool, tmp_path: Path
 ) -> None:
-    """Also where Snakemake's own notes are lost. Earlier rounds note neither."""
+    """Also without Snakemake's metadata. The earliest rounds record neither."""
     path = measured(tmp_path, NAME, 7, **noted)
     assert unusable_rounds({path: {"protocol": 3, "planned": "0" * 12}}, RECORD["id"]) == ([] if usable else [path])
 
@@ -48,13 +48,13 @@ def test_a_round_of_another_protocol_or_plan_is_measured_again(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": 3}', '{"schema": 3, "jobs": [{}], "rounds": 1}']
 )
-def test_a_plan_or_a_record_that_cannot_be_used_is_none(text: str, tmp_path: Path) -> None:
+def test_unusable_plan_or_record_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text(text)
     assert usable_plan(tmp_path / "file.json") is None and usable_record(tmp_path / "file.json") is None
     assert usable_plan(tmp_path / "lost.json") is None and usable_record(tmp_path / "lost.json") is None
 
 
-def test_a_machine_is_measured_once_a_sealed_node_has_all_its_rounds(tmp_path: Path) -> None:
+def test_is_measured_needs_sealed_node_with_all_rounds(tmp_path: Path) -> None:
     folder = tmp_path / RECORD["id"]
     assert not is_measured(tmp_path)
     asked = {"gemm.cpu": {"predicted_s": [9.0], "left_out": {}}}

@@ -1,4 +1,4 @@
-"""The log of a GPU's own tool is written beside a run, and nothing writes it after that. By a stand-in for the tool."""
+"""Test that nvidia-smi logs during a run and ends with it, with a stand-in for nvidia-smi."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workflow import nvidia_log
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tool is started on Linux alone")
 ROOT = Path(__file__).parents[2]
-# Knows the older name of the reasons for a lower clock alone, as drivers before 535.
+# Knows only the older field name for throttle reasons, like drivers before 535.
 TOOL = f"""#!{sys.executable}
 import sys, time
 if any("clocks_event_reasons" in word for word in sys.argv):
@@ -30,7 +30,7 @@ RUN = (
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for nvidia-smi on the PATH."""
+    """Put a stand-in for nvidia-smi on the PATH."""
     (tmp_path / "nvidia-smi").write_text(TOOL)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -38,35 +38,33 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "nvidia-smi"
 
 
-def size(log: Path) -> int:
+def log_size(log: Path) -> int:
     return log.read_text("utf-8").count("1980 MHz") if log.exists() else 0
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGKILL, signal.SIGINT])
-def test_the_log_grows_with_the_run_and_ends_with_it(number: signal.Signals | None, tmp_path: Path, tool: Path) -> None:
+def test_log_grows_during_run_and_ends_with_it(number: signal.Signals | None, tmp_path: Path, tool: Path) -> None:
     log, until = tmp_path / "logs/smi", time.monotonic() + 60
     head = subprocess.Popen([sys.executable, "-c", RUN.format(3.0 if number is None else 600.0)], cwd=tmp_path)
-    while size(log) < 4:
+    while log_size(log) < 4:
         assert time.monotonic() < until
         time.sleep(0.02)
     if number is not None:
         head.send_signal(number)
     head.wait(60)
     before = -1
-    while before < (before := size(log)):
+    while before < (before := log_size(log)):
         assert time.monotonic() < until
         time.sleep(0.5)
 
 
-def test_a_log_that_cannot_be_written_costs_the_run_nothing(
-    tmp_path: Path, tool: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unwritable_log_does_not_stop_run(tmp_path: Path, tool: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for log in (tmp_path, tool / "log"):
         nvidia_log.start_log(log)
         assert capsys.readouterr().err.startswith(f"note: {log}: ")
 
 
-def test_without_the_tool_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvidia_smi_there_is_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     nvidia_log.start_log(tmp_path / "logs" / "smi")
     assert list(tmp_path.iterdir()) == []

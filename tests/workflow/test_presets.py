@@ -1,4 +1,4 @@
-"""Presets measure what claims need: here `experiments` and `report` may both be asked."""
+"""Test that presets measure the points that claims need."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from report.judging.claim_files import read_claims
 from report.quantities import quantities
 from tests.workflow.project_clones import ROOT
 
-# Calls in a row may become shorter after the warm-up, and so may the samples that they fill.
+# Calls may become shorter after the warm-up, and samples with them.
 MARGIN = 1.1
-# Seconds of samples without which energy is not counted, by kind of device.
+# Least seconds of samples for an energy reading, by device kind.
 LEAST_S = {"cpu": RAPL_LEAST_S, "gpu": NVML_LEAST_S}
 
 
-def counted(part: Sweep, kind: str) -> list[Point]:
-    """Points of a kind of device that cannot end before their energy is counted."""
-    # Samples may end at their least share of the budget.
+def energy_points(part: Sweep, kind: str) -> list[Point]:
+    """Return the points on a device kind whose samples always last long enough for an energy reading."""
+    # Samples may end at the least share of the budget.
     return [point for point in part.points(kind) if LEAST_SHARE * point.point_s >= MARGIN * LEAST_S[kind]]
 
 
-def jobs(points: list[Point]) -> set[tuple[str, int]]:
-    """Models and batches."""
+def models_and_batches(points: list[Point]) -> set[tuple[str, int]]:
+    """Return models and batches."""
     return {(params["model"], params["batch"]) for params in (dict(point.params) for point in points)}
 
 
@@ -35,7 +35,7 @@ def families(of: set[tuple[str, int]]) -> set[str]:
 
 
 @pytest.mark.parametrize("preset", [path.stem for path in PRESETS.glob("*.yaml")])
-def test_claims_about_energy_get_points_on_both_sides_that_cannot_end_before_it_is_counted(preset: str) -> None:
+def test_energy_claims_have_long_enough_points_on_both_devices(preset: str) -> None:
     claims, content = read_claims(ROOT / "report/claims", read_reference(ROOT / "data/reference")), read_preset(preset)
     asked = {part.quantity for claim in claims for part in claim.parts if part.quantity.startswith("energy.")}
     needed = {name for one in asked for name in quantities()[one].experiments}
@@ -44,9 +44,11 @@ def test_claims_about_energy_get_points_on_both_sides_that_cannot_end_before_it_
         return
     part = find_sweep(content, "training", preset)
     essential = {kind: [point for point in part.points(kind) if point.value == 1] for kind in LEAST_S}
-    assert set(essential["cpu"]) <= set(counted(part, "cpu"))
-    compared = jobs(essential["cpu"]) & jobs(essential["gpu"])
-    both = families(compared & jobs(counted(part, "cpu")) & jobs(counted(part, "gpu")))
-    # Three seconds of every model and batch on a GPU would take a third of the minutes: one of each family has them; of
-    # two families on rented machines, which seldom show the energy of their CPU.
+    assert set(essential["cpu"]) <= set(energy_points(part, "cpu"))
+    compared = models_and_batches(essential["cpu"]) & models_and_batches(essential["gpu"])
+    both = families(
+        compared & models_and_batches(energy_points(part, "cpu")) & models_and_batches(energy_points(part, "gpu"))
+    )
+    # Three seconds for every model and batch would take a third of the budget: take one per family, and two families on
+    # rented machines, which seldom report CPU energy.
     assert both == ({"bert", "resnet"} if preset == "rented" else families(compared))

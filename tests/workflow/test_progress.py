@@ -1,4 +1,4 @@
-"""What a person sees of a run, from the events that Snakemake logs of it."""
+"""Test the console output for Snakemake's log events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 class Run:
-    """A run of two experiments in two rounds, whose jobs take ten seconds each where five were predicted."""
+    """Simulated run with two experiments in two rounds, whose jobs take ten seconds instead of the predicted five."""
 
     def __init__(self, folder: Path, stream: io.StringIO) -> None:
         self.stream, self.folder, self.now, self.jobs = stream, folder, 0.0, 0
@@ -73,7 +73,7 @@ class Run:
         message = "WorkflowError:\nAt least one job did not complete successfully."
         self.log(LogEvent.ERROR, message, logging.ERROR, exception="WorkflowError")
 
-    def whole(self) -> str:
+    def run_study(self) -> str:
         self.begin()
         for job in list(self.left):
             words = f"{job.wildcards_dict['experiment']} found" if job.wildcards_dict else f"{job.rule.name} said"
@@ -82,11 +82,11 @@ class Run:
         return self.stream.getvalue()
 
 
-def test_a_log_file_has_a_line_for_each_stage_and_finding_with_the_time_left(tmp_path: Path) -> None:
+def test_file_has_one_line_per_stage_with_time_left(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "index.html").touch()
     (tmp_path / "report" / "report.pdf").touch()
-    said = Run(tmp_path, io.StringIO()).whole().splitlines()
+    said = Run(tmp_path, io.StringIO()).run_study().splitlines()
     words = [line.partition("] ")[2].strip() for line in said]
     assert words == [
         "measuring, round 1 of 2",
@@ -101,15 +101,15 @@ def test_a_log_file_has_a_line_for_each_stage_and_finding_with_the_time_left(tmp
         f"report: {tmp_path}/report/index.html",
         f"{tmp_path}/report/report.pdf",
     ]
-    # 4 x 5 s of measuring and 15 s of judging are predicted; after the first job, measuring takes twice that.
+    # Predicted: 4 x 5 s for measuring, 15 s for judging; after the first job, twice that for measuring.
     assert said[0].startswith("[  0%, 35 s left] ")
     assert said[2].startswith("[ 18%, 45 s left] ")
     assert said[-1].startswith("[100%, 0 s left] ")
     assert "\r" not in "".join(said)
 
 
-def test_a_terminal_has_one_bar_that_is_cleared_for_each_line(tmp_path: Path) -> None:
-    raw = Run(tmp_path, Terminal()).whole()
+def test_terminal_has_one_bar(tmp_path: Path) -> None:
+    raw = Run(tmp_path, Terminal()).run_study()
     lines = [line.rpartition("\r")[2] for line in raw.split("\n")]
     assert "measuring, round 2 of 2" in lines
     assert "  peak found, job 4" in lines
@@ -119,7 +119,7 @@ def test_a_terminal_has_one_bar_that_is_cleared_for_each_line(tmp_path: Path) ->
     assert not any("%" in line for line in lines), "the bar was left standing"
 
 
-def test_a_failure_shows_the_jobs_own_words_and_where_the_logs_are(tmp_path: Path) -> None:
+def test_failure_shows_log_end_and_log_paths(tmp_path: Path) -> None:
     run = Run(tmp_path, io.StringIO())
     run.begin()
     job = run.left[0]
@@ -134,7 +134,7 @@ def test_a_failure_shows_the_jobs_own_words_and_where_the_logs_are(tmp_path: Pat
     assert "RuleException" not in said and "WorkflowError" not in said and "Exiting" not in said
 
 
-def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
+def test_interrupt_is_one_line(tmp_path: Path) -> None:
     run = Run(tmp_path, io.StringIO())
     run.begin()
     log = run.start(run.left[0])
@@ -144,7 +144,7 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     assert "interrupted: what was finished is kept; the same command goes on from there" in line
 
 
-def test_what_cannot_be_told_is_shown_as_snakemake_would(tmp_path: Path) -> None:
+def test_unknown_record_falls_back_to_snakemake(tmp_path: Path) -> None:
     run = Run(tmp_path, io.StringIO())
     run.log(None, "no run: your workflow is in a good condition!", logging.WARNING)
     run.begin()
@@ -154,7 +154,7 @@ def test_what_cannot_be_told_is_shown_as_snakemake_would(tmp_path: Path) -> None
     assert said == ["no run: your workflow is in a good condition!", "a job of a later Snakemake", "no space left"]
 
 
-def test_a_run_that_was_stopped_for_hours_is_not_taken_for_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paused_run_is_not_taken_for_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Progress] = []
     console = SimpleNamespace(name="DefaultStreamHandler", stream=io.StringIO())
     logger = SimpleNamespace(handlers=[console], removeHandler=lambda _: None, addHandler=taken.append)

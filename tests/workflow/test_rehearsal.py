@@ -1,4 +1,4 @@
-"""A machine with a GPU, which is played, is measured by the workflow, cut off, and carried on by another host."""
+"""Test the workflow on a stand-in GPU machine: interrupted, and resumed on another host."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.workflow.project_clones import ROOT, Clone, clone_into
 
 STANDIN = Path(__file__).parent / "standin"
 SPOILT = {"CRASH": "parallelism", "HANG": "numerics", "NONSENSE": "content"}
-# What a preset so small says something about.
+# Claims that this small preset can judge.
 CLAIMS = {"N07", "G06", "W22"}
 MEASURE = ["snakemake", "--cores", "all", "--profile", "gpu", "--config", "preset=small.yaml", "results=results"]
 MEASURE += ["--", "measured"]
 
 
-def host(folder: Path, digits: str) -> Clone:
-    """A copy of the tree on a host of its own, of the kind that is played."""
+def make_host(folder: Path, digits: str) -> Clone:
+    """Make a clone on its own stand-in host."""
     clone = clone_into(folder / digits)
     shutil.copyfile(STANDIN / "small.yaml", clone.path / "small.yaml")
     (folder / f"place {digits}").mkdir()
@@ -44,8 +44,8 @@ def host(folder: Path, digits: str) -> Clone:
     return clone
 
 
-def carry(results: Path, to: Clone) -> None:
-    """Put results into another copy, where no file has the time that it had."""
+def copy_results(results: Path, to: Clone) -> None:
+    """Copy results to another clone, with random file times."""
     shutil.copytree(results, to.results)
     for path in to.path.rglob("*"):
         at = time.time() - random.uniform(0, 1e6)
@@ -53,8 +53,8 @@ def carry(results: Path, to: Clone) -> None:
 
 
 @pytest.mark.slow
-def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(tmp_path: Path) -> None:
-    first, second = host(tmp_path, "00000a"), host(tmp_path, "00000b")
+def test_rented_gpu_is_measured_despite_interrupt_and_faults(tmp_path: Path) -> None:
+    first, second = make_host(tmp_path, "00000a"), make_host(tmp_path, "00000b")
     head = first.start(*MEASURE)
     while len(first.rounds) < 3:
         assert head.poll() is None, first.said
@@ -64,7 +64,7 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
     (node,) = (first.results / "nodes").iterdir()
     assert record_path(node).name == PARTIAL
 
-    carry(first.results, second)
+    copy_results(first.results, second)
     again = second.run(*MEASURE)
     assert again.returncode == 0, again.stdout + again.stderr
     rounds, node = second.rounds, second.results / "nodes" / node.name
@@ -79,7 +79,7 @@ def test_a_rented_gpu_is_measured_although_it_is_cut_off_and_processes_go_wrong(
         assert there == {tuple(point.columns.values()) for point in job.round_points(number)}
 
     told = format_outcomes([node])
-    # On a busy machine others may come too late, too.
+    # On a busy machine, other points may time out, too.
     lost = set(re.findall(r"^ +\d+  (\S+) on \S+: (?!timeout)", told, re.MULTILINE))
     assert lost == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, told
     for experiment, words in (

@@ -1,9 +1,8 @@
-"""Stand-ins for a rented machine with a GPU: its hardware, its measurements, and the faults that it has.
+"""Stand-ins for a rented GPU machine: hardware, measurements and faults.
 
-Everything else of a study is the real thing. `path` is a folder for PYTHONPATH: its sitecustomize puts `machine` in the
-place of code that would look at this machine; `worker` answers in the place of the process that measures. Settings are
-variables of the environment:
+The rest of the study is real. `path` goes on PYTHONPATH: its sitecustomize lets `machine` patch code that would inspect
+this machine; `worker` replaces the measuring process. Settings are environment variables:
 
-STANDIN_PLACE: a folder for files of which a machine has one. STANDIN_HOST: six hexadecimal digits of a host.
-STANDIN_CRASH, STANDIN_HANG, STANDIN_NONSENSE: an experiment whose process dies, hangs or answers nonsense now and then.
+STANDIN_PLACE: folder for the machine's lock. STANDIN_HOST: six hexadecimal digits for the host.
+STANDIN_CRASH, STANDIN_HANG, STANDIN_NONSENSE: experiment whose process sometimes dies, hangs or answers nonsense.
 """

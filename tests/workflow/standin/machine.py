@@ -1,4 +1,4 @@
-"""What the study sees in place of this machine: a server with an H100, whose clock runs faster."""
+"""Patches that show the study a server with an H100 and a faster clock."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ SIMD = [
     "avx", "avx2", "avx512_bf16", "avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "f16c",
     "fma", "sse2", "sse4_2",
 ]  # fmt: skip
-# What has no answer by then hangs: seconds of this machine's clock, not to be mistaken for a busy machine.
+# Least timeout in real seconds, to tell a hang from a busy machine.
 LEAST_HANG_S = 4.0
-# Seconds until a process that measures is ready: Python's own start is real, and would seem to take minutes.
+# Start times of measuring processes: Python's real start would seem to take minutes.
 START_S = {"cpu": 3.0, "gpu": 7.0}
 COMMAND = (sys.executable, "-u", "-m", "tests.workflow.standin.worker")
 
 
-def faster() -> float:
-    """How many times as fast time passes."""
+def time_scale() -> float:
+    """Return the factor by which time passes faster."""
     return 30.0
 
 
 class Time:
-    """The module `time`, whose performance counter runs faster."""
+    """Module `time` with a faster performance counter."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
 
     def perf_counter(self) -> float:
-        return time.perf_counter() * faster()
+        return time.perf_counter() * time_scale()
 
 
-class Played:
-    """A device as the parents of measuring processes know it."""
+class StandInDevice:
+    """Device as seen by the parents of measuring processes."""
 
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, "cpu" if name == "cpu" else "gpu"
 
     def describe(self) -> dict[str, Any]:
-        """As `experiments.devices` has it."""
+        """Describe the device as in `experiments.devices`."""
         if self.kind == "cpu":
             return {"id": "cpu", "kind": "cpu", "name": MODEL, "memory_bytes": MEMORY}
         return {
@@ -58,7 +58,7 @@ class Played:
 
 
 def hardware(module: Any) -> None:
-    """What is read from the system."""
+    """Replace facts read from the system."""
     caches = {"L2": (2 * 2**20 * CORES, CORES), "L3": (64 * 2**20, 1)}
     cpu = {
         "model": MODEL, "vendor": "GenuineIntel", "family": "6",
@@ -70,85 +70,86 @@ def hardware(module: Any) -> None:
     module.cpu = lambda: cpu
     module.usable_cores = lambda: CORES
     module.memory_bytes = lambda: MEMORY
-    module.instance = lambda: os.environ.get("STANDIN_HOST", "")
+    module.machine_instance = lambda: os.environ.get("STANDIN_HOST", "")
 
 
 def nvml(module: Any) -> None:
-    """Answers of the NVIDIA driver."""
+    """Replace answers from the NVIDIA driver."""
     card = {
         "name": CARD, "memory_bytes": GPU_MEMORY, "power_limit_w": 700.0, "max_sm_clock_mhz": 1980,
         "max_memory_clock_mhz": 2619, "pcie_generation": 5, "pcie_width": 16,
     }  # fmt: skip
-    module.gpus = lambda: [dict(card)]
+    module.nvidia_gpus = lambda: [dict(card)]
     module.refusal = lambda: ""
     module.status = lambda: f"driver {DRIVER}, 1 GPU(s)"
 
 
 def devices(module: Any) -> None:
-    """The CPU and a GPU; neither can be worked on, which is left to `worker`."""
+    """Show the CPU and a GPU; only `worker` computes."""
 
-    def detect(kinds: object = None) -> tuple[list[Played], list[str]]:
-        return [Played("cpu"), Played("cuda:0")], ["torch was built without MPS, ROCm, XPU"]
+    def detect(kinds: object = None) -> tuple[list[StandInDevice], list[str]]:
+        return [StandInDevice("cpu"), StandInDevice("cuda:0")], ["torch was built without MPS, ROCm, XPU"]
 
-    def usable(found: Sequence[Played]) -> tuple[list[Played], list[str]]:
-        return list(found), []
+    def open_devices(devices: Sequence[StandInDevice]) -> tuple[list[StandInDevice], list[str]]:
+        return list(devices), []
 
-    module.detect, module.usable, module.find = detect, usable, lambda name, kinds=None: Played(name)
+    module.detect, module.open_devices = detect, open_devices
+    module.find_device_class = lambda name, kinds=None: StandInDevice(name)
 
 
 def jobs(module: Any) -> None:
-    """Points hang after as many seconds of the clock that runs faster, and no fewer than a busy machine needs."""
+    """Scale the timeouts to the faster clock, and to at least LEAST_HANG_S."""
     limit_s = module.Job.limit_s
-    module.Job.limit_s = lambda job, point: max(LEAST_HANG_S, limit_s(job, point) / faster())
+    module.Job.limit_s = lambda job, point: max(LEAST_HANG_S, limit_s(job, point) / time_scale())
 
 
-def workers(module: Any) -> None:
-    """How long a process takes to be ready is known."""
-    module.start_s = lambda device, *_, **__: START_S[Played(device).kind]
+def worker_processes(module: Any) -> None:
+    """Fix the start time of a measuring process."""
+    module.measure_start_s = lambda device, *_, **__: START_S[StandInDevice(device).kind]
 
 
-def environment(module: Any) -> None:
-    """Measuring processes also get the stand-in's own variables."""
-    clean = module.clean
+def worker_environment(module: Any) -> None:
+    """Pass STANDIN_* variables to measuring processes."""
+    clean = module.clean_environment
 
-    def with_own() -> dict[str, str]:
+    def add_standin_variables() -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if name.startswith("STANDIN_")}
         return {**clean(), **own}
 
-    module.clean = with_own
+    module.clean_environment = add_standin_variables
 
 
 def rounds(module: Any) -> None:
-    """Measured by `worker`, by a clock that runs faster; every row says that it was made up."""
-    begin, run, table = module.Round.__init__, module.Round.run, module.table
+    """Measure with `worker` and the faster clock; mark rows as synthetic."""
+    begin, run, table = module.Round.__init__, module.Round.run, module.samples_table
 
-    def played(self: Any, *words: Any, **named: Any) -> None:
+    def start_with_standin(self: Any, *words: Any, **named: Any) -> None:
         begin(self, *words, **{"command": COMMAND, **named})
 
-    def told(self: Any) -> None:
+    def run_numbered(self: Any) -> None:
         os.environ["STANDIN_ROUND"] = str(self.number)
         run(self)
 
-    def made_up(measured: Any, node: str, run: str) -> Any:
+    def mark_synthetic(measured: Any, node: str, run: str) -> Any:
         for row in measured.rows:
             row["origin"] = "synthetic"
         return table(measured, node, run)
 
-    module.Round.__init__, module.Round.run, module.table = played, told, made_up
+    module.Round.__init__, module.Round.run, module.samples_table = start_with_standin, run_numbered, mark_synthetic
     module.time = Time()
 
 
-def probe(module: Any) -> None:
-    """A record that says that it was made up."""
-    fingerprint = module.fingerprint
-    module.fingerprint = lambda options, before=None: {**fingerprint(options, before), "origin": "synthetic"}
+def fingerprint(module: Any) -> None:
+    """Mark the record as synthetic."""
+    real = module.fingerprint
+    module.fingerprint = lambda options, before=None: {**real(options, before), "origin": "synthetic"}
 
 
 def cli(module: Any) -> None:
-    """How long a round took is told by the clock that runs faster."""
+    """Time rounds with the faster clock."""
     module.time = Time()
 
 
 def lock(module: ModuleType) -> None:
-    """The lock is that of the machine which is played."""
+    """Move the lock to the simulated machine's folder."""
     module.PLACE = Path(os.environ.get("STANDIN_PLACE", module.PLACE))  # type: ignore[attr-defined]

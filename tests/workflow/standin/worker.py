@@ -1,4 +1,4 @@
-"""In the place of `experiments.worker`: answers the points of `small.yaml`, as fast as time passes there."""
+"""Replacement for `experiments.worker`: answers the points in `small.yaml` on the faster clock."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 
 from contract.child_processes import end_with_parent
 from experiments.machine_state import Reading
-from tests.workflow.standin.machine import START_S, faster
+from tests.workflow.standin.machine import START_S, time_scale
 
-# Bytes a second of memory, and those of a copy between the two; seconds of a launch; multiply-adds a second.
+# Memory bytes per second; transfer bytes per second, launch seconds, multiply-adds per second.
 MEMORY = {"cpu": 170e9, "gpu": 2.9e12}
 LINK, LAUNCH_S, PRODUCTS = 52e9, 3e-6, 25e12
 SAMPLES, BETWEEN, WITHIN = 15, 0.015, 0.008
-# Seconds before a point's warm-up, and the shares of its budget that warm-up and samples take.
+# Set-up seconds per point, and budget shares for warm-up and samples.
 SET_UP_S, WARM_UP, TIMED = 0.15, 0.2, 0.6
 
 
 class Garbage(str):
-    """An answer that is no JSON."""
+    """Answer that is not JSON."""
 
 
-def work(experiment: str, kind: str, p: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
-    """Seconds, FLOP and bytes of one call of a point; None without."""
+def call_cost(experiment: str, kind: str, p: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
+    """Return seconds, FLOP and bytes per call; None if not applicable."""
     if experiment == "transfer":
         return p["size"] / LINK, None, float(p["size"])
     if experiment == "bandwidth":
@@ -38,13 +38,13 @@ def work(experiment: str, kind: str, p: dict[str, Any]) -> tuple[float | None, f
     return (None if experiment == "numerics" else 6e-4), None, None
 
 
-def answered(order: dict[str, Any], now: float) -> tuple[dict[str, Any], float]:
-    """The answer to a point in the shape of `experiments.worker`, and the seconds that it takes, from `now` on."""
+def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], float]:
+    """Return the answer to a point, as from `experiments.worker`, and the seconds that it takes from `now`."""
     name, params, policy = order["experiment"], order["params"], order["policy"]
     kind = "cpu" if order["device"] == "cpu" else "gpu"
     said = [os.environ["STANDIN_HOST"], os.environ["STANDIN_ROUND"], name, json.dumps(params, sort_keys=True)]
     chance = random.Random("/".join(said))
-    call_s, flop, moved = work(name, kind, params)
+    call_s, flop, moved = call_cost(name, kind, params)
     told = {"status": "ok", "reason": "ok", "parts": [], "observed": {}, "flop": flop, "bytes": moved,
             "error": 1e-9, "tolerance": 1e-6}  # fmt: skip
     if call_s is None:
@@ -53,7 +53,7 @@ def answered(order: dict[str, Any], now: float) -> tuple[dict[str, Any], float]:
     warm_up_s, room = WARM_UP * policy["budget_s"], TIMED * policy["budget_s"]
     number = max(1, min(SAMPLES, int(policy["max_samples"]), int(room / call_s)))
     calls = max(1, int(room / number / call_s))
-    # The rounds of a point differ, and so do the samples of a round.
+    # Vary rounds and samples.
     luck = chance.lognormvariate(0, BETWEEN)
     values = [call_s * luck * chance.lognormvariate(0, WITHIN) for _ in range(number)]
     begun = now + SET_UP_S + warm_up_s
@@ -70,8 +70,8 @@ def answered(order: dict[str, Any], now: float) -> tuple[dict[str, Any], float]:
     return told, SET_UP_S + warm_up_s + calls * sum(values)
 
 
-def spoilt(answer: dict[str, Any], experiment: str, number: int) -> Any:
-    """The answer, unless this experiment is one that goes wrong: its second point of a process, and so on."""
+def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
+    """Return the answer, or for every second point in a faulty experiment a fault."""
     if number % 2:
         return answer
     if experiment == os.environ["STANDIN_CRASH"]:
@@ -83,32 +83,32 @@ def spoilt(answer: dict[str, Any], experiment: str, number: int) -> Any:
     share = {"parts": [], "observed": {"whole_share": (2.0, "1")}, "flop": None, "bytes": None}
     early = {**share, "observed": {"latency": (-0.003, "s")}}
     lies = [{"status": "ok", "error": None, "tolerance": None, **lie} for lie in (share, early)]
-    # The last one costs the process.
+    # Unreadable output ends the process.
     return [Garbage("{'status': nothing that anybody could read"), *lies][number // 2 % 3]
 
 
 def _age_s() -> float:
-    """Seconds since this process was started, to the kernel's tick."""
+    """Return the seconds since this process started, to the kernel's tick."""
     ticks = float(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def serve() -> None:
-    """As `experiments.worker.serve`."""
+    """Serve orders like `experiments.worker.serve`."""
     end_with_parent()
-    # The clock began with the process: Python's own start is part of the real one's.
+    # Start the clock at the process start, so that Python's start counts.
     begun, number, now = time.perf_counter() - _age_s(), 0, 0.0
     for line in sys.stdin:
         order = json.loads(line)
-        now = max(now, (time.perf_counter() - begun) * faster())
+        now = max(now, (time.perf_counter() - begun) * time_scale())
         if "prepare" in order:
             answer, took = {"ready": True}, START_S["cpu" if order["device"] == "cpu" else "gpu"] - now
         else:
             number += 1
-            answer, took = answered(order, now)
-            answer = spoilt(answer, order["experiment"], number)
+            answer, took = answer_point(order, now)
+            answer = spoil_answer(answer, order["experiment"], number)
         now += took
-        time.sleep(max(0.0, now / faster() - (time.perf_counter() - begun)))
+        time.sleep(max(0.0, now / time_scale() - (time.perf_counter() - begun)))
         print(answer if isinstance(answer, Garbage) else json.dumps(answer, allow_nan=False), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Python runs this at its start where this folder is on PYTHONPATH: the study then sees a machine that is played."""
+"""Start-up hook for Python with this folder on PYTHONPATH: it lets the study see the stand-in machine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-PLAYED = ("hardware", "nvml", "devices", "environment", "jobs", "workers", "rounds", "probe", "cli", "lock")
+PATCHED = (
+    "hardware", "nvml", "devices", "worker_environment", "jobs", "worker_processes", "rounds", "fingerprint", "cli",
+    "lock",
+)  # fmt: skip
 
 
-class Played(MetaPathFinder):
-    """Finds modules of the study as Python does, and has `tests.workflow.standin.machine` change them once loaded."""
+class PatchingFinder(MetaPathFinder):
+    """Finder that lets `tests.workflow.standin.machine` patch modules after loading."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")
-        if package != "experiments" or name not in PLAYED:
+        if package != "experiments" or name not in PATCHED:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -35,4 +38,4 @@ class Played(MetaPathFinder):
         return spec
 
 
-sys.meta_path.insert(0, Played())
+sys.meta_path.insert(0, PatchingFinder())
