@@ -105,8 +105,8 @@ def test_error_names_missing_program_and_full_disk(capsys: pytest.CaptureFixture
     assert disk.startswith(f"error: {tmp_path / 'table.csv'}: the disk is full")
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), bare_error(errno.EBADF), bare_error(errno.ENOENT), OSError("no"),
-                                   ModuleNotFoundError("no", name="experiments.no")])  # fmt: skip
+@pytest.mark.parametrize("error", [ZeroDivisionError(), bare_error(errno.EBADF), bare_error(errno.ENOENT),
+                                   OSError("no"), ModuleNotFoundError("no", name="experiments.no")])  # fmt: skip
 def test_bugs_keep_their_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
         exit_code_of(error)

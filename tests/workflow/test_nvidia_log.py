@@ -24,7 +24,7 @@ while any(word.startswith("--loop-ms") for word in sys.argv):
     time.sleep(0.05)
 """
 RUN = (
-    "import pathlib, time; from workflow import nvidia_log; nvidia_log.start(pathlib.Path('logs/smi')); time.sleep({})"
+    "import pathlib, time; from workflow import nvidia_log; nvidia_log.start_log(pathlib.Path('logs/smi')); time.sleep({})"
 )
 
 
