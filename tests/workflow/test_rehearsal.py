@@ -87,7 +87,7 @@ def test_rented_gpu_is_measured_despite_interrupt_and_faults(tmp_path: Path) -> 
         ("numerics", "timeout: no answer within"),
         ("content", "is more than the whole, for a share"),
         ("content", "is not a time"),
-        ("content", "no answer from the measuring process"),
+        ("content", "sent a line that is not a JSON object"),
     ):
         assert re.search(rf"{experiment} on cuda:0: .*{words}", told), told
     gather([node.parent], tmp_path / "data", allow_synthetic=True)
