@@ -23,7 +23,12 @@ while any(word.startswith("--loop-ms") for word in sys.argv):
     print("2026/01/01 00:00:00.000, 0, 1980 MHz", flush=True)
     time.sleep(0.05)
 """
-RUN = "import pathlib, time; from workflow.nvidia_log import start_log; start_log(pathlib.Path('logs/smi')); time.sleep({})"
+RUN = """
+import pathlib, time
+from workflow.nvidia_log import start_log
+start_log(pathlib.Path('logs/smi'))
+time.sleep({})
+"""
 
 
 @pytest.fixture
