@@ -124,7 +124,7 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
         raise Unsupported("no accelerator" if device.kind == "cpu" else f"{experiment.name} asks about CPUs only")
     params, policy = convert_params(experiment, order["params"]), Policy(**order["policy"])
     if not device.supports(backend := str(params.get("backend", ""))):
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     _set_threads(device, order["params"])
     planned = order.get("known") or {}
     _require_memory(experiment, order["params"], device, planned.get("memory"))

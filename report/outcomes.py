@@ -28,12 +28,12 @@ class Verdict(StrEnum):
     NOT_TESTABLE = "not testable"
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """True if evidence settled it; undecided does not count."""
         return self in DECIDED
 
     @property
-    def judged(self) -> bool:
+    def is_judged(self) -> bool:
         """True if a rule could be applied."""
         return self in JUDGED
 

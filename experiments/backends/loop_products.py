@@ -57,11 +57,11 @@ class Loops(Backend):
         if self.name == "python":
             lists = left.tolist(), right.tolist(), out.tolist()
 
-            def interpreted() -> torch.Tensor:
+            def interpreted_product() -> torch.Tensor:
                 loop(*lists, m, n, k, 0.0)
                 return torch.tensor(lists[2], dtype=a.dtype).reshape(m, n)
 
-            return interpreted
+            return interpreted_product
         wrapped = torch.from_numpy(out).reshape(m, n)
 
         def product() -> torch.Tensor:

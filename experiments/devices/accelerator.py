@@ -272,7 +272,7 @@ class Accelerator(Device):
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         torch = self._torch
         if backend != "torch":
-            raise self.unsupported(backend)
+            raise self.unsupported_backend(backend)
         if dtype in (Dtype.TF32, Dtype.FLOAT8, Dtype.INT8):
             raise Unsupported(f"{_ON_NVIDIA} {dtype}")
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=self.name)

@@ -203,6 +203,6 @@ class Device(ABC):
         Raises Unsupported if the library or the format is not available.
         """
 
-    def unsupported(self, backend: str) -> Unsupported:
+    def unsupported_backend(self, backend: str) -> Unsupported:
         """Return the error for a library that this device does not support."""
         return Unsupported(f"backend {backend} does not run on {self.name}")

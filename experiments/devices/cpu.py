@@ -76,5 +76,5 @@ class CpuDevice(Device):
             raise Unsupported(f"no CPU library of this study multiplies in {dtype}")
         library = backends.get_backend(backend)
         if library is None:
-            raise self.unsupported(backend)
+            raise self.unsupported_backend(backend)
         return library.matmul(a, b, dtype, self._threads)

@@ -101,7 +101,7 @@ class CudaDevice(Accelerator):
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         torch = self._torch
         if backend != "torch":
-            raise self.unsupported(backend)
+            raise self.unsupported_backend(backend)
         least = {Dtype.TF32: (8, 0), **eight_bit.LEAST_CAPABILITY}.get(dtype)
         if least and torch.cuda.get_device_capability(self.name) < least:
             raise Unsupported(f"{dtype} needs compute capability {least[0]}.{least[1]}")

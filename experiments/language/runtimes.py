@@ -284,7 +284,7 @@ def random_prompt(tokens: int) -> Ids:
 def _require_cpu(device: Device, backend: str) -> None:
     """Raise Unsupported unless the device is a CPU."""
     if device.kind != "cpu":
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
 
 
 def log_probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:

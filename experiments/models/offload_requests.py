@@ -63,7 +63,7 @@ class Elementwise(Request):
         if n != 1 or k != 1:
             raise Unsupported("elementwise requests use only m: set n and k to 1")
         if backend != "torch":
-            raise device.unsupported(backend)
+            raise device.unsupported_backend(backend)
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
         self.inputs, self.elements = [(m,)], 2 * m
@@ -145,7 +145,7 @@ class Layers(Request):
         import torch
 
         if self.device.kind != "cpu":
-            raise self.device.unsupported(self.backend)
+            raise self.device.unsupported_backend(self.backend)
         linear = onednn_linear(self.weights[0].dtype)
         try:
             pack = torch.ops.mkldnn._reorder_linear_weight

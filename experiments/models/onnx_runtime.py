@@ -52,7 +52,7 @@ def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[
     import torch
 
     if device.maker != "NVIDIA":
-        raise device.unsupported("onnx")
+        raise device.unsupported_backend("onnx")
     if CUDA not in providers:
         raise Unsupported("this onnxruntime is built without CUDA: pip install onnxruntime-gpu instead of onnxruntime")
     return CUDA, {

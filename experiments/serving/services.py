@@ -136,7 +136,7 @@ class Network(Service):
         from experiments.models import openvino_runtime
 
         if self.device.kind != "cpu":
-            raise self.device.unsupported(self.backend)
+            raise self.device.unsupported_backend(self.backend)
         return openvino_runtime.session(self.MODEL, 1, self.dtype, self.threads, alone=self.callers == 1)
 
     @classmethod

@@ -74,7 +74,7 @@ def _llvm_workload(
     import numpy as np
 
     if device.kind != "cpu":
-        raise device.unsupported("llvm")
+        raise device.unsupported_backend("llvm")
     touched = stream_elements(elements, dtype, threads)
     if touched == 0:
         raise Unsupported(f"footprint too small for {threads} threads")
@@ -144,7 +144,7 @@ def _torch_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Wor
 def _cupy_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
     """Run the study's CUDA kernel; one call repeats the pass over a small footprint."""
     if device.kind != "gpu":
-        raise device.unsupported("cupy")
+        raise device.unsupported_backend("cupy")
     launch = stream_cuda.vector_kernel(op, dtype, device)
     c, a, b = _make_arrays(device, op, elements, dtype)
     moved = float(STREAM_ARRAYS[op] * elements * dtype.itemsize)

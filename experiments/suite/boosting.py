@@ -151,7 +151,7 @@ def _xgboost_factory(device: Device, trees: int, threads: int) -> Callable[[], A
 
     if device.kind == "gpu":
         if device.maker != "NVIDIA":
-            raise device.unsupported("xgboost")
+            raise device.unsupported_backend("xgboost")
         if not xgboost.build_info().get("USE_CUDA"):
             raise Unsupported(
                 "this build of xgboost has no CUDA: pip uninstall --yes xgboost-cpu, then pip install xgboost"
@@ -224,7 +224,7 @@ def _sklearn_factory(device: Device, trees: int, threads: int) -> Callable[[], A
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if device.kind != "cpu":
-        raise device.unsupported("sklearn")
+        raise device.unsupported_backend("sklearn")
     if os.environ.get("OMP_NUM_THREADS") != str(threads):
         raise Unsupported(f"scikit-learn works with the threads of its process (OMP_NUM_THREADS), not with {threads}")
     return partial(

@@ -108,7 +108,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
     if dtype not in TOLERANCE or (dtype is Dtype.INT8 and backend not in RUNTIMES):
         raise Unsupported(f"{backend} does not support {dtype} here: int8 needs ONNX Runtime or OpenVINO")
     if backend == "openvino" and device.kind != "cpu":
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     entry, weight_dtype = ZOO[model], Dtype.FLOAT32 if backend in RUNTIMES else dtype
     if backend == "channels_last" and not entry.images:
         raise Unsupported(f"{model} takes no images: channels_last needs them")

@@ -91,7 +91,7 @@ def language_serving(
     if backend == language_server.PROGRAM:
         language_server.require_program(device.kind == "gpu")
     elif device.kind == "gpu":
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     cpus, client_cpus = split_cores(cores)
     core_count = max(1, len(cpus))
     if threads > core_count:

@@ -52,7 +52,7 @@ def parallelism(
     if kernel == "paths":
         return _path_workload(device, paths, backend, threads)
     if device.kind == "cpu" or backend != "cupy":
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     return _chain_workload(device, in_flight)
 
 
@@ -94,13 +94,13 @@ def _path_workload(device: Device, paths: int, backend: str, threads: int) -> Wo
         raise Unsupported(f"paths must be a power of 2 up to {gpu_threads.GROUP}, not {paths}")
     if device.kind == "cpu":
         if backend not in ("llvm", "llvm-scalar"):
-            raise device.unsupported(backend)
+            raise device.unsupported_backend(backend)
         if threads > 1:
             raise Unsupported(f"paths on a CPU run on one core, not on {threads}")
         run, elements = cpu_paths("masked" if backend == "llvm" else "branching"), gpu_threads.CPU_ELEMENTS
     else:
         if backend != "cupy":
-            raise device.unsupported(backend)
+            raise device.unsupported_backend(backend)
         run, elements = gpu_threads.cuda_paths(device.name), gpu_threads.resident_threads(device.name)
 
     def draw_table_and_starts() -> tuple[torch.Tensor, torch.Tensor]:

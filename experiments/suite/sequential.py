@@ -51,7 +51,7 @@ def sequential(
 
     chains_type = chains_class(device.kind)
     if backend != chains_type.backend:
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     if chains == "one" and threads > 1:
         raise Unsupported(f"one chain runs on one thread, not on {threads}")
     count = 1 if chains == "one" else chains_type.max_chains(device.name, threads)

@@ -34,7 +34,7 @@ def extra_s(point_s: float, **_: Any) -> float:
 
 
 @experiment("sustained", memory=memory, extra_s=extra_s, lasting=True)
-def sustained(
+def sustained_load(
     device: Device,
     load: Load,
     extent: Footprint,
@@ -53,7 +53,7 @@ def sustained(
         work = gemm.gemm(device, extent, extent, extent, dtype, backend, threads)
     elif load == "triad":
         if backend == "onednn" or backend == "numpy":
-            raise device.unsupported(backend)
+            raise device.unsupported_backend(backend)
         work = bandwidth.bandwidth(device, "triad", extent, dtype, backend, threads)
     elif load == "one_block":
         work = _one_block_workload(device, extent, dtype, backend)

@@ -53,7 +53,7 @@ def time_to_train(
         raise Unsupported(f"{job} is a job for {'scikit-learn' if job in FITS else 'torch'}")
     if job in FITS:
         if device.kind != "cpu":
-            raise device.unsupported(backend)
+            raise device.unsupported_backend(backend)
         if dtype is not Dtype.FLOAT64:
             raise Unsupported(f"scikit-learn works in float64, not in {dtype}")
         return Workload(observe=lambda: _fit_job(FITS[job], threads))

@@ -92,7 +92,7 @@ def training(
     from experiments.models.trainer import Trainer, least_error, make_model
 
     if backend == "graph" and device.kind == "cpu":
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     if backend == "channels_last" and not entry.images:
         raise Unsupported(f"{model} takes no images: channels_last needs them")
     network = make_model(entry, device, dtype)
@@ -130,7 +130,7 @@ def route_linear_layers(backend: str, model: torch.nn.Module, device: Device, dt
     if backend != "onednn":
         return model
     if device.kind != "cpu":
-        raise device.unsupported(backend)
+        raise device.unsupported_backend(backend)
     if dtype is not Dtype.FLOAT32:
         raise Unsupported(f"in {dtype}, PyTorch goes through oneDNN by itself")
     from experiments.models.onednn import use_onednn

@@ -279,7 +279,7 @@ def open_library(name: str, device: Device, op: str) -> Library:
     """
     library = LIBRARIES[name]
     if device.kind not in library.fits:
-        raise device.unsupported(name)
+        raise device.unsupported_backend(name)
     if op in library.without:
         raise Unsupported(f"{name} {library.without[op]}")
     return library(device)

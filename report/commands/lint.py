@@ -60,7 +60,7 @@ class Study:
         """Yield each judged part: location, verdict, part, cases."""
         for verdict in self.document["verdicts"]:
             for part in verdict["parts"]:
-                if Verdict(part["outcome"]).judged:
+                if Verdict(part["outcome"]).is_judged:
                     where = f"claim {verdict['id']}" + (f", {part['name']}" if part["name"] else "")
                     yield where, verdict, part, [case for case in verdict["cases"] if case["part"] == part["name"]]
 

@@ -115,7 +115,7 @@ class Dataset:
         return concat_estimates([times.take([point not in in_graphs for point in times.rows(*names)]), graph_times])
 
     @cached_property
-    def disturbed(self) -> frozenset[int]:
+    def disturbed_rows(self) -> frozenset[int]:
         """Summary row numbers where most rounds are disturbed; see `disturbances.disturbed_rounds`."""
         # Summaries from earlier editions lack the column.
         if "n_disturbed" not in self.table:

@@ -147,7 +147,7 @@ class Published:
     comparisons: tuple[Comparison, ...] = ()
 
     @cached_property
-    def by_key(self) -> Mapping[str, Record]:
+    def records_by_key(self) -> Mapping[str, Record]:
         rows = self.records.to_dict("records")
         return {str(row["key"]): {str(name): value for name, value in row.items()} for row in rows}
 
@@ -282,10 +282,10 @@ def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
         names.add(pair.id)
         for side in ("of", "over"):
             key = getattr(pair, side)
-            if key not in published.by_key:
-                near = did_you_mean(key, list(published.by_key))
+            if key not in published.records_by_key:
+                near = did_you_mean(key, list(published.records_by_key))
                 raise StudyError(f"{yaml_place(path, number, side)}: {pair.id}: there is no record {key!r}.{near}")
-        above, below = published.by_key[pair.of], published.by_key[pair.over]
+        above, below = published.records_by_key[pair.of], published.records_by_key[pair.over]
         where = f"{yaml_place(path, number)}: {pair.id}"
         unlike = [name for name in WORK if _differ(above[name], below[name]) and name not in pair.differs]
         if unlike:

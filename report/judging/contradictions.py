@@ -45,7 +45,7 @@ class Contradiction:
         return str(self.declared["id"])
 
     @property
-    def required(self) -> float:
+    def least_value(self) -> float:
         """Lower bound for each figure."""
         return float(self.declared["figures"]["at_least"])
 
@@ -197,7 +197,7 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
 
 def _figure_suffices(contradiction: Contradiction, entry: Record) -> bool | None:
     """Tell if a published figure reaches the requirement; None if it was not read in its primary source."""
-    return float(entry["value"]) >= contradiction.required if entry["status"] == "verified" else None
+    return float(entry["value"]) >= contradiction.least_value if entry["status"] == "verified" else None
 
 
 def _conflict_by_figures(contradiction: Contradiction) -> str:

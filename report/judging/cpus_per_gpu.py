@@ -36,7 +36,7 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     speedups = speedup(data).filter(baseline="server", family="mlperf")
     for row in record_rows(speedups.frame) if len(speedups) else []:
-        key, record = (row["task"], row["model"]), data.published.by_key[row["records"].split()[0]]
+        key, record = (row["task"], row["model"]), data.published.records_by_key[row["records"].split()[0]]
         bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER
         if key in JOBS and bulk and "Jetson" not in str(row["gpu"]):
             by_job.setdefault(key, []).append({**row, "date": record["date"]})

@@ -170,7 +170,7 @@ def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()
 
 def deciding_source(results: Sequence[PartResult], verdict: Verdict) -> str:
     """Return HERE, OTHERS if the verdict depends on published measurements, '' if it is not decided."""
-    if not verdict.decided:
+    if not verdict.is_decided:
         return ""
     return OTHERS if any(result.waits for result in results) else HERE
 
@@ -219,10 +219,10 @@ def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, A
         by_question.setdefault(record["question"], []).append(record)
 
     def shared_verdict(verdicts: set[str]) -> str:
-        decisive = {verdict for verdict in verdicts if Verdict(verdict).decided} or verdicts
+        decisive = {verdict for verdict in verdicts if Verdict(verdict).is_decided} or verdicts
         if len(decisive) == 1:
             return decisive.pop()
-        return DIFFER if any(Verdict(verdict).decided for verdict in decisive) else Verdict.UNDECIDED
+        return DIFFER if any(Verdict(verdict).is_decided for verdict in decisive) else Verdict.UNDECIDED
 
     return [
         {

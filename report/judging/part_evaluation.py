@@ -249,7 +249,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     if not len(result.estimates):
         need = find_missing(part, quantity, estimates, data)
         return PartResult(part, need.verdict, need, unit, quantity)
-    unchecked = not quantity.decides and result.outcome.decided
+    unchecked = not quantity.decides and result.outcome.is_decided
     outcome = Verdict.UNDECIDED if unchecked else result.outcome
     return PartResult(part, outcome, None, result.unit, quantity, estimates, result, unchecked)
 
@@ -350,7 +350,7 @@ def add_published_results(part_result: PartResult, claim: Claim, cache: Quantity
     waits = part_result.missing or _missing_rounds(part_result)
     others = judge_published(part_result.part, claim, cache)
     deciding = next(
-        (other for other in others if other.strength == DIRECT and other.outcome and other.outcome.decided), None
+        (other for other in others if other.strength == DIRECT and other.outcome and other.outcome.is_decided), None
     )
     if waits is None or deciding is None or deciding.result is None:
         return replace(part_result, others=tuple(others))

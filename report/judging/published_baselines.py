@@ -31,19 +31,19 @@ def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[di
     Empty without the file or without published records. Raises StudyError for an unknown quantity or record.
     """
     published = cache.data.published
-    if not path.exists() or not published.by_key:
+    if not path.exists() or not published.records_by_key:
         return []
     records = []
     for number, pair in enumerate(read_yaml(path, SCHEMA)):
         for kind, key, known in (
             ("quantity", pair["quantity"], quantities()),
-            *(("record", pair[side], published.by_key) for side in ("of", "over") if side in pair),
+            *(("record", pair[side], published.records_by_key) for side in ("of", "over") if side in pair),
         ):
             if key not in known:
                 near = did_you_mean(key, list(known))
                 raise StudyError(f"{yaml_place(path, number)}: {pair['title']}: there is no {kind} {key!r}.{near}")
-        above = published.by_key[pair["of"]]
-        below = published.by_key[pair["over"]] if "over" in pair else None
+        above = published.records_by_key[pair["of"]]
+        below = published.records_by_key[pair["over"]] if "over" in pair else None
         value = float(above["value"]) / (float(below["value"]) if below else 1.0)
         records.append(
             {

@@ -20,7 +20,7 @@ def record_users(
     evidence: pairs of claim id and record key. replaced, counterparts: rows from `judging.cpus_per_gpu` and
     `judging.published_baselines`.
     """
-    by_record: dict[str, dict[str, None]] = {key: {} for key in published.by_key}
+    by_record: dict[str, dict[str, None]] = {key: {} for key in published.records_by_key}
     for claim, key in evidence:
         by_record.setdefault(key, {})[claim] = None
     for row in replaced:

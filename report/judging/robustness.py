@@ -76,7 +76,7 @@ class Retrial:
         # An estimate without an interval stays on its side at every threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
         self.population = share_population(part, result.estimates)
-        self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.judged)
+        self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.is_judged)
 
     def turns(self, outcome: Verdict) -> bool:
         """Return True if an outcome turns the verdict, or differs from the part's own if no outcome can turn that."""
@@ -89,7 +89,7 @@ class Retrial:
     def outcome_at(self, threshold: Threshold) -> Verdict:
         """Return the outcome at another threshold."""
         outcome = self._outcome_at(threshold)
-        return outcome if outcome.decided else self.undecided_outcome
+        return outcome if outcome.is_decided else self.undecided_outcome
 
     def _outcome_at(self, threshold: Threshold) -> Verdict:
         if self.population:
@@ -358,7 +358,7 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     if no trial does; None for a claim without a judged part.
     """
     judged = [part for part in parts if part.robustness]
-    if not Verdict(verdict).judged or not judged:
+    if not Verdict(verdict).is_judged or not judged:
         return None, None
     inputs = list(_turning_inputs(judged, verdict))
     if all(part.robustness.fact for part in judged) and not inputs:  # type: ignore[union-attr]

@@ -194,7 +194,7 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     A pooled case also has `instances` (ids), `machines` (in words), `instance_low` and `instance_high` (range over the
     instances). A case with disturbed summary rows has their share (`disturbed`).
     """
-    result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed
+    result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed_rows
     if result is None or quantity is None:
         return []
     estimates = result.estimates

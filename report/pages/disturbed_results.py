@@ -27,7 +27,7 @@ def exhibits_with_disturbances(family: Family, evidence: Evidence) -> list[Exhib
 def disturbance_sentence(data: Dataset, used: DataUse) -> str:
     """Count disturbed results by experiment, threads and machine; '' if none."""
     rows = sorted({row for numbers in data.row_numbers_by_node(used).values() for row in numbers})
-    bad = data.table.loc[[row for row in rows if row in data.disturbed]]
+    bad = data.table.loc[[row for row in rows if row in data.disturbed_rows]]
     if bad.empty:
         return ""
     groups = Counter(zip(bad["experiment"], bad["threads"], bad["node"], strict=True))

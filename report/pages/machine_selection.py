@@ -73,11 +73,11 @@ def filter_cases(
     nodes: None keeps all. node: returns the node for a case.
     """
 
-    def here(case: Mapping[str, Any]) -> bool:
+    def is_selected(case: Mapping[str, Any]) -> bool:
         node_ids = case.get("instances") or [node(case)]
         return nodes is None or not node_ids[0] or any(node_id in nodes for node_id in node_ids)
 
-    return [case for case in cases if here(case)]
+    return [case for case in cases if is_selected(case)]
 
 
 def selection_text(here: int, nodes: Sequence[str], known: bool) -> str:

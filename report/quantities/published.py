@@ -140,7 +140,7 @@ def declared_comparisons(data: Dataset) -> Estimates:
     """
     rows = []
     for comparison in data.published.comparisons:
-        above, below = (data.published.by_key[key] for key in (comparison.of, comparison.over))
+        above, below = (data.published.records_by_key[key] for key in (comparison.of, comparison.over))
         of, over = estimate_bounds(above), estimate_bounds(below)
         families = sorted({data.published.family(str(side["source"])) for side in (above, below)})
         rows.append(

@@ -266,7 +266,7 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     if not len(speedups):
         return speedups
     speedups = speedups.label(
-        scenario=[data.published.by_key[keys.split()[0]]["scenario"] for keys in speedups["records"]]
+        scenario=[data.published.records_by_key[keys.split()[0]]["scenario"] for keys in speedups["records"]]
     )
     for labels, group in speedups.groups(*place):
         recurrent, other = (group.filter(model=name) for name in (RECURRENT, TRANSFORMER))
@@ -297,7 +297,7 @@ def crossover_parameters(data: Dataset) -> Estimates:
         speedups.take(speedups["measure"].isin(("time", "latency")).to_numpy(bool)) if len(speedups) else speedups
     )
     for labels, group in speedups.groups("source", "family", "gpu", "cpu", "precision"):
-        sizes = [data.published.by_key[records.split()[-1]]["parameters"] for records in group["records"]]
+        sizes = [data.published.records_by_key[records.split()[-1]]["parameters"] for records in group["records"]]
         order = group.frame.assign(size=sizes).dropna(subset=["size"]).sort_values("size")
         sooner = order[order["estimate"] < 1]
         if len(order) < 4:

@@ -62,7 +62,7 @@ class SecondCpu(Device):
 
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
         if backend != "torch":
-            raise self.unsupported(backend)
+            raise self.unsupported_backend(backend)
         if dtype is Dtype.INT8:
             return lambda: torch._int_mm(a, b)
         if dtype is Dtype.FLOAT8:

@@ -238,7 +238,7 @@ def test_declared_ratios_and_speed_ups_recompute_from_the_records_that_they_name
     data = Dataset(NO_DATA.nodes, read_reference(REFERENCE), NO_DATA.table, known)
 
     def speed(key: str) -> float:
-        record = known.by_key[key]
+        record = known.records_by_key[key]
         value = 1 / record["value"] if record["measure"] in ("time", "latency", "energy") else record["value"]
         many = record["gpus"] if record["device"] == "gpu" else record["nodes"]
         alone = record["measure"] == "latency" or many != many
@@ -252,7 +252,9 @@ def test_declared_ratios_and_speed_ups_recompute_from_the_records_that_they_name
             seen += 1
     for row in quantities()["published.compared"].compute(data).frame.to_dict("records"):
         of, over = str(row["records"]).split()
-        assert row["estimate"] == pytest.approx(known.by_key[of]["value"] / known.by_key[over]["value"], rel=1e-12)
+        assert row["estimate"] == pytest.approx(
+            known.records_by_key[of]["value"] / known.records_by_key[over]["value"], rel=1e-12
+        )
         seen += 1
     assert seen > 300
 

@@ -200,7 +200,7 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
                 rows.append({"what": means, "share": 100 * many / len(row_flags), "machine": view.name})
                 worst = max(worst, (many / len(row_flags), means, view.name))
         quiet = sum(not flags for flags in row_flags)
-        lacked = sum(row in view.data.disturbed for row in view.rows.index)
+        lacked = sum(row in view.data.disturbed_rows for row in view.rows.index)
         ranges = [
             range_words(*(f"{end:,.0f}" for end in (view.rows[column].min(), view.rows[column].max())))
             for column in ("n_rounds", "n_samples")

@@ -123,7 +123,7 @@ def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     cases = sorted(records(largest), key=lambda case: (str(case["device"]), -float(case["estimate"])))
     rows = [estimate_row(_way_label(view, case), case, "B/s", 1e9) for case in cases]
     tops = _fastest_per_device(best.frame)
-    moved = [f"{{d{at}}}" + (f" {_on_device(view, str(top['device']))}" if len(tops) > 1 else "")
+    moved = [f"{{d{at}}}" + (f" {_device_phrase(view, str(top['device']))}" if len(tops) > 1 else "")
              for at, top in enumerate(tops)]  # fmt: skip
     memory = "Main memory" if len(tops) == 1 else "Memory"
     title = sentence(
@@ -148,7 +148,7 @@ def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _on_device(view: View, device: str) -> str:
+def _device_phrase(view: View, device: str) -> str:
     return "on the processor" if device_kind(device) == "cpu" else f"on {view.device_name(device)}"
 
 

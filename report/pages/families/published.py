@@ -139,7 +139,7 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Compare GPU memory bandwidth with a desktop's (different programs) and a server's (same program)."""
-    published = evidence.data.published.by_key if evidence.data else {}
+    published = evidence.data.published.records_by_key if evidence.data else {}
     by_claim = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(by_claim.values()):
         return
