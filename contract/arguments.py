@@ -14,7 +14,7 @@ from contract.errors import StudyError
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that raises StudyError on a mistake, in place of printing its usage."""
+    """Parser that raises StudyError on a mistake and prints no usage text."""
 
     def error(self, message: str) -> NoReturn:
         raise StudyError(f"{self.prog}: {message}. `{self.prog} --help` says more")

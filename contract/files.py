@@ -1,4 +1,4 @@
-"""Atomic file writes, locks, and JSON and YAML readers that report the line of a mistake."""
+"""Atomic file writes, locks, and JSON and YAML readers that report a mistake with its line."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def write_text(path: Path | str, text: str) -> None:
 def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
     """Write `value` as indented JSON, atomically. Raises OSError, ValueError for NaN.
 
-    in_lines: for a mapping of lists; write each list item on one line.
+    in_lines: for a mapping to lists; write each list item on one line.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:

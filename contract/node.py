@@ -13,7 +13,7 @@ from contract.schema import check_document
 
 # The largest published record has 3 kB.
 MOST_BYTES = 2**20
-# File names of the sealed record and of the record before all rounds are measured.
+# File names for the sealed record and for the record before all rounds are measured.
 RECORD, PARTIAL = "node.json", "node.partial.json"
 # Prefix for the reason why a plan leaves out a point that the node cannot run.
 LACKS = "unsupported: "
@@ -30,7 +30,7 @@ def utc_time(ago_s: float = 0.0) -> str:
 
 
 def text_schema(most: int = 200) -> dict[str, Any]:
-    """Return the schema for one line of text without terminal control characters."""
+    """Return the schema for one text line without terminal control characters."""
     return {
         "type": "string",
         "maxLength": most,

@@ -26,7 +26,7 @@ from contract.node import PARTIAL, RECORD, integer_schema, object_schema, text_s
 from contract.schema import check_document, escape_line, truncate
 
 VERSION, MANIFEST = 1, "manifest.json"
-# About thirty times the bytes and forty times the files of the largest published node.
+# About thirty times the bytes and forty times the files in the largest published node.
 MOST_BYTES, MOST_FILES = 2**27, 5000
 ROUND = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\.[a-z]{1,20}(-[0-9]{1,4})?\.[1-9][0-9]{0,6}\.parquet")
 _RECORDS = (RECORD, PARTIAL)
@@ -54,7 +54,7 @@ SCHEMA = object_schema(
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _START_MARK, _ZIP64_MARK = b"PK\5\6", b"PK\3\4", b"PK\6\7"
 _ZIP64_BYTES = 20
-# Bytes per directory entry: a fixed part of 46, and the member's name.
+# Bytes per directory entry: 46 fixed ones, and the member's name.
 _ENTRY_BYTES = 46 + 124
 
 

@@ -114,7 +114,7 @@ _process_clock: RunningTime | None = None
 
 
 def now() -> float:
-    """Return seconds of running time within a RunningTime, else from time.perf_counter."""
+    """Return running time in seconds within a RunningTime, else time from time.perf_counter."""
     return _process_clock.now() if _process_clock is not None else time.perf_counter()
 
 

@@ -104,7 +104,7 @@ def _check_each(holds: Callable[[str], object], error: str) -> pa.Check:
 
 
 def _is_flat_object(text: str) -> bool:
-    """Tell if a text is a JSON object of numbers and texts."""
+    """Tell if a text is a JSON object with only numbers and texts."""
     try:
         held = parse_json(text.encode(), "")
     except (StudyError, AttributeError, UnicodeEncodeError):

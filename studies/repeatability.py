@@ -29,12 +29,12 @@ _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
 # Customary level for such a test; verdicts use stricter intervals.
 LEVEL = 0.95
-# Share of agreeing points below which an experiment needs an explanation.
+# Agreement (share) below which an experiment needs an explanation.
 ENOUGH = 0.9
 
 
 def compare_runs(first: Path, second: Path) -> dict[str, Any]:
-    """Compare the folders of two runs on the same node; return the table that the report prints.
+    """Compare the folders from two runs on the same node; return the table to print in the report.
 
     Raises StudyError if a folder does not hold one node, the nodes differ, or they share no point.
     """

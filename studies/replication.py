@@ -143,9 +143,9 @@ def _latency(call: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Replication:
-    """Replicated claim part: its measurement, and a description of the means.
+    """Claim part to replicate: its measurement, and a text to describe the means.
 
-    labels: labels of the replicated case; without labels, the case with the part's estimate.
+    labels: select the case to replicate; without labels, the case with the part's estimate.
     """
 
     claim: str

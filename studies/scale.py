@@ -95,7 +95,7 @@ def judge_fleet(work: Path) -> None:
 
 
 def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
-    """Run a step; return its peak memory in MB, as the sum of the peaks of this process and its workers."""
+    """Run a step; return its peak memory in MB, adding up the peaks for this process and its workers."""
     step(work)
     mine, theirs = (resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     # Linux counts in kilobytes, macOS in bytes.

@@ -32,7 +32,7 @@ WATCH_S = 5.0
 ANYWAY_VARIABLE = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
-# Target range for the share of intervals that contain 1; page template.
+# Target range for coverage, and page template.
 SHARE_BAND = (0.93, 0.97)
 TEMPLATE = Path(__file__).with_name("page.md")
 # Points for `--quick`, which cover every code path.

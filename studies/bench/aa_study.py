@@ -77,7 +77,7 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
 def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
     """Return {median, flagged, wall_s} per point for one round, in one process per experiment as in the workflow.
 
-    flagged: share of flagged samples.
+    flagged: flagged samples over all samples.
     """
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):

@@ -1,6 +1,6 @@
 """Bare timing loops around a compiled triad and library calls, to compare with the measuring core.
 
-`studies.bench.core_over_bare` runs this module as a child, with the protocol of `experiments.worker`: one JSON object
+`studies.bench.core_over_bare` runs this module as a child, with the protocol in `experiments.worker`: one JSON object
 per line. Operands use the project's allocators, because pages and alignment decide rates, and products cycle through
 several operands. Timing and calling code is separate.
 """
@@ -26,7 +26,7 @@ from experiments.children import answer_sender
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
 LEAST_TIMED = 3
-# A triad of this length hides the time for starting threads and reading the clock.
+# A triad this long hides the time for starting threads and reading the clock.
 LEAST_LOOP_S = 5e-3
 
 # Call that returns seconds per pass.

@@ -1,4 +1,4 @@
-"""Error rates of the engine on simulated machines with known truth: the published table.
+"""Error rates for the engine on simulated machines with known truth: the published table.
 
 python -m studies.calibration --out data/calibration.json
 
@@ -120,7 +120,7 @@ QUESTIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Table row to simulate. nodes: number of independent nodes."""
+    """Table row to simulate. nodes: independent nodes to simulate."""
 
     noise: Noise
     rounds: int
@@ -149,7 +149,7 @@ SETTINGS = (
     Setting(USUAL, 3, 2, 16_000),
     Setting(USUAL, 5, 2, 16_000),
     Setting(USUAL, 3, 1, 30_000),
-    # Kinds of noise.
+    # Noise kinds.
     Setting(Noise(0.005, 0.003), 3, 40, 1_000),
     Setting(Noise(0.1, 0.03, unequal=5), 3, 40, 1_000),
     Setting(Noise(unequal=3, heavy=True), 3, 40, 1_000),

@@ -25,10 +25,10 @@ class Noise:
 
     between: spread between a point's rounds. within: spread between a round's samples. unequal: factor over which
     `between` varies log-uniformly from point to point. heavy: round effects follow Student's t with 4 df, scaled to
-    the same variance. shared: share of the variance between rounds that is common to a device's points, since a round
-    is one process at one time. outliers: share of samples that are 1.5 to 10 times too long. disturbed: share of a
-    point's rounds that are 20% too slow. drift: slowdown from the first to the last round in all points. The truth is
-    the undisturbed machine in the middle of its drift.
+    the same variance. shared: share of the variance between rounds that all points on a device have in common, since a
+    round is one process at one time. outliers: share of samples that are 1.5 to 10 times too long. disturbed: share of
+    a point's rounds that are 20% too slow. drift: slowdown from the first to the last round in all points. The truth
+    is the undisturbed machine in the middle of its drift.
     """
 
     between: float = 0.02
