@@ -48,7 +48,7 @@ def _break(how: str) -> None:
         raise ZeroDivisionError("index out of luck")
 
 
-def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
+def break_point(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
     """A point that goes wrong in the way that `how` says."""
 
     def call() -> None:
@@ -79,7 +79,7 @@ def broken(device: Device, how: How, index: int, backend: Literal["llvm"], threa
 _spoilt: list[str] = []
 
 
-def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
+def spoil_process(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
     """A point that raises an error named `how`, after which no point of this process is right; 'right' raises none."""
     if _spoilt:
         raise RuntimeError(f"a point that another one spoilt ({_spoilt[0]})")
@@ -94,7 +94,7 @@ def spoiling(device: Device, how: str, index: int, backend: Literal["llvm"], thr
     return Workload(run=call)
 
 
-class Spoilable(CpuDevice):
+class SpoilableDevice(CpuDevice):
     """The CPU in a GPU's place, without torch; it computes nothing after a point has spoilt its process."""
 
     kind = "gpu"
@@ -112,7 +112,7 @@ class Spoilable(CpuDevice):
 _built: list[str] = []
 
 
-def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
+def profile_point(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
     """A point whose profile goes wrong as `how` says; a right one counts the works that this process built before."""
     before = len(_built)
     _built.append(how)
@@ -129,10 +129,10 @@ def profiled(device: Device, how: Profiled, index: int, backend: Literal["llvm"]
 
 if __name__ == "__main__":
     # Only in the measuring process: the suite that the tests see is the real one.
-    experiment("broken")(broken)
-    experiment("profiled")(profiled)
-    experiment("spoiling")(spoiling)
+    experiment("broken")(break_point)
+    experiment("profiled")(profile_point)
+    experiment("spoiling")(spoil_process)
     if "gpu" in sys.argv:
-        worker.open_device = lambda name: Spoilable()
+        worker.open_device = lambda name: SpoilableDevice()
         worker.Watch = lambda name: Watch("cpu")  # type: ignore[assignment, misc]
     worker.serve()

@@ -64,12 +64,12 @@ extern "C" void standin_thread(unsigned* block, unsigned* thread) {
 """
 
 
-def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+def pad_to_three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
 
-def unsigned(sizes: tuple[int, ...]) -> Any:
+def as_unsigned(sizes: tuple[int, ...]) -> Any:
     return (ctypes.c_uint * 3)(*sizes)
 
 
@@ -122,23 +122,23 @@ class Cupy:
 
     def RawModule(self, code: str, options: tuple[str, ...] = ()) -> Any:  # noqa: N802 - CuPy's name
         defines = tuple(option for option in options if option.startswith("-D"))
-        loaded, together = _compiled(self.compiler, code, defines), "__syncthreads" in code
+        loaded, together = _compile(self.compiler, code, defines), "__syncthreads" in code
         return SimpleNamespace(get_function=lambda name: self._kernel(loaded, loaded[name], together))
 
     def _kernel(self, loaded: Any, function: Any, together: bool) -> Any:
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], **_: Any) -> None:
             self.launches.append((*grid, *block))
-            given = [_argument(argument) for argument in arguments]
-            loaded.standin_launch(unsigned(three(grid)), unsigned(three(block)))
+            given = [_convert_argument(argument) for argument in arguments]
+            loaded.standin_launch(as_unsigned(pad_to_three(grid)), as_unsigned(pad_to_three(block)))
 
             def thread(here: tuple[int, ...], at: tuple[int, ...]) -> None:
-                loaded.standin_thread(unsigned(here), unsigned(at))
+                loaded.standin_thread(as_unsigned(here), as_unsigned(at))
                 function(*given)
 
-            threads = list(product(*map(range, three(block))))
+            threads = list(product(*map(range, pad_to_three(block))))
             # As many threads of the system as a block has: each of them waits at the barriers.
             with ThreadPoolExecutor(len(threads)) if together else nullcontext() as pool:
-                for here in product(*map(range, three(grid))):
+                for here in product(*map(range, pad_to_three(grid))):
                     for _ in (pool.map if pool else map)(lambda at, here=here: thread(here, at), threads):
                         pass
 
@@ -146,7 +146,7 @@ class Cupy:
 
 
 @cache
-def _compiled(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL:
+def _compile(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL:
     """The library that the compiler makes of CUDA C: once for all tests of the same source, for it takes a second."""
     with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
         source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
@@ -157,7 +157,7 @@ def _compiled(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL
         return ctypes.CDLL(str(library))
 
 
-def _argument(one: Any) -> Any:
+def _convert_argument(one: Any) -> Any:
     if isinstance(one, np.ndarray):
         return ctypes.c_void_p(one.ctypes.data)
     if isinstance(one, int):  # the address of a tensor
@@ -189,7 +189,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
 
 
 @cache
-def _nvrtc() -> Any:
+def _load_nvrtc() -> Any:
     places = [found for folder in map(Path, sys.path) for found in folder.glob("nvidia/*/lib/libnvrtc.so.*")]
     for name in [*map(str, places), "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]:
         try:
@@ -199,12 +199,12 @@ def _nvrtc() -> Any:
     return None
 
 
-def ptx(source: str, architecture: str, options: tuple[str, ...] = ()) -> dict[str, str]:
+def compile_to_ptx(source: str, architecture: str, options: tuple[str, ...] = ()) -> dict[str, str]:
     """Each kernel's body in PTX, by NVIDIA's compiler; fails the test with its log. architecture: compute_90.
 
     Skips the test where the compiler is not installed (its wheel needs no GPU).
     """
-    library, program, size = _nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
+    library, program, size = _load_nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     if library is None:
         missing("kernels in CUDA, by NVIDIA's compiler: no NVRTC; `pip install nvidia-cuda-nvrtc`")
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)

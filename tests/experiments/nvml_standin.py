@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 
 # A card as it should be; a question without an answer here is one that the driver does not support.
-CALM: dict[str, Any] = {
+HEALTHY_GPU: dict[str, Any] = {
     "Name": "NVIDIA H200",
     "PersistenceMode": 1,
     "EccMode": [1, 1],
@@ -31,7 +31,7 @@ CALM: dict[str, Any] = {
 }
 
 
-class Library:
+class FakeNvml:
     """Stand-in for pynvml that answers from dictionaries, one a card; an answer that is an exception is raised.
 
     "Handle" answers for a card's handle. slices: MIG's, which have no number. refuses: raised by nvmlInit. count: the
@@ -49,8 +49,8 @@ class Library:
         count: Any = None,
         slices: Sequence[dict[str, Any]] = (),
     ) -> None:
-        self._cards = [{**CALM, **card} for card in cards]
-        self._slices = [{**CALM, **card} for card in slices]
+        self._cards = [{**HEALTHY_GPU, **card} for card in cards]
+        self._slices = [{**HEALTHY_GPU, **card} for card in slices]
         self._cuda, self._count = cuda, len(cards) if count is None else count
         self._refuses = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND) if broken else refuses
 
@@ -59,12 +59,12 @@ class Library:
             raise self._refuses
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return told(self._count)
+        return answer_or_raise(self._count)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:  # noqa: N802
         if index >= len(self._cards):
             raise self.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
-        return told(self._cards[index].get("Handle", self._cards[index]))
+        return answer_or_raise(self._cards[index].get("Handle", self._cards[index]))
 
     def nvmlDeviceGetHandleByUUID(self, identity: str) -> dict[str, Any]:  # noqa: N802
         return self._found("UUID", identity)
@@ -95,12 +95,12 @@ class Library:
         def answer(handle: dict[str, Any], *_: Any) -> Any:
             if key not in handle:
                 raise self.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-            return told(handle[key])
+            return answer_or_raise(handle[key])
 
         return answer
 
 
-def told(answer: Any) -> Any:
+def answer_or_raise(answer: Any) -> Any:
     """An answer, raised if it is an exception."""
     if isinstance(answer, Exception):
         raise answer

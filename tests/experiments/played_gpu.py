@@ -38,8 +38,8 @@ from experiments.suite import bandwidth, libraries, parallelism, sustained, time
 from experiments.workload import Threads, Workload
 from tests.experiments import played_torch
 from tests.experiments.cuda_standin import Cupy, find_compiler
-from tests.experiments.nvml_standin import Library
-from tests.experiments.played_points import OWN_MODELS, POINTS, is_dear
+from tests.experiments.nvml_standin import FakeNvml
+from tests.experiments.played_points import OWN_MODELS, POINTS, is_expensive
 from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 
@@ -100,17 +100,17 @@ def install() -> None:
     """Put all stand-ins in their places, and make small what takes a GPU milliseconds."""
     warnings.simplefilter("ignore")
     played_torch.install()
-    library = Library({"UUID": "GPU-00000000", "TotalEnergyConsumption": 0})
+    library = FakeNvml({"UUID": "GPU-00000000", "TotalEnergyConsumption": 0})
     nvml.load_pynvml = lambda: library
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
     # The answers to what is asked by torch's name of a device.
-    cuda_compile.open_cupy = _by_makers_name(cuda_compile.open_cupy)
-    libraries.switches = _by_makers_name(libraries.switches)
+    cuda_compile.open_cupy = _with_maker_name(cuda_compile.open_cupy)
+    libraries.switches = _with_maker_name(libraries.switches)
     experiment("planted")(planted)
     # A short call of a GPU's is a long one here, and still captured.
     worker.GRAPH_BELOW_S, worker.GRAPH_CALLS = 1.0, 2
-    profiling.profile, profiling.device_activity = PlayedProfile, _activity(profiling.device_activity)
+    profiling.profile, profiling.device_activity = PlayedProfile, _activity_of_maker(profiling.device_activity)
     profiling.GAP_S = 1e-4
     time_to_train.SAMPLES, time_to_train.STEP_S, time_to_train.DRAW_S = 3, 0.05, 0.05
     bandwidth.CALL_BYTES = 1e5
@@ -121,7 +121,7 @@ def install() -> None:
     CudaChains.steps = classmethod(lambda *_: 4096)  # type: ignore[assignment]
 
 
-def _by_makers_name(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_maker_name(function: Callable[..., Any]) -> Callable[..., Any]:
     def ask(name: str, *given: Any, **more: Any) -> Any:
         return function(GPU.name if name.startswith(NAME) else name, *given, **more)
 
@@ -147,7 +147,7 @@ class PlayedProfile(torch.profiler.profile):
         return found + kernels
 
 
-def _activity(real: Callable[[Device], Any]) -> Callable[[Device], Any]:
+def _activity_of_maker(real: Callable[[Device], Any]) -> Callable[[Device], Any]:
     """The question for the profiler's name of a device, asked by its maker's name."""
     return lambda device: real(CpuDevice(GPU.name)) if device.name == DEVICE else real(device)
 
@@ -188,13 +188,13 @@ WITHOUT_PROFILES = patch(
 )
 
 
-def answers(only: list[str]) -> Iterator[dict[str, Any]]:
+def measure_points(only: list[str]) -> Iterator[dict[str, Any]]:
     """The outcome of each point on each GPU: device, experiment, params, and the process's answer."""
     faults = [("planted", {"fault": fault, "backend": "torch", "threads": 0}) for fault in FAULTS]
     for name in KINDS:
         device, watch = open_played(name), Watch(name)
         for which, params in (*POINTS, *faults) if name == "cuda:0" else POINTS:
-            if (only and which not in only) or (name != "cuda:0" and is_dear(which, params)):
+            if (only and which not in only) or (name != "cuda:0" and is_expensive(which, params)):
                 continue
             order = {"experiment": which, "params": params, "known": {"call_s": 1e-9}}
             policy = {"target": 0.5, "budget_s": 0.02, "max_samples": 4}
@@ -217,7 +217,7 @@ def main() -> None:
     install()
     torch.set_num_threads(1)
     with Playing():
-        for answer in answers(sys.argv[1:]):
+        for answer in measure_points(sys.argv[1:]):
             print(json.dumps(answer, allow_nan=False), flush=True)
 
 

@@ -119,7 +119,7 @@ POINTS: list[Point] = [
 ]
 
 
-def is_dear(name: str, params: dict[str, Any]) -> bool:
+def is_expensive(name: str, params: dict[str, Any]) -> bool:
     """True for steps of thousands of operators, which the makers' GPUs do alike: played on one of them."""
     if name == "language-models":
         return params["phase"] == "decode"

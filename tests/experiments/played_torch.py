@@ -139,13 +139,13 @@ def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if not there and not onto:
         return operator(*args, **kwargs)
     name = operator._schema.name.removeprefix("aten::")
-    _refuse(name, operator, args, there, here)
+    _raise_device_errors(name, operator, args, there, here)
     if name in ("copy_", "_to_copy"):
-        _copy_crosses(name, args, kwargs, onto)
+        _wait_for_copy(name, args, kwargs, onto)
     if name in ("_scaled_mm", "_int_mm"):
         given = zip((argument.name for argument in operator._schema.arguments), args, strict=False)
-        return _product_of_eight_bits(name, **dict(given), **kwargs)
-    operator, args, kwargs = _of_cpu(name, operator, tree_map(_unwrap, args), tree_map(_unwrap, kwargs))
+        return _eight_bit_product(name, **dict(given), **kwargs)
+    operator, args, kwargs = _cpu_operator(name, operator, tree_map(_unwrap, args), tree_map(_unwrap, kwargs))
     out = operator(*args, **kwargs)
     GPU.record(operator, args, kwargs, out)
     if name == "_to_copy" and not onto:
@@ -164,7 +164,7 @@ def _unwrap(one: Any) -> Any:
     return one.held if isinstance(one, PlayedTensor) else one
 
 
-def _refuse(name: str, operator: Any, args: Any, there: list[Any], here: list[Any]) -> None:
+def _raise_device_errors(name: str, operator: Any, args: Any, there: list[Any], here: list[Any]) -> None:
     """Raise what a real device raises: of a lost context, of a wait in a capture, of operands of two devices."""
     GPU.fail()
     masked = name.startswith("index") and any(one.dtype is torch.bool for one in there if one is not args[0])
@@ -179,7 +179,7 @@ def _refuse(name: str, operator: Any, args: Any, there: list[Any], here: list[An
         raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
 
 
-def _copy_crosses(name: str, args: Any, kwargs: Any, onto: bool) -> None:
+def _wait_for_copy(name: str, args: Any, kwargs: Any, onto: bool) -> None:
     """Wait as copies between host and device do, unless they are asked not to and the host's memory is page-locked."""
     target, source = (args[0], args[1]) if name == "copy_" else (None, args[0])
     if isinstance(source, PlayedTensor) == (onto if target is None else isinstance(target, PlayedTensor)):
@@ -191,7 +191,7 @@ def _copy_crosses(name: str, args: Any, kwargs: Any, onto: bool) -> None:
         GPU.wait(f"{name}: {'a blocking copy' if locked else 'memory that is not page-locked'}")
 
 
-def _of_cpu(name: str, operator: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def _cpu_operator(name: str, operator: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """The operator with the arguments that the CPU takes in place of the device's."""
     if kwargs.get("device") is not None:
         kwargs["device"] = torch.device("cpu")
@@ -213,7 +213,7 @@ def _lstm_cell(gates: Any, hidden: Any, cell: Any, bias: Any = None, hidden_bias
     return out.sigmoid() * cell.tanh(), cell, gates
 
 
-def _product_of_eight_bits(name: str, self: Any, mat2: Any, out: Any, **more: Any) -> Any:
+def _eight_bit_product(name: str, self: Any, mat2: Any, out: Any, **more: Any) -> Any:
     """torch._int_mm and torch._scaled_mm by their arguments' names, with what they refuse on NVIDIA's GPUs."""
     a, b = self, mat2
     if name == "_int_mm":
@@ -238,7 +238,7 @@ def _product_of_eight_bits(name: str, self: Any, mat2: Any, out: Any, **more: An
     return out
 
 
-def _casting(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
+def _with_autocast(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
     """An operator of autocast: on numbers with a point it computes in this format."""
     outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 
@@ -343,7 +343,7 @@ class _Streams:
 
 
 _AUTOCAST = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
-_OTHERS = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+_FALLBACK = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
 # By the format that autocast computes them in. Source: torch's "Autocast Op Reference", CUDA.
 _CASTS = {
     torch.bfloat16: ("linear", "matmul", "mm", "addmm", "bmm", "conv2d", "scaled_dot_product_attention"),
@@ -402,10 +402,10 @@ def install() -> None:
     # Modules that move to the device get new parameters: those of the CPU cannot become wrappers.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     # Torch knows no casts of such a device: these are CUDA's for the operators of this study's models.
-    _OTHERS.fallback(torch.library.fallthrough_kernel)
+    _FALLBACK.fallback(torch.library.fallthrough_kernel)
     for kind, names in _CASTS.items():
         for name in names:
-            _AUTOCAST.impl(name, _casting(getattr(torch.ops.aten, name.partition(".")[0]), kind))
+            _AUTOCAST.impl(name, _with_autocast(getattr(torch.ops.aten, name.partition(".")[0]), kind))
     for name in ("get_device_properties", "get_device_capability", "current_stream", "is_available", "device_count"):
         setattr(torch.cuda, name, getattr(MODULE, name))
     torch.version.cuda = "13.0"

@@ -61,51 +61,51 @@ SMALL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def params(name: str, device: Device = CPU, **changed: Any) -> dict[str, Any]:
+def point_params(name: str, device: Device = CPU, **changed: Any) -> dict[str, Any]:
     """The small point with some parameters changed; a GPU's have no threads."""
     return {**SMALL.get(name, {}), **({} if device.kind == "cpu" else {"threads": 0}), **changed}
 
 
-def work(name: str, device: Device = CPU, **changed: Any) -> Workload:
+def build_work(name: str, device: Device = CPU, **changed: Any) -> Workload:
     """The work of such a point."""
     experiment = get_experiment(name)
-    made = experiment.function(device, **convert_params(experiment, params(name, device, **changed)))
+    made = experiment.function(device, **convert_params(experiment, point_params(name, device, **changed)))
     assert isinstance(made, Workload)
     return made
 
 
-def run(made: Workload) -> None:
+def run_once(made: Workload) -> None:
     """All of its calls once."""
     for call in [*made.calls, *(phase for _, phase in made.phases)]:
         call()
 
 
-def error(made: Workload) -> float:
+def check_error(made: Workload) -> float:
     """What its check finds."""
     assert made.check is not None
     return made.check()
 
 
-def right(made: Workload) -> bool:
+def passes_check(made: Workload) -> bool:
     """Whether its check passes."""
     assert made.tolerance is not None
-    return error(made) <= made.tolerance
+    return check_error(made) <= made.tolerance
 
 
-def observed(made: Workload) -> dict[str, Any]:
+def observe(made: Workload) -> dict[str, Any]:
     """What it observes, without units."""
     assert made.observe is not None
     return {metric: value for metric, (value, _) in made.observe().items()}
 
 
-def answer(
+def answer_point(
     name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
 ) -> dict[str, Any]:
     """The answer of a measuring process to such a point. order: further keys of its order."""
     whole = {
         **(order or {}),
         "experiment": name,
-        "params": params(name, device, **changed),
+        "params": point_params(name, device, **changed),
         "policy": {"target": 0.5, "budget_s": budget_s, "max_samples": 6},
         # Small enough for any budget: on a busy machine a probe may find otherwise.
         "known": {"call_s": 1e-9},
@@ -113,6 +113,6 @@ def answer(
     return worker.answer_order(whole, device, Watch("cpu"))
 
 
-def metrics(reply: dict[str, Any]) -> set[str]:
+def sample_metrics(reply: dict[str, Any]) -> set[str]:
     """The metrics of its samples."""
     return {series["metric"] for part in reply["parts"] for series in part.get("series", [])}

@@ -15,7 +15,7 @@ _WIDE = ("avx512", "amx", "bf16", "sve")
 
 
 @contextmanager
-def its_instructions_permitting() -> Iterator[None]:
+def skip_without_instructions() -> Iterator[None]:
     """Leave a test out where a library refuses a number format on a processor without instructions for it."""
     try:
         yield

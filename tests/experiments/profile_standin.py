@@ -29,26 +29,26 @@ class Profiled(SecondCpu):
         return torch.randn(shape)
 
 
-def on_host(name: str, start_us: float, microseconds: float = 1.0) -> FunctionEvent:
+def host_event(name: str, start_us: float, microseconds: float = 1.0) -> FunctionEvent:
     """An operator, or a range with a name."""
     return FunctionEvent(1, name, 1, start_us, start_us + microseconds, use_device="cuda")
 
 
-def kernel(name: str, start_us: float, microseconds: float = 2.0, **more: Any) -> FunctionEvent:
+def kernel_event(name: str, start_us: float, microseconds: float = 2.0, **more: Any) -> FunctionEvent:
     """An event of the device: a kernel, copy or fill."""
     end = start_us + microseconds
     return FunctionEvent(2, name, 7, start_us, end, device_type=DeviceType.CUDA, use_device="cuda", **more)
 
 
-def head(lost: int = 0) -> list[FunctionEvent]:
+def head_events(lost: int = 0) -> list[FunctionEvent]:
     """The kernels that a session begins with, without the first ones, and the mark."""
-    kernels = [kernel("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
-    return [*kernels, on_host(profiling.MARK, MARK_US)]
+    kernels = [kernel_event("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
+    return [*kernels, host_event(profiling.MARK, MARK_US)]
 
 
-def steps(count: int, names: Sequence[str]) -> list[FunctionEvent]:
+def step_kernels(count: int, names: Sequence[str]) -> list[FunctionEvent]:
     """The kernels of so many steps, one after the other."""
-    return [kernel(name, CALL_US + 10 * index) for index, name in enumerate([*names] * count)]
+    return [kernel_event(name, CALL_US + 10 * index) for index, name in enumerate([*names] * count)]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, events: Callable[[], list[FunctionEvent]]) -> None:

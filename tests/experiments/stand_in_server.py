@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class Asked(BaseHTTPRequestHandler):
+class RequestHandler(BaseHTTPRequestHandler):
     """Reads a request's body and has the server answer it. Silent: the client may leave, and nothing is logged."""
 
     protocol_version = "HTTP/1.1"
@@ -23,7 +23,7 @@ class Asked(BaseHTTPRequestHandler):
         """Silence."""
 
 
-class StandIn(ThreadingHTTPServer):
+class StandInServer(ThreadingHTTPServer):
     """A server of loopback, at a port that the system chooses, which answers from threads of its own.
 
     answer: what a subclass does with a request.
@@ -34,7 +34,7 @@ class StandIn(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Asked)
+        super().__init__(("127.0.0.1", 0), RequestHandler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

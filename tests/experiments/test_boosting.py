@@ -23,7 +23,7 @@ from report.data.gather import gather
 from report.pages import charts
 from report.pages.families.tables import FAMILY
 from report.pages.figure_data import Evidence
-from tests.experiments.point_runs import answer, params, right, run, work
+from tests.experiments.point_runs import answer_point, build_work, passes_check, point_params, run_once
 from tests.report.conftest import Factory
 
 BACKENDS = ("xgboost", "lightgbm", "sklearn")
@@ -33,7 +33,7 @@ Patch = pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: Patch) -> Iterator[None]:
     """The environment in which a point is measured on one thread; a process that began in it would keep to that."""
-    for name, value in get_experiment("boosting").environment(params("boosting")).items():
+    for name, value in get_experiment("boosting").environment(point_params("boosting")).items():
         monkeypatch.setenv(name, value)
     with threadpool_limits(limits=1, user_api="openmp"):
         yield
@@ -43,9 +43,9 @@ def one_thread(monkeypatch: Patch) -> Iterator[None]:
 @pytest.mark.parametrize(("phase", "rows"), [("fit", 2000), ("predict", 1), ("predict", 300)])
 def test_each_library_learns_the_table_and_predicts(backend: str, phase: str, rows: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(boosting, "LEARNT_ROWS", 3000)
-    made = work("boosting", backend=backend, phase=phase, rows=rows)
-    run(made)
-    assert right(made)
+    made = build_work("boosting", backend=backend, phase=phase, rows=rows)
+    run_once(made)
+    assert passes_check(made)
     if phase == "predict":
         inputs = [call.args[0] for call in made.calls]  # type: ignore[attr-defined]
         assert {one.shape for one in inputs} == {(rows, boosting.COLUMNS)}
@@ -90,18 +90,18 @@ def test_a_spoilt_model_fails_its_check(phase: str, fault: str, monkeypatch: Pat
     monkeypatch.setattr(boosting, "HELD_ROWS", 4000)
     monkeypatch.setattr(Spoilt, "fault", staticmethod(FAULTS[fault]), raising=False)
     monkeypatch.setattr(xgboost, "XGBClassifier", Spoilt)
-    assert not right(work("boosting", backend="xgboost", phase=phase, rows=10_000))
+    assert not passes_check(build_work("boosting", backend="xgboost", phase=phase, rows=10_000))
 
 
 def test_scikit_learn_works_with_the_threads_of_its_process_alone(monkeypatch: Patch) -> None:
-    assert get_experiment("boosting").environment(params("boosting", threads=3))["OMP_NUM_THREADS"] == "3"
-    assert get_experiment("boosting").environment({**params("boosting"), "threads": 0}) == {}
+    assert get_experiment("boosting").environment(point_params("boosting", threads=3))["OMP_NUM_THREADS"] == "3"
+    assert get_experiment("boosting").environment({**point_params("boosting"), "threads": 0}) == {}
     for set_to in ("2", None):
         if set_to:
             monkeypatch.setenv("OMP_NUM_THREADS", set_to)
         else:
             monkeypatch.delenv("OMP_NUM_THREADS")
-        said = answer("boosting", backend="sklearn")
+        said = answer_point("boosting", backend="sklearn")
         assert (said["status"], "not with 1" in said["reason"]) == ("unsupported", True)
 
 
@@ -174,16 +174,16 @@ def test_a_system_without_openmp_costs_lightgbm_its_points_alone(monkeypatch: Pa
         return load(name, *given)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    said = answer("boosting", backend="lightgbm")
+    said = answer_point("boosting", backend="lightgbm")
     assert said["status"] == "unsupported"
     assert "apt-get install libgomp1" in said["reason"]
-    assert answer("boosting", backend="xgboost", trees=10)["status"] == "ok"
+    assert answer_point("boosting", backend="xgboost", trees=10)["status"] == "ok"
 
 
 def test_no_thread_limit_stays_behind() -> None:
     before = [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info()]
     for backend in BACKENDS:
-        run(work("boosting", backend=backend, trees=10))
+        run_once(build_work("boosting", backend=backend, trees=10))
     after = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
     assert [(path, after[path]) for path, _ in before] == before
     assert os.environ["OMP_NUM_THREADS"] == "1"

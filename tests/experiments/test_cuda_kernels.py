@@ -16,8 +16,8 @@ from experiments.kernels.sequential import chains_class, cpu_kernels, cuda_kerne
 from experiments.kernels.stream import STREAM_ARRAYS
 from experiments.suite import bandwidth, parallelism
 from experiments.workload import Dtype, Unsupported, Workload
-from tests.experiments.cuda_standin import Cupy, install, ptx
-from tests.experiments.point_runs import GPU, right, work
+from tests.experiments.cuda_standin import Cupy, compile_to_ptx, install
+from tests.experiments.point_runs import GPU, build_work, passes_check
 from tests.experiments.second_device import SecondCpu
 
 GPUS = ["compute_75", "compute_90", "compute_100"]
@@ -39,21 +39,23 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
 
 def stream(op: str, elements: int, dtype: Dtype = Dtype.FLOAT32, backend: str = "cupy") -> Workload:
     footprint = STREAM_ARRAYS[op] * elements * dtype.itemsize
-    return work("bandwidth", GPU, op=op, footprint=footprint, dtype=dtype, backend=backend)
+    return build_work("bandwidth", GPU, op=op, footprint=footprint, dtype=dtype, backend=backend)
 
 
 def parallels(kernel: str, backend: str = "cupy", **given: int) -> Workload:
-    return work("parallelism", GPU, kernel=kernel, backend=backend, **{"paths": 0, **given})
+    return build_work("parallelism", GPU, kernel=kernel, backend=backend, **{"paths": 0, **given})
 
 
 def products_of(kernel: str, n: int) -> Workload:
-    return work("without-cuda", GPU, kernel=kernel, n=n, backend="cuda", dtype="float32")
+    return build_work("without-cuda", GPU, kernel=kernel, n=n, backend="cuda", dtype="float32")
 
 
 def chained(kernel: str, data: str, footprint: int, chains: str) -> Workload:
     named = SimpleNamespace(kind="gpu", name="cuda:0", unsupported=GPU.unsupported)
     device: Device = named  # type: ignore[assignment]
-    return work("sequential", device, kernel=kernel, data=data, footprint=footprint, chains=chains, backend="cupy")
+    return build_work(
+        "sequential", device, kernel=kernel, data=data, footprint=footprint, chains=chains, backend="cupy"
+    )
 
 
 # Less than a vector, part of a tile, whole tiles, and what is left over of each.
@@ -62,7 +64,7 @@ def chained(kernel: str, data: str, footprint: int, chains: str) -> Workload:
 def test_every_element_of_an_array_is_right(cupy: Cupy, dtype: Dtype, elements: int) -> None:
     for op in OPS:
         made = stream(op, elements, dtype)
-        assert right(made)
+        assert passes_check(made)
         moved = STREAM_ARRAYS[op] * elements * dtype.itemsize
         assert made.bytes == moved * -(-1e5 // moved)
         a, b = GPU.random_normal((1001,), dtype), GPU.random_normal((1001,), dtype)
@@ -84,7 +86,7 @@ def test_every_element_of_an_array_is_right(cupy: Cupy, dtype: Dtype, elements: 
 def test_chains_and_paths_are_those_of_the_reference(cupy: Cupy, kernel: str, given: dict[str, Any]) -> None:
     made = parallels(kernel, **given)
     made.calls[0]()
-    assert right(made)
+    assert passes_check(made)
     if kernel == "chains":
         assert made.flop == 2 * 1000 * given["in_flight"]
     if kernel == "paths":  # as many threads as the device holds in whole blocks
@@ -100,7 +102,7 @@ def test_chains_and_paths_are_those_of_the_reference(cupy: Cupy, kernel: str, gi
     ],
 )  # fmt: skip
 def test_the_chains_end_at_the_same_integers(cupy: Cupy, kernel: str, data: str, footprint: int, chains: str) -> None:
-    assert right(chained(kernel, data, footprint, chains))
+    assert passes_check(chained(kernel, data, footprint, chains))
     # Two blocks hold 300 chains, and the threads past the last chain do nothing.
     assert cupy.launches == [(1, 1) if chains == "one" else (2, 256)]
     assert (chains_class("cpu"), chains_class("gpu")) == (cpu_kernels.CpuChains, cuda_kernels.CudaChains)
@@ -137,7 +139,7 @@ def test_a_broken_kernel_fails_its_check(
 ) -> None:
     assert text in where.SOURCE
     monkeypatch.setattr(where, "SOURCE", where.SOURCE.replace(text, wrong))
-    assert not right(make(*given) if make is stream else make(given[0], **given[1]))
+    assert not passes_check(make(*given) if make is stream else make(given[0], **given[1]))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (16, 16, 16), (17, 35, 50), (33, 15, 31)])
@@ -192,17 +194,17 @@ def test_arrays_of_more_than_2_to_the_31_elements(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("architecture", GPUS)
 def test_nvidias_compiler_keeps_what_each_kernel_is_there_for(architecture: str) -> None:
-    bodies = ptx(gpu_threads.SOURCE, architecture)
+    bodies = compile_to_ptx(gpu_threads.SOURCE, architecture)
     # Between two multiply-adds of the unrolled part of a chain nothing happens but the next one.
     assert re.search(r"(\s+fma\.rn\.f32[^\n]+\n){100}", bodies["chains"])
     # Every arm has a loop of its own, with its own constant, and is reached by a jump.
     signed = [multiplier - (1 << 32) if multiplier >> 31 else multiplier for multiplier in gpu_threads.MULTIPLIERS]
     assert all(bodies["paths"].count(f", {one};") == 4 for one in signed)
     # The plain product has no memory of a block, the tiled one two barriers for each tile, and neither vector loads.
-    bodies |= ptx(naive_products.SOURCE, architecture)
+    bodies |= compile_to_ptx(naive_products.SOURCE, architecture)
     assert "shared" not in bodies["naive"] and "bar.sync" in bodies["tiled"]
     assert not re.search(r"\.v[24]\.", bodies["naive"] + bodies["tiled"])
-    bodies |= ptx(cuda_kernels.SOURCE, architecture)
+    bodies |= compile_to_ptx(cuda_kernels.SOURCE, architecture)
     # Both arms of each unrolled branch are there, marked, and reached by a jump.
     marks, jumps = bodies["branches"].count("pmevent"), len(re.findall(r"@!?%p\d+ bra", bodies["branches"]))
     assert marks > 1 and jumps > marks / 2
@@ -217,7 +219,7 @@ def test_chains_fill_a_gpu_in_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("architecture", GPUS)
 def test_nvidias_compiler_loads_and_stores_16_bytes_and_starts_all_loads_first(architecture: str) -> None:
-    for name, body in ptx(stream_cuda.SOURCE, architecture, stream_cuda.OPTIONS).items():
+    for name, body in compile_to_ptx(stream_cuda.SOURCE, architecture, stream_cuda.OPTIONS).items():
         op, type, kind = name.split("_")
         access = r"{}\.global(?:\.cg)?\.v" + ("4\\.[fb]32" if type == "float" else "2\\.[fb]64")
         loads, stores = ([one.start() for one in re.finditer(access.format(word), body)] for word in ("ld", "st"))

@@ -30,7 +30,7 @@ from experiments.devices.rocm import RocmDevice
 from experiments.devices.xpu import XpuDevice
 from experiments.kernels import cuda_compile as cuda_c
 from experiments.workload import Dtype, Unsupported, Workload
-from tests.experiments.nvml_standin import Library
+from tests.experiments.nvml_standin import FakeNvml
 from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Event, Stream, Torch, install
 
 WHEELS = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
@@ -41,7 +41,7 @@ def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(nvml, "nvidia_gpus", list)
-    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library(broken=True, cuda=0))
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml(broken=True, cuda=0))
 
 
 def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypat
         devices.open_device("mps")
     # A card is there: what to install for it.
     monkeypatch.setattr(nvml, "nvidia_gpus", lambda: [{"name": "NVIDIA H100"}])
-    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library({}, cuda=12080))
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml({}, cuda=12080))
     assert re.search("there is NVIDIA H100, .*whl/cu128", devices.detect()[1][0])
 
 
@@ -84,7 +84,7 @@ def test_why_a_build_for_cuda_sees_no_gpu(
     said: str, latest: int, hidden: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Torch(cuda="13.0", said=said))
-    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library({}, cuda=latest))
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml({}, cuda=latest))
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     names, (reason,) = CudaDevice.detect()
@@ -119,7 +119,7 @@ def test_a_driver_in_trouble_comes_before_the_variables(monkeypatch: pytest.Monk
     install(monkeypatch, Torch(cuda="13.0"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     mismatch = NVMLError(NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-    monkeypatch.setattr(nvml, "load_pynvml", lambda: Library(refuses=mismatch, cuda=0))
+    monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml(refuses=mismatch, cuda=0))
     (reason,) = CudaDevice.detect()[1]
     assert re.search(r"NVML does not answer \(.*version mismatch\): .*restart the", reason)
 
@@ -314,7 +314,7 @@ def test_float32_is_not_silently_rounded_to_tf32(monkeypatch: pytest.MonkeyPatch
 
 
 def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library({})
+    library = FakeNvml({})
     for name in ("mps", "xpu:0"):
         with pytest.raises(Unsupported, match="NVIDIA's and AMD's"):
             cuda_c.compile_kernel("", "none", name)

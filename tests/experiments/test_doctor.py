@@ -23,7 +23,7 @@ from experiments.doctor import cuda_checks, library_checks, machine_checks, plan
 from experiments.doctor.finding import Finding, Level, format_findings, note, ok, warning
 from experiments.doctor.machine_checks import Watched
 from tests.experiments.conftest import Tree
-from tests.experiments.nvml_standin import Library
+from tests.experiments.nvml_standin import FakeNvml
 from tests.experiments.test_node import RECORD
 
 CPUS = "sys/devices/system/cpu"
@@ -169,7 +169,7 @@ NOWHERE = Path("/nonexistent")
 def gpu(
     *cards: dict[str, Any], torch: cuda_checks.Torch = BUILT, device: str | None = None, **more: Any
 ) -> dict[str, Finding]:
-    found = cuda_checks.examine(NOWHERE, device, Library(*cards, **more), torch)
+    found = cuda_checks.examine(NOWHERE, device, FakeNvml(*cards, **more), torch)
     assert len({finding.name for finding in found}) == len(found)
     return {finding.name: finding for finding in found}
 
@@ -225,7 +225,7 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert level(gpu({})["CUDA"]) == "ok"
     assert gpu({}, torch=blind)["CUDA"].mend == "unset CUDA_VISIBLE_DEVICES"
-    silent = Library(broken=True)
+    silent = FakeNvml(broken=True)
     assert [finding.level for finding in cuda_checks.examine(NOWHERE, None, silent, PLAIN)] == [Level.OK]
     on_bus = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/class": "0x030200"}
     (card,) = cuda_checks.examine(tree(on_bus), None, silent, PLAIN)
@@ -239,7 +239,7 @@ def test_a_torch_that_cannot_be_loaded_costs_only_its_own_checks(monkeypatch: py
     found = {finding.name: finding for finding in library_checks.examine()}
     assert (found["torch"].level, found["torch"].seen) == (Level.WARNING, refusal)
     assert "Numba" in found
-    seen = {finding.name for finding in cuda_checks.examine(NOWHERE, None, Library({}))}
+    seen = {finding.name for finding in cuda_checks.examine(NOWHERE, None, FakeNvml({}))}
     assert {"driver", "GPU MIG"} <= seen
     assert "CUDA" not in seen
 

@@ -22,7 +22,7 @@ from experiments.cli import main
 from experiments.devices import accelerator, rocm
 from experiments.doctor import cuda_checks
 from tests.experiments.conftest import Tree
-from tests.experiments.nvml_standin import Library
+from tests.experiments.nvml_standin import FakeNvml
 from tests.experiments.test_doctor import BUILT, NOWHERE, PLAIN
 from tests.experiments.test_node import RECORD
 from tests.experiments.torch_standin import ARC, H100, MI300X, P100, Torch, install
@@ -31,7 +31,7 @@ CARD: dict[str, Any] = {"Name": H100.name, "MaxClockInfo": 1980}
 LOST = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
 UNKNOWN = pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
 MISMATCH = pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-NONE = Library(broken=True)
+NONE = FakeNvml(broken=True)
 GB10 = SimpleNamespace(name="NVIDIA GB10", total_memory=128 * 10**9, major=12, minor=1, multi_processor_count=48)
 
 Machine = Callable[..., str]
@@ -41,7 +41,7 @@ Machine = Callable[..., str]
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Play a machine whose driver and torch answer so; its kind."""
 
-    def play(library: Library, torch: Torch | None = None) -> str:
+    def play(library: FakeNvml, torch: Torch | None = None) -> str:
         monkeypatch.setattr(nvml, "load_pynvml", lambda: library)
         install(monkeypatch, torch or Torch())
         return hardware.machine_kind()
@@ -50,13 +50,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_a_machine_is_named_by_all_its_gpus(machine: Machine) -> None:
-    bare, one = machine(NONE), machine(Library(CARD))
-    assert machine(Library(CARD), Torch(H100, cuda="13.0")) == one, "NVML's GPU is not counted twice"
+    bare, one = machine(NONE), machine(FakeNvml(CARD))
+    assert machine(FakeNvml(CARD), Torch(H100, cuda="13.0")) == one, "NVML's GPU is not counted twice"
     assert machine(NONE, Torch(H100, cuda="13.0")) == one, "torch has the same name for it"
     kinds = {
         bare, one,
         machine(NONE, Torch(MI300X, hip="7.0")), machine(NONE, Torch(MI300X, MI300X, hip="7.0")),
-        machine(NONE, Torch(ARC, xpu="20250301")), machine(Library(CARD), Torch(MI300X, hip="7.0")),
+        machine(NONE, Torch(ARC, xpu="20250301")), machine(FakeNvml(CARD), Torch(MI300X, hip="7.0")),
         machine(NONE, Torch(SimpleNamespace(**vars(H100) | {"name": "Apple M3"}), mps=True)),
     }  # fmt: skip
     assert len(kinds) == 7
@@ -77,14 +77,14 @@ def test_a_gpu_that_cannot_be_worked_on_names_its_machine_all_the_same(machine: 
 
 
 def test_slices_of_different_size_are_different_kinds(machine: Machine) -> None:
-    cut = Library(CARD | {"MigMode": [1, 1]})
+    cut = FakeNvml(CARD | {"MigMode": [1, 1]})
     slices = [SimpleNamespace(**vars(H100) | {"name": f"{H100.name} MIG {size}"}) for size in ("1g.10gb", "7g.80gb")]
     kinds = {machine(cut, Torch(part, cuda="13.0")) for part in slices}
-    assert len(kinds) == 2 and machine(Library(CARD)) not in kinds
+    assert len(kinds) == 2 and machine(FakeNvml(CARD)) not in kinds
 
 
 def test_torch_names_a_gpu_that_nvml_does_not(machine: Machine) -> None:
-    machine(Library(CARD, {"Name": UNKNOWN}), Torch(H100, P100, cuda="13.0"))
+    machine(FakeNvml(CARD, {"Name": UNKNOWN}), Torch(H100, P100, cuda="13.0"))
     assert [card["name"] for card in gpus.list_gpus()] == [H100.name, P100.name]
 
 
@@ -123,24 +123,24 @@ def record(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-TWO = Library(CARD, CARD)
+TWO = FakeNvml(CARD, CARD)
 AMD = Torch(MI300X, hip="7.0")
 
 
 @pytest.mark.parametrize(
     ("library", "torch", "said"),
     [
-        pytest.param(Library(refuses=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="daemon-reload"),
-        pytest.param(Library(refuses=MISMATCH), Torch(), r"version mismatch.*(reboot|restart)", id="driver updated"),
-        pytest.param(Library(count=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="no count"),
+        pytest.param(FakeNvml(refuses=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="daemon-reload"),
+        pytest.param(FakeNvml(refuses=MISMATCH), Torch(), r"version mismatch.*(reboot|restart)", id="driver updated"),
+        pytest.param(FakeNvml(count=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="no count"),
         pytest.param(NONE, Torch(H100, H100, cuda="13.0"), "NVML does not answer", id="torch still sees them"),
-        pytest.param(Library(CARD, {"Handle": LOST}), Torch(), r"NVML does not report its name \(GPU is lost\).*xid",
+        pytest.param(FakeNvml(CARD, {"Handle": LOST}), Torch(), r"NVML does not report its name \(GPU is lost\).*xid",
                      id="one fell off the bus"),
-        pytest.param(Library(CARD, {"Name": UNKNOWN}), Torch(), "does not report its name", id="one has no name"),
+        pytest.param(FakeNvml(CARD, {"Name": UNKNOWN}), Torch(), "does not report its name", id="one has no name"),
     ],
 )  # fmt: skip
 def test_a_gpu_lost_during_a_study_is_not_another_machine(
-    library: Library, torch: Torch, said: str, machine: Machine, record: Callable[..., Path], tmp_path: Path
+    library: FakeNvml, torch: Torch, said: str, machine: Machine, record: Callable[..., Path], tmp_path: Path
 ) -> None:
     kind = machine(TWO, Torch(H100, H100, cuda="13.0"))
     path = record()
@@ -170,10 +170,10 @@ def test_a_gpu_that_torch_alone_knows_is_not_missed_as_another_machine(
 
 
 @pytest.mark.parametrize(
-    "now", [Library(CARD), Library(CARD, CARD, CARD), Library(CARD, {**CARD, "Name": "NVIDIA L4"})]
+    "now", [FakeNvml(CARD), FakeNvml(CARD, CARD, CARD), FakeNvml(CARD, {**CARD, "Name": "NVIDIA L4"})]
 )
 def test_gpus_that_answer_and_are_others_are_another_machine(
-    now: Library, machine: Machine, record: Callable[..., Path]
+    now: FakeNvml, machine: Machine, record: Callable[..., Path]
 ) -> None:
     kind = machine(TWO)
     path = record()
@@ -187,17 +187,17 @@ def test_gpus_that_answer_and_are_others_are_another_machine(
 def test_a_gpu_that_did_not_answer_when_its_machine_was_recorded_is_named(
     machine: Machine, record: Callable[..., Path]
 ) -> None:
-    machine(Library(refuses=UNKNOWN))
+    machine(FakeNvml(refuses=UNKNOWN))
     path = record()
     written = read_node(path)
     write_node(path, {**written, "hardware": {**written["hardware"], "nvml": nvml.status()}})
-    machine(Library(CARD))
+    machine(FakeNvml(CARD))
     with pytest.raises(StudyError, match=rf"has {H100.name}, .*\(NVML did not answer then: Unknown Error\)"):
         main(["check", "--node", str(path)])
 
 
 def test_what_could_not_be_asked_before_is_no_contradiction(machine: Machine, record: Callable[..., Path]) -> None:
-    machine(Library(CARD, {"Name": UNKNOWN}))
+    machine(FakeNvml(CARD, {"Name": UNKNOWN}))
     path = record()
     machine(TWO)
     assert main(["check", "--node", str(path)]) == 0
@@ -224,7 +224,7 @@ def test_a_processor_that_does_not_tell_all_now_is_the_same(
 
 def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     """As on a DGX Spark, whose GPU has the machine's memory."""
-    unified = Library({"Name": GB10.name, **dict.fromkeys(
+    unified = FakeNvml({"Name": GB10.name, **dict.fromkeys(
         ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
     machine(unified, Torch(GB10, cuda="13.0"))
     (card,) = fingerprint._add_memory(gpus.list_gpus(), [accelerator_entry()])
@@ -305,12 +305,12 @@ def test_the_doctor_mends_the_cause(
     refuses: str, files: dict[str, str], torch: cuda_checks.Torch, level: str, mend: str, tree: Tree
 ) -> None:
     refusal = pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{refuses}"))
-    (finding,) = cuda_checks.examine(tree(files), None, Library(refuses=refusal), torch)
+    (finding,) = cuda_checks.examine(tree(files), None, FakeNvml(refuses=refusal), torch)
     assert (finding.level.value, mend in finding.mend) == (level, True)
 
 
 def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Machine) -> None:
-    machine(Library(refuses=MISMATCH))
+    machine(FakeNvml(refuses=MISMATCH))
     record = {**RECORD, "hardware": {**RECORD["hardware"], "nvml": nvml.status()}}
     with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load the modules again") as caught:
         fingerprint.require_device(record, "gpu")
@@ -319,7 +319,7 @@ def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Ma
 
 def test_the_doctor_does_not_take_one_gpu_for_another(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     sick, well = {"UUID": "GPU-a", "Index": 0, "PersistenceMode": 0}, {"UUID": "GPU-b", "Index": 1}
-    library = Library(sick, well, {"Handle": LOST})
+    library = FakeNvml(sick, well, {"Handle": LOST})
 
     def examined(device: str | None, uuid: str) -> dict[str, Any]:
         machine(library, Torch(SimpleNamespace(**vars(H100), uuid=uuid), cuda="13.0"))
@@ -387,7 +387,7 @@ ANSWERS = {"MaxClockInfo": 1980, "Name": "NVIDIA H100 80GB HBM3"}
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source.split(":")[0])
 def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report) -> None:
-    library = Library(ANSWERS | report.answers, ANSWERS)
+    library = FakeNvml(ANSWERS | report.answers, ANSWERS)
     one, other = nvml.nvidia_gpus(library)
     check_document([one, other], GPUS, "gpus")
     assert one.get("unanswered", {}) == report.unanswered
@@ -418,7 +418,7 @@ QUESTIONS = ["Handle", "Name", "MemoryInfo", "PowerManagementLimit", "MaxClockIn
 def test_any_answers_of_any_gpus_give_a_record_that_conforms(
     cards: list[dict[str, Any]], count_is_odd: bool, count: Any
 ) -> None:
-    library = Library(*cards, {}, count=count if count_is_odd else None)
+    library = FakeNvml(*cards, {}, count=count if count_is_odd else None)
     found = nvml.nvidia_gpus(library)
     check_document(found, GPUS, "gpus")
     if not count_is_odd:
@@ -432,7 +432,7 @@ def test_any_answers_of_any_gpus_give_a_record_that_conforms(
 
 @pytest.mark.parametrize("count", [-1, 10**6, "3", None, error("UNKNOWN"), NOT_SUPPORTED])
 def test_a_number_of_gpus_that_makes_no_sense_is_told(monkeypatch: pytest.MonkeyPatch, count: Any) -> None:
-    library = Library({}, count=0)
+    library = FakeNvml({}, count=0)
     library._count = count
     monkeypatch.setattr(nvml, "load_pynvml", lambda: library)
     assert nvml.nvidia_gpus() == []

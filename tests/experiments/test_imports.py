@@ -19,7 +19,7 @@ from experiments.models import data_loading, onnx_files, real_data, training_run
 from experiments.point_errors import attempt
 from experiments.serving import server_processes
 from experiments.workload import Unsupported, missing_library
-from tests.experiments.point_runs import answer
+from tests.experiments.point_runs import answer_point
 from tests.experiments.test_serving import ORDERS
 
 Patch = pytest.MonkeyPatch
@@ -43,8 +43,8 @@ MEASURE = """
 import json, sys
 from experiments.point_errors import attempt
 from experiments.doctor import library_checks
-from tests.experiments.point_runs import answer
-answers = [answer("inference", model=model, batch=1) for model in ("mobilenet-v2", "minilm-l6", "mlp")]
+from tests.experiments.point_runs import answer_point
+answers = [answer_point("inference", model=model, batch=1) for model in ("mobilenet-v2", "minilm-l6", "mlp")]
 (found,) = [one for one in library_checks.examine() if one.name == "Transformers"]
 print(json.dumps([[(one["status"], one["reason"]) for one in answers], found.level, found.seen, found.mend]))
 """
@@ -157,7 +157,7 @@ def test_a_point_without_its_library_is_unsupported(
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, library, None)
-    said = answer(experiment, **params)
+    said = answer_point(experiment, **params)
     assert said["status"] == "unsupported", said["reason"]
     assert f"pip install {install}" in said["reason"]
 

@@ -22,7 +22,7 @@ from experiments.backends.loop_products import compile_loop, dot_products
 from experiments.kernels import bfloat16_dot, dependent_chain, fma, llvm_compile, stream
 from experiments.kernels.sequential import BITS, cpu_kernels, tasks
 from experiments.workload import Dtype, Unsupported
-from tests.experiments.point_runs import error, observed, right, work
+from tests.experiments.point_runs import build_work, check_error, observe, passes_check
 
 FLOATS = [Dtype.FLOAT32, Dtype.FLOAT64]
 
@@ -157,12 +157,12 @@ def test_a_kernel_that_skips_a_step_is_noticed(monkeypatch: pytest.MonkeyPatch, 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))
     for chains, threads in (("one", 1), ("full", 2)):
         how: dict[str, Any] = {"kernel": kernel, "data": data, "chains": chains, "threads": threads}
-        made = work("sequential", **how, footprint=footprint * (threads if kernel == "chase" else 1))
-        assert right(made)
-        assert observed(made) == {"chains_in_flight": float(threads)}
+        made = build_work("sequential", **how, footprint=footprint * (threads if kernel == "chase" else 1))
+        assert passes_check(made)
+        assert observe(made) == {"chains_in_flight": float(threads)}
         assert made.per == cpu_kernels.CpuChains.steps(kernel, threads, footprint)
     monkeypatch.setitem(cpu_kernels.KERNELS, kernel, lazy)
-    assert error(work("sequential", kernel=kernel, data=data, footprint=footprint)) == 1.0
+    assert check_error(build_work("sequential", kernel=kernel, data=data, footprint=footprint)) == 1.0
 
 
 def test_a_chase_goes_on_where_it_stopped_and_the_others_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_chase_goes_on_where_it_stopped_and_the_others_begin_again(monkeypatch
         cpu_kernels.CpuChains, "walk", lambda self, _: begun.append(int(self._starts[0])) or walk(self, BITS)
     )
     for kernel, data, footprint, fresh in (("chase", "random", 1 << 16, 3), ("states", "text", 1 << 21, 1)):
-        made = work("sequential", kernel=kernel, data=data, footprint=footprint)
+        made = build_work("sequential", kernel=kernel, data=data, footprint=footprint)
         begun.clear()
         for _ in range(3):
             made.calls[0]()
@@ -262,7 +262,7 @@ def test_openblas_takes_the_kernels_that_it_is_told_to() -> None:
 def test_another_core_type_than_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openblas, "core_type", lambda: "Prescott")
     with pytest.raises(Unsupported, match="no Haswell kernels for this CPU: it took Prescott"):
-        work("gemm", backend="openblas-haswell")
+        build_work("gemm", backend="openblas-haswell")
 
 
 def test_a_library_that_does_not_load_is_no_crash(tmp_path: Path) -> None:

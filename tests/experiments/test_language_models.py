@@ -25,7 +25,17 @@ from experiments.language import gguf_files, llama_bench, runtimes, token_check,
 from experiments.language.shapes import SHAPES, Shape
 from experiments.suite import language_models
 from experiments.workload import HarnessError, Unsupported
-from tests.experiments.point_runs import CPU, GPU, answer, error, metrics, observed, right, run, work
+from tests.experiments.point_runs import (
+    CPU,
+    GPU,
+    answer_point,
+    build_work,
+    check_error,
+    observe,
+    passes_check,
+    run_once,
+    sample_metrics,
+)
 
 TINY = SHAPES["llama-tiny"]
 SMALLEST = replace(TINY, layers=2)
@@ -246,9 +256,9 @@ READ = {
 def test_a_runtime_reads_and_writes_and_is_right(backend: str, kind: str) -> None:
     pytest.importorskip(READ[backend][0])
     for phase in ("prompt", "decode"):
-        made = work("language-models", backend=backend, format=kind, phase=phase)
-        run(made)
-        assert 0 < error(made) <= token_check.TOLERANCE
+        made = build_work("language-models", backend=backend, format=kind, phase=phase)
+        run_once(made)
+        assert 0 < check_error(made) <= token_check.TOLERANCE
 
 
 # A stand-in for llama.cpp's library that loads anything.
@@ -296,10 +306,10 @@ def test_a_model_that_llama_cpp_does_not_load_is_refused_in_its_own_words(monkey
 
 
 def test_a_captured_token_is_right() -> None:
-    made = work("language-models", GPU, backend="transformers-graph", phase="decode")
-    run(made)
-    run(made)
-    assert right(made)
+    made = build_work("language-models", GPU, backend="transformers-graph", phase="decode")
+    run_once(made)
+    run_once(made)
+    assert passes_check(made)
 
 
 @pytest.mark.parametrize(
@@ -318,9 +328,9 @@ def test_spoilt_probabilities_fail_the_check(spoil: Any, monkeypatch: pytest.Mon
         ids, values = told(self, prompt)
         return ids, spoil(values)
 
-    assert right(work("language-models"))
+    assert passes_check(build_work("language-models"))
     monkeypatch.setattr(runtimes.Transformers, "next_tokens", next_tokens)
-    assert not right(work("language-models"))
+    assert not passes_check(build_work("language-models"))
 
 
 def test_a_token_from_a_cache_of_another_prompt_is_another() -> None:
@@ -337,11 +347,11 @@ def test_a_token_from_a_cache_of_another_prompt_is_another() -> None:
 
 
 def test_the_samples_are_seconds_of_a_prompt_and_of_a_token() -> None:
-    made = work("language-models", phase="decode")
+    made = build_work("language-models", phase="decode")
     assert (made.per, made.flop) == (language_models.RUN, TINY.flop(1, 16))
     assert made.bytes == weights.bytes_per_token("BF16", TINY) + TINY.cache_bytes(16)
-    assert work("language-models", phase="prompt").flop == TINY.flop(16)
-    assert metrics(answer("language-models")) == {"time"}
+    assert build_work("language-models", phase="prompt").flop == TINY.flop(16)
+    assert sample_metrics(answer_point("language-models")) == {"time"}
 
 
 CANNOT: list[tuple[Device, dict[str, Any], str]] = [
@@ -362,9 +372,9 @@ def test_what_cannot_be_is_told(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(Unsupported, match=reason):
-        made = work("language-models", device, **changed)
-        run(made)
-        observed(made)
+        made = build_work("language-models", device, **changed)
+        run_once(made)
+        observe(made)
 
 
 def a_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, says: str, code: int = 0) -> Path:
@@ -382,10 +392,10 @@ TIMES = {"backends": "CPU", "samples_ns": [80_000_000, 88_000_000], "n_gen": 8}
 
 def test_llama_bench_is_asked_for_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = a_bench(tmp_path, monkeypatch, json.dumps([TIMES]))
-    found = observed(work("language-models", backend="llama-bench", phase="decode", threads=2))
+    found = observe(build_work("language-models", backend="llama-bench", phase="decode", threads=2))
     assert found == {"time": pytest.approx([0.01, 0.011])}
     assert "-ngl 0" in (words := asked.read_text()) and "-dev none -t 2 -p 0 -n 8 -d 16" in words
-    found = observed(work("language-models", backend="llama-bench", phase="prompt", threads=2))
+    found = observe(build_work("language-models", backend="llama-bench", phase="prompt", threads=2))
     assert found == {"time": pytest.approx([0.08, 0.088])}
     assert "-p 16 -n 0" in asked.read_text()
 

@@ -27,8 +27,8 @@ from experiments.registry import get_experiment
 from experiments.serving import simulated_users
 from experiments.suite import language_serving
 from experiments.workload import HarnessError, Unsupported
-from tests.experiments.point_runs import CPU, GPU, observed, params, right, work
-from tests.experiments.stand_in_server import Asked, StandIn
+from tests.experiments.point_runs import CPU, GPU, build_work, observe, passes_check, point_params
+from tests.experiments.stand_in_server import RequestHandler, StandInServer
 
 NAME = "language-serving"
 
@@ -66,9 +66,9 @@ def test_the_last_words_of_a_server_are_the_last_line_of_its_log(log: str, words
 
 
 def test_users_are_answered_rightly_by_the_librarys_server(models: Path, scratch: None) -> None:
-    made = work(NAME, users=3)
-    assert right(made)
-    seen = observed(made)
+    made = build_work(NAME, users=3)
+    assert passes_check(made)
+    seen = observe(made)
     assert seen["requests"] >= 3
     assert seen["failed_share"] == 0
     assert min(seen["tokens_per_s"], seen["user_tokens_per_s"], seen["p50_first_token_latency"]) > 0
@@ -114,9 +114,9 @@ def test_a_program_on_path_serves_as_well(
     told = as_program(tmp_path_factory.mktemp("bin") / "bin", monkeypatch, *devices)
     monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "7")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    made = work(NAME, device, backend="llama-server")
-    assert right(made)
-    assert observed(made)["requests"] >= 2
+    made = build_work(NAME, device, backend="llama-server")
+    assert passes_check(made)
+    assert observe(made)["requests"] >= 2
     arguments, environment = json.loads(told.read_text())
     layers = arguments[arguments.index("-ngl") + 1]
     assert (layers, "-mg" in arguments) == (("0", False) if device is CPU else ("999", True))
@@ -128,16 +128,16 @@ def test_a_program_on_path_serves_as_well(
 def test_a_server_that_is_absent_or_has_no_gpu_is_unsupported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lacks = get_experiment(NAME).lacks
     with pytest.raises(Unsupported, match="xllamacpp does not run on"):
-        work(NAME, GPU)
+        build_work(NAME, GPU)
     as_program(tmp_path / "bin", monkeypatch, "BLAS: OpenBLAS (0 MiB, 0 MiB free)", "(none)")
     with pytest.raises(Unsupported, match="supports only CPUs: build llama"):
-        work(NAME, GPU, backend="llama-server")
-    assert not lacks([], params(NAME, backend="llama-server"))
+        build_work(NAME, GPU, backend="llama-server")
+    assert not lacks([], point_params(NAME, backend="llama-server"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unsupported, match="llama-server is not on PATH: install"):
-        work(NAME, backend="llama-server")
-    assert "not on PATH" in lacks([], params(NAME, backend="llama-server"))
-    assert not lacks([], params(NAME))
+        build_work(NAME, backend="llama-server")
+    assert "not on PATH" in lacks([], point_params(NAME, backend="llama-server"))
+    assert not lacks([], point_params(NAME))
 
 
 def test_a_server_that_does_not_start_is_told_with_the_librarys_reason(scratch: None) -> None:
@@ -241,10 +241,10 @@ def test_times_are_those_of_counted_answers_and_the_rate_that_of_all_tokens() ->
     assert seen.faults == {"the server said 500": 1}
 
 
-class Stand(StandIn):
+class Stand(StandInServer):
     """Streams letters, `pause_s` before each, and notes requests."""
 
-    def __init__(self, says: Callable[[Asked], object] | None = None, pause_s: float = 0.002) -> None:
+    def __init__(self, says: Callable[[RequestHandler], object] | None = None, pause_s: float = 0.002) -> None:
         self.says, self.pause_s, self.one = says, pause_s, threading.Lock()
         self.asked: list[dict[str, Any]] = []
         self.open, self.most = 0, 0
@@ -255,7 +255,7 @@ class Stand(StandIn):
             self.open += more
             self.most = max(self.most, self.open)
 
-    def answer(self, asked: Asked, body: bytes) -> None:
+    def answer(self, asked: RequestHandler, body: bytes) -> None:
         asked.close_connection = True
         self.asked.append(wanted := json.loads(body))
         if self.says:
@@ -273,11 +273,11 @@ class Stand(StandIn):
         chunk(asked, b"")
 
 
-def chunk(asked: Asked, data: bytes) -> None:
+def chunk(asked: RequestHandler, data: bytes) -> None:
     asked.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
 
-def cut(asked: Asked) -> None:
+def cut(asked: RequestHandler) -> None:
     """One token of an answer, and no more."""
     asked.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     chunk(asked, event("a") + b"\n")

@@ -18,8 +18,8 @@ from experiments.models import layers
 from experiments.suite import libraries
 from experiments.workload import Dtype, Unsupported, Workload
 from tests.experiments import point_runs
-from tests.experiments.point_runs import GPU, observed, right
-from tests.experiments.processor_files import its_instructions_permitting
+from tests.experiments.point_runs import GPU, observe, passes_check
+from tests.experiments.processor_files import skip_without_instructions
 from tests.experiments.second_device import SecondCpu
 
 LSTM = {"layer": "lstm", "shape": "256-cells"}
@@ -29,7 +29,7 @@ PRODUCT: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 def work(device: Device = GPU, **params: Any) -> Workload:
     # On one thread PyTorch leaves small convolutions to its own kernels.
     torch.set_num_threads(1 if params.get("layer") == "lstm" else 2)
-    return point_runs.work("libraries", device, **params)
+    return point_runs.build_work("libraries", device, **params)
 
 
 def calls_a_library(made: Workload) -> bool:
@@ -53,9 +53,9 @@ def state() -> tuple[Any, ...]:
 def test_layers_are_right_with_the_library_and_without(layer: dict[str, Any], variant: str, dtype: str) -> None:
     before = state()
     for passes in ("forward", "both"):
-        with its_instructions_permitting():
+        with skip_without_instructions():
             made = work(**layer, variant=variant, passes=passes, dtype=dtype)
-        assert right(made)
+        assert passes_check(made)
         assert calls_a_library(made) == (variant == "library")
         assert state() == before
 
@@ -108,7 +108,7 @@ def test_a_wrong_layer_fails_its_check(monkeypatch: pytest.MonkeyPatch, layer: d
 
     monkeypatch.setattr(layers, "output_and_gradients", broken)
     for variant in ("library", "native"):
-        assert not right(work(**layer, variant=variant, passes="both"))
+        assert not passes_check(work(**layer, variant=variant, passes="both"))
 
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7", "batch": 1}, LSTM])
@@ -127,7 +127,7 @@ def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyP
         return correct(module, x, above)
 
     monkeypatch.setattr(layers, "output_and_gradients", reduced)
-    assert not right(work(**layer))
+    assert not passes_check(work(**layer))
 
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7"}, {"shape": "conv4-1x1"}, LSTM])
@@ -155,7 +155,7 @@ def test_one_wrong_entry_of_a_product_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(naive_products, "product", lambda *_: multiply)
     monkeypatch.setattr(SecondCpu, "matmul", lambda _, __, a, b, ___: lambda: multiply(a, b, a.new_empty(9, 3072)))
-    assert not right(work(**PRODUCT, variant=variant))
+    assert not passes_check(work(**PRODUCT, variant=variant))
 
 
 FOLDERS = [Path("/home/someone/venv/lib/python3.12/site-packages")]
@@ -186,6 +186,6 @@ def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.Monke
     )
     monkeypatch.setitem(sys.modules, "cupy", None)
     waited = GPU.waits
-    found = observed(work(layer="none", shape="loaded", batch=0))
+    found = observe(work(layer="none", shape="loaded", batch=0))
     assert GPU.waits > waited
     assert (found["system_driver_loaded"], found["system_toolkit_loaded"]) == (1, 0)

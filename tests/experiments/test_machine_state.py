@@ -30,7 +30,7 @@ from experiments.machine_state import (
     crowding_flags,
 )
 from tests.experiments.conftest import Tree
-from tests.experiments.nvml_standin import Library
+from tests.experiments.nvml_standin import FakeNvml
 
 CALM = Totals(time_s=0.0, stalled_s=0.0)
 
@@ -270,7 +270,7 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
         "TotalEnergyConsumption": 2500,
         "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
     }
-    seen = counters.gpu_counters("cuda:0", Library(answers))
+    seen = counters.gpu_counters("cuda:0", FakeNvml(answers))
     assert seen.values() == {
         "clock_mhz": 1980.0,
         "memory_clock_mhz": 1980.0,
@@ -282,13 +282,13 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
     assert [str(flag) for flag in seen.flags()] == said
     assert seen.joules() == 2.5
     # In a container the one process that is seen is taken to be this one.
-    calm = counters.gpu_counters("cuda:0", Library({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
+    calm = counters.gpu_counters("cuda:0", FakeNvml({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
     assert (list(calm.flags()), calm.joules()) == ([], None)
-    silent = counters.gpu_counters("cuda:0", Library(broken=True))
+    silent = counters.gpu_counters("cuda:0", FakeNvml(broken=True))
     assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, library: Library, **about: Any) -> counters.Counters:
+def watched(monkeypatch: pytest.MonkeyPatch, library: FakeNvml, **about: Any) -> counters.Counters:
     """The counters of torch's first GPU, of which torch tells this."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     properties = SimpleNamespace(**about)
@@ -317,7 +317,7 @@ def test_a_gpu_is_watched_by_its_identity_and_never_by_its_number(
 ) -> None:
     other = {"UUID": "GPU-a", "TotalEnergyConsumption": 7, "CurrentClocksThrottleReasons": 4}
     card = {"UUID": "GPU-b", "BusId": "00000000:4f:00.0", "PowerUsage": 300_000}
-    seen = watched(monkeypatch, Library(other, card), **about)
+    seen = watched(monkeypatch, FakeNvml(other, card), **about)
     assert seen.values().get("power_w") == watts
     assert (seen.joules(), list(seen.flags())) == (None, [])
     assert watts or seen.values() == {}
@@ -329,7 +329,7 @@ def test_a_slice_of_a_gpu_is_not_given_the_energy_of_the_whole_card(monkeypatch:
     counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
     card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
     del part["TotalEnergyConsumption"]
-    seen = watched(monkeypatch, Library({"UUID": "GPU-other"}, card, slices=[part]), uuid=uuid)
+    seen = watched(monkeypatch, FakeNvml({"UUID": "GPU-other"}, card, slices=[part]), uuid=uuid)
     values = seen.values()
     assert (values["power_w"], values["utilisation"], seen.joules(), list(seen.flags())) == (None, None, None, [])
     assert (values["clock_mhz"], values["temperature_c"]) == (1980.0, 41.0)
@@ -397,13 +397,13 @@ def power_field(milliwatts: int, status: int) -> Any:
 @pytest.mark.parametrize(
     ("library", "watts"),
     [
-        pytest.param(Library({"FieldValues": power_field(650_000, 0)}), 650.0, id="as it is now"),
-        pytest.param(Library({"FieldValues": power_field(0, 3)}), 80.0, id="the driver has no such field"),
-        pytest.param(Library({}), 80.0, id="the driver has no fields"),
+        pytest.param(FakeNvml({"FieldValues": power_field(650_000, 0)}), 650.0, id="as it is now"),
+        pytest.param(FakeNvml({"FieldValues": power_field(0, 3)}), 80.0, id="the driver has no such field"),
+        pytest.param(FakeNvml({}), 80.0, id="the driver has no fields"),
     ],
 )
 def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_tells(
-    library: Library, watts: float
+    library: FakeNvml, watts: float
 ) -> None:
     assert counters.gpu_counters("cuda:0", library).values()["power_w"] == watts
 

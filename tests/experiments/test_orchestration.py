@@ -27,7 +27,7 @@ from experiments.models.zoo import ZOO
 from experiments.suite.orchestration import AHEAD
 from experiments.sweep import find_sweep, read_preset
 from experiments.workload import HarnessError
-from tests.experiments.point_runs import CPU, observed, right, run, work
+from tests.experiments.point_runs import CPU, build_work, observe, passes_check, run_once
 from tests.experiments.second_device import SecondCpu
 
 FED = [("mlp", "memory"), ("mlp", "photographs"), ("resnet-50", "photographs"), ("gpt-1m", "memory"),
@@ -77,24 +77,24 @@ def test_wrong_decoding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_that_was_spoilt_on_its_way_fails_the_check(
     monkeypatch: pytest.MonkeyPatch, model: str, source: str, fault: Any
 ) -> None:
-    made = work("orchestration", model=model, source=source, batch=8)
+    made = build_work("orchestration", model=model, source=source, batch=8)
     following = data_loading.Feed.next
     monkeypatch.setattr(data_loading.Feed, "next", lambda self: fault(*following(self)))
-    assert not right(made)
+    assert not passes_check(made)
 
 
 def test_a_turn_is_on_the_hosts_clock_and_on_a_gpu_the_loop_is_timed_as_it_is_written_too() -> None:
-    made = work("orchestration")
+    made = build_work("orchestration")
     assert (made.clock, list(made.beside)) == ("host", [])
-    assert len(observed(made)["decode_time"]) == data_loading.TIMES
+    assert len(observe(made)["decode_time"]) == data_loading.TIMES
     device = SecondCpu()
-    made = work("orchestration", device, source="memory")
+    made = build_work("orchestration", device, source="memory")
     (beside,) = made.beside
     assert (beside.per, beside.clock) == (AHEAD, "device")
     device.waits = 0
     beside.calls[0]()
     assert device.waits == 0  # the host runs ahead
-    run(made)
+    run_once(made)
     assert device.waits == 2
 
 
@@ -105,8 +105,8 @@ def workers() -> set[psutil.Process]:
 @pytest.mark.parametrize("device", [CPU, SecondCpu()], ids=["cpu", "gpu"])
 def test_workers_end_with_their_point_and_their_cpu_time_stays_counted(device: Device) -> None:
     before = workers()
-    made = work("orchestration", device, workers=2, source="photographs")
-    run(made)
+    made = build_work("orchestration", device, workers=2, source="photographs")
+    run_once(made)
     started = workers() - before
     assert len(started) == 2
     # A GPU's are forked by a server that has no thread of the GPU's libraries.

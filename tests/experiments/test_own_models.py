@@ -19,7 +19,7 @@ from experiments.language import gguf_files, gguf_shape, shapes, weights
 from experiments.models import catalogue, from_transformers
 from experiments.suite import language_models
 from experiments.worker_processes import Workers
-from tests.experiments.point_runs import error, run, work
+from tests.experiments.point_runs import build_work, check_error, run_once
 
 CONFIG = {
     "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 99,
@@ -163,9 +163,9 @@ def test_a_file_is_measured_and_checked_by_its_own_weights(
     assert dict(point.params)["format"] == kind, "the file's format, not the preset's"
     assert gguf_files.model_file("mine", found, kind) == tmp_path / "mine.gguf"
     assert weights.bytes_per_token(kind, found) == weights.bytes_per_token(kind, shape)
-    made = work("language-models", model="mine", format=kind, backend="xllamacpp", phase="decode")
-    run(made)
-    assert 0 < error(made) <= made.tolerance
+    made = build_work("language-models", model="mine", format=kind, backend="xllamacpp", phase="decode")
+    run_once(made)
+    assert 0 < check_error(made) <= made.tolerance
     checked = gguf_files.model_file("mine-checked", replace(found, layers=2), kind)
     first, second = gguf_shape.file_tensors(checked), gguf_shape.file_tensors(tmp_path / "mine.gguf")
     assert np.array_equal(first["blk.1.attn_q.weight"].data, second["blk.1.attn_q.weight"].data)

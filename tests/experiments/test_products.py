@@ -19,9 +19,9 @@ from experiments.devices.cuda import CudaDevice
 from experiments.kernels import summation_orders
 from experiments.suite import content, gemm, numerics
 from experiments.workload import Dtype, Unsupported, relative_error
-from tests.experiments.cuda_standin import install, ptx
-from tests.experiments.point_runs import CPU, error, observed, right, run, work
-from tests.experiments.processor_files import its_instructions_permitting
+from tests.experiments.cuda_standin import compile_to_ptx, install
+from tests.experiments.point_runs import CPU, build_work, check_error, observe, passes_check, run_once
+from tests.experiments.processor_files import skip_without_instructions
 from tests.experiments.second_device import SecondCpu
 
 
@@ -54,12 +54,12 @@ def broken(patch: pytest.MonkeyPatch, kind: Any, fault: Any) -> None:
 def test_a_product_in_every_format_is_right_and_a_wrong_one_is_noticed(
     dtype: Dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = work("gemm", H100, dtype=dtype)
-    run(made)
-    assert right(made)
+    made = build_work("gemm", H100, dtype=dtype)
+    run_once(made)
+    assert passes_check(made)
     assert made.bytes == (48 * 96 + 96 * 80) * dtype.itemsize + 48 * 80 * dtype.result_itemsize
-    vector = work("gemm", H100, dtype=dtype, m=17 if dtype is Dtype.INT8 else 1)
-    assert all(right(vector) for _ in range(30)), "a matrix by a vector is not called wrong by chance"
+    vector = build_work("gemm", H100, dtype=dtype, m=17 if dtype is Dtype.INT8 else 1)
+    assert all(passes_check(vector) for _ in range(30)), "a matrix by a vector is not called wrong by chance"
     matmul = Nvidia.matmul
 
     def short(self: Any, backend: str, a: torch.Tensor, b: torch.Tensor, kind: Dtype) -> Any:
@@ -68,16 +68,16 @@ def test_a_product_in_every_format_is_right_and_a_wrong_one_is_noticed(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Nvidia, "matmul", short)
-        assert not right(work("gemm", H100, dtype=dtype)), "the last step of the sum lost"
+        assert not passes_check(build_work("gemm", H100, dtype=dtype)), "the last step of the sum lost"
     broken(monkeypatch, Nvidia, lambda out, _: out.index_fill_(0, torch.arange(32, 48), 0))
-    assert not right(work("gemm", H100, dtype=dtype)), "rows lost"
+    assert not passes_check(build_work("gemm", H100, dtype=dtype)), "rows lost"
 
 
 def test_an_int8_product_off_by_one_in_a_few_cells_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, Nvidia, lambda out, _: out.index_put_((torch.tensor(40), torch.arange(16)), out[40, :16] + 1))
     # One vector in 300 of Freivalds' check adds sixteen such errors up to nothing.
     torch.manual_seed(1)
-    assert not right(work("gemm", H100, dtype="int8"))
+    assert not passes_check(build_work("gemm", H100, dtype="int8"))
 
 
 def test_fp8_may_lose_what_its_units_cut_off_and_no_more() -> None:
@@ -111,7 +111,7 @@ def test_what_a_gpu_does_not_multiply_is_unsupported(
     name: str, capability: tuple[int, int], changed: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Unsupported, match=words):
-        work(name, Nvidia(capability), **changed)
+        build_work(name, Nvidia(capability), **changed)
 
 
 def test_operands_rotate_over_twice_a_large_cache_and_only_a_gpus_rule_goes_beyond_64() -> None:
@@ -152,12 +152,12 @@ def test_a_wrong_product_of_any_content_fails_its_check(monkeypatch: pytest.Monk
     ):
         with pytest.MonkeyPatch.context() as patch:
             broken(patch, CpuDevice, fault)
-            assert not right(work("content", content=name))
+            assert not passes_check(build_work("content", content=name))
     broken(monkeypatch, CpuDevice, lambda out, _: out.zero_())
-    made = work("content", content=name)
-    assert right(made) == (name in ("zeros", "denormal")), "units may read denormal numbers as zero"
+    made = build_work("content", content=name)
+    assert passes_check(made) == (name in ("zeros", "denormal")), "units may read denormal numbers as zero"
     if name == "denormal":
-        assert observed(made) == {"flushed_share": 1.0}
+        assert observe(made) == {"flushed_share": 1.0}
 
 
 def whole(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -228,10 +228,10 @@ def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root
     ],
 )  # fmt: skip
 def test_every_method_observes_right_results(method: str, dtype: str, backend: str, threads: int) -> None:
-    with its_instructions_permitting():
-        made = work("numerics", method=method, dtype=dtype, backend=backend, threads=threads)
-        assert right(made)
-        found = observed(made)
+    with skip_without_instructions():
+        made = build_work("numerics", method=method, dtype=dtype, backend=backend, threads=threads)
+        assert passes_check(made)
+        found = observe(made)
     json.dumps(found, allow_nan=False)
     assert found["spread_median_ulp"] <= found["spread_ulp"] <= 2 * found["error_ulp"]
     assert (found["spread_ulp"] == 0) or (found["differing_share"] > 0)
@@ -245,29 +245,29 @@ def test_a_library_that_loses_a_cell_in_one_order_is_wrong(
     monkeypatch: pytest.MonkeyPatch, method: str, lost: float
 ) -> None:
     broken(monkeypatch, CpuDevice, lambda out, at: out.index_fill_(0, torch.tensor(3), lost) if at == 2 else out)
-    made = work("numerics", method=method)
-    assert not right(made)
-    json.dumps(observed(made), allow_nan=False)
+    made = build_work("numerics", method=method)
+    assert not passes_check(made)
+    json.dumps(observe(made), allow_nan=False)
 
 
 def test_results_that_change_from_call_to_call_are_counted_and_the_fingerprint_is_not_of_the_draw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first, second = (observed(work("numerics")) for _ in range(2))
+    first, second = (observe(build_work("numerics")) for _ in range(2))
     assert first["error_ulp"] != second["error_ulp"]
-    assert first["fingerprint"] == second["fingerprint"] != observed(work("numerics", k=41))["fingerprint"]
+    assert first["fingerprint"] == second["fingerprint"] != observe(build_work("numerics", k=41))["fingerprint"]
     assert first["distinct_results"] == 1
     broken(monkeypatch, CpuDevice, lambda out, at: out.nextafter(out + 1) if at % 3 == 2 else out)
-    made = work("numerics")
-    assert 0 < error(made) <= (made.tolerance or 0.0)
-    assert observed(made)["distinct_results"] == 2
+    made = build_work("numerics")
+    assert 0 < check_error(made) <= (made.tolerance or 0.0)
+    assert observe(made)["distinct_results"] == 2
 
 
 @pytest.mark.parametrize(("real", "kind", "dtype"), [("float", "f32", torch.float32), ("double", "f64", torch.float64)])
 def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
     real: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (body,) = ptx(summation_orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
+    (body,) = compile_to_ptx(summation_orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
     # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
     assert f"fma.rn.{kind}" in body and "atom" not in body and "red." not in body
     fake = install(monkeypatch)

@@ -15,8 +15,16 @@ from experiments import worker
 from experiments.models import operator_traffic, profiling, step_profile
 from experiments.suite import roofline
 from experiments.workload import Profile, ProfileError, Unsupported
-from tests.experiments.point_runs import CPU, GPU, answer
-from tests.experiments.profile_standin import CALL_US, Profiled, head, install, kernel, on_host, steps
+from tests.experiments.point_runs import CPU, GPU, answer_point
+from tests.experiments.profile_standin import (
+    CALL_US,
+    Profiled,
+    head_events,
+    host_event,
+    install,
+    kernel_event,
+    step_kernels,
+)
 from tests.experiments.second_device import SecondCpu
 
 DEVICE = Profiled()
@@ -31,13 +39,13 @@ def profiled(monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], count
 
 @pytest.mark.parametrize("lost", [0, 1, 15, profiling.HEAD_KERNELS - 1])
 def test_only_kernels_after_the_mark_are_added_up(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
-    product, other = on_host("aten::addmm", CALL_US), on_host("aten::relu", CALL_US + 5)
+    product, other = host_event("aten::addmm", CALL_US), host_event("aten::relu", CALL_US + 5)
     product.append_kernel("gemm", 0, 6.0)
     other.append_kernel("relu", 0, 2.0)
-    spanning = kernel("Optimizer.step", CALL_US, 500.0, is_user_annotation=True)
-    before = on_host("aten::mm", 50.0)
+    spanning = kernel_event("Optimizer.step", CALL_US, 500.0, is_user_annotation=True)
+    before = host_event("aten::mm", 50.0)
     before.append_kernel("gemm", 0, 1000.0)
-    found = profiled(monkeypatch, [before, *head(lost), product, other, *steps(4, STEP), spanning])
+    found = profiled(monkeypatch, [before, *head_events(lost), product, other, *step_kernels(4, STEP), spanning])
     assert found["kernel_time"] == pytest.approx(3 * 2e-6)
     assert found["matmul_time_share"] == pytest.approx(0.75)
 
@@ -46,14 +54,14 @@ def test_only_kernels_after_the_mark_are_added_up(monkeypatch: pytest.MonkeyPatc
     ("events", "words"),
     [
         ([], "recorded no kernel of cuda:0"),
-        ([on_host(profiling.MARK, 1.0), on_host("aten::mm", CALL_US)], "recorded no kernel of cuda:0"),
-        ([*head(), on_host("aten::mm", CALL_US)], "no kernel after the mark"),
-        ([*head(profiling.HEAD_KERNELS), *steps(4, STEP)], "lost all 100 kernels before the mark"),
-        ([*head(profiling.HEAD_KERNELS), *steps(4, STEP)[1:]], "lost all 100 kernels before the mark"),
-        ([*head(), *steps(4, STEP)[1:]], "11 in 4 equal calls, 7 of them gemm"),
+        ([host_event(profiling.MARK, 1.0), host_event("aten::mm", CALL_US)], "recorded no kernel of cuda:0"),
+        ([*head_events(), host_event("aten::mm", CALL_US)], "no kernel after the mark"),
+        ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)], "lost all 100 kernels before the mark"),
+        ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)[1:]], "lost all 100 kernels before the mark"),
+        ([*head_events(), *step_kernels(4, STEP)[1:]], "11 in 4 equal calls, 7 of them gemm"),
         # As many in all as would make whole steps: 3 of 4 steps' first two kernels are lost, and one more.
-        ([*head(), *steps(4, STEP)[4:]], "8 in 4 equal calls, 3 of them relu"),
-        ([one for one in head() if one.name != profiling.MARK] + steps(4, STEP), "lost its own mark"),
+        ([*head_events(), *step_kernels(4, STEP)[4:]], "8 in 4 equal calls, 3 of them relu"),
+        ([one for one in head_events() if one.name != profiling.MARK] + step_kernels(4, STEP), "lost its own mark"),
     ],
 )
 def test_a_profile_that_is_not_whole_gives_no_number(
@@ -77,11 +85,11 @@ def operators(kernels: list[list[str]], missing: int | None = None) -> list[Func
     found = []
     for number, names in enumerate(kernels):
         start = CALL_US + 10 * number
-        mark, inner = on_host(f"operator {number}", start, 5.0), on_host("aten::add", start + 1)
+        mark, inner = host_event(f"operator {number}", start, 5.0), host_event("aten::add", start + 1)
         mark.append_cpu_child(inner)
         for name in names:
             inner.append_kernel(name, 0, 3.0)
-            found.append(kernel(name, start + 2))
+            found.append(kernel_event(name, start + 2))
         if number != missing:
             found.append(mark)
     return found
@@ -91,7 +99,7 @@ def test_an_operators_time_is_that_of_its_kernels_and_the_first_call_is_left_out
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The first call has lost its kernel.
-    install(monkeypatch, lambda: [*head(1), *operators([[], ["add"], ["add"]])])
+    install(monkeypatch, lambda: [*head_events(1), *operators([[], ["add"], ["add"]])])
     found = operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
     assert [one.seconds for one in found] == [pytest.approx(3e-6)] * 2
 
@@ -99,11 +107,11 @@ def test_an_operators_time_is_that_of_its_kernels_and_the_first_call_is_left_out
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ([*head(), *operators([["add"]] * 3, missing=2)], "lost 1 of 2 operators, for example aten.add.Tensor"),
-        ([*head(), *operators([["add"], [], ["add"]])], "1 in 2 equal calls"),
-        ([*head(), *operators([[], [], []])], "no kernel after the mark"),
+        ([*head_events(), *operators([["add"]] * 3, missing=2)], "lost 1 of 2 operators, for example aten.add.Tensor"),
+        ([*head_events(), *operators([["add"], [], ["add"]])], "1 in 2 equal calls"),
+        ([*head_events(), *operators([[], [], []])], "no kernel after the mark"),
         ([*operators([[], [], []])], "recorded no kernel of cuda:0"),
-        ([*head(100), *operators([["add"]] * 3)], "lost all 100 kernels before the mark"),
+        ([*head_events(100), *operators([["add"]] * 3)], "lost all 100 kernels before the mark"),
     ],
 )
 def test_operators_without_an_event_or_without_their_kernels_are_told(
@@ -130,11 +138,11 @@ def test_a_device_that_the_profiler_does_not_know_is_unsupported_and_counted_met
 
 @pytest.mark.parametrize("name", ["training", "roofline"])
 def test_a_gpus_profile_waits_for_its_own_order_and_a_cpu_answers_at_once(name: str) -> None:
-    timed = answer(name, GPU)
+    timed = answer_point(name, GPU)
     assert timed["status"] == "ok" and "profiled" not in timed
-    at_once = {one["metric"]: one for one in answer(name, CPU)["profiled"]}
+    at_once = {one["metric"]: one for one in answer_point(name, CPU)["profiled"]}
     assert all(one["value"] > 0 for one in at_once.values() if not one["metric"].startswith("time_below"))
-    later = answer(name, GPU, order={"profile": True})
+    later = answer_point(name, GPU, order={"profile": True})
     assert later["status"] == "ok" and "parts" not in later
     assert {one["metric"]: one["unit"] for one in later["profiled"]} == timed["profile"]
     assert set(at_once) <= set(timed["profile"])

@@ -20,7 +20,7 @@ from experiments.models.text_generation import Generator, seeded_weights
 from experiments.models.zoo import ZOO, catalogue_entry
 from experiments.suite import inference, offload, transfer
 from experiments.workload import Dtype, Unsupported
-from tests.experiments.point_runs import CPU, GPU, error, right, work
+from tests.experiments.point_runs import CPU, GPU, build_work, check_error, passes_check
 from tests.experiments.second_device import SecondCpu
 
 WAYS = [("pinned", "eager"), ("pageable", "eager"), ("pinned", "graph")]
@@ -46,8 +46,8 @@ class Stale(SecondCpu):
     ],
 )
 def test_a_graph_that_does_nothing_is_noticed(name: str, changed: dict[str, Any]) -> None:
-    assert right(work(name, GPU, **changed))
-    assert not right(work(name, Stale(), **changed))
+    assert passes_check(build_work(name, GPU, **changed))
+    assert not passes_check(build_work(name, Stale(), **changed))
 
 
 @pytest.mark.parametrize(("host_memory", "launch"), WAYS)
@@ -56,24 +56,24 @@ def test_fresh_data_go_there_and_the_result_comes_back(
     op: str, host_memory: str, launch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     how = {"op": op, **SHAPES[op], "host_memory": host_memory, "launch": launch}
-    made = work("offload", GPU, **how)
-    assert right(made)
-    assert right(made), "on other data, from another place"
+    made = build_work("offload", GPU, **how)
+    assert passes_check(made)
+    assert passes_check(made), "on other data, from another place"
     for lost in ("send", "fetch"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(offload.Trip, lost, lambda self, slot: None)
-            assert not right(work("offload", GPU, **how)), lost
+            assert not passes_check(build_work("offload", GPU, **how)), lost
     one = {"elementwise": offload_requests.Elementwise, "gemm": offload_requests.Product}.get(
         op, offload_requests.Layers
     )
     on = one.bind
     monkeypatch.setattr(one, "bind", lambda self, *data: lambda: on(self, *data)().mul_(1.001))
-    assert not right(work("offload", GPU, **how))
+    assert not passes_check(build_work("offload", GPU, **how))
 
 
 def test_the_host_times_every_part_until_the_device_is_done() -> None:
     device = SecondCpu()
-    made = work("offload", device, host_memory="pinned")
+    made = build_work("offload", device, host_memory="pinned")
     assert (made.clock, [one.clock for one in made.beside]) == ("host", ["device"])
     before = device.waits
     device.time(made, 3)
@@ -85,20 +85,20 @@ def test_parts_of_short_requests_are_repeated_in_their_graphs(monkeypatch: pytes
     graph = SecondCpu.graph
     monkeypatch.setattr(SecondCpu, "graph", lambda self, calls: lengths.append(len(calls)) or graph(self, calls))
     for m, uses in ((1000, 1), (1000, 5), (offload.SHORT_BYTES // 8, 1)):
-        made = work("offload", GPU, op="elementwise", m=m, n=1, k=1, uses=uses, host_memory="pinned")
+        made = build_work("offload", GPU, op="elementwise", m=m, n=1, k=1, uses=uses, host_memory="pinned")
         repeats = offload.REPEATS // uses if m == 1000 else 1
         assert [*lengths, made.beside[0].per] == [repeats] * 4
         lengths.clear()
 
 
 def test_what_the_device_takes_is_shown_without_the_host_or_the_refusal_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert work("offload", GPU, host_memory="pageable").beside == ()
+    assert build_work("offload", GPU, host_memory="pageable").beside == ()
     monkeypatch.setattr(SecondCpu, "graph", CpuDevice.graph)
-    (lack,) = work("offload", GPU, host_memory="pinned").beside
+    (lack,) = build_work("offload", GPU, host_memory="pinned").beside
     with pytest.raises(Unsupported, match="no graphs"):
         lack.calls[0]()
     with pytest.raises(Unsupported):
-        work("offload", GPU, host_memory="pinned", launch="graph")
+        build_work("offload", GPU, host_memory="pinned", launch="graph")
 
 
 @pytest.mark.parametrize("launch", ["eager", "graph"])
@@ -143,8 +143,8 @@ def test_what_arrives_is_what_was_sent_and_every_part_that_does_not_is_seen(
     monkeypatch.setattr(transfer, "PART", 1000)
     for size in (1, 4, 5000):
         device = OneOfTwo()
-        made = work("transfer", device, size=size, direction=direction, host_memory=host_memory)
-        assert error(made) == made.tolerance == 0.0
+        made = build_work("transfer", device, size=size, direction=direction, host_memory=host_memory)
+        assert check_error(made) == made.tolerance == 0.0
         assert device.waits >= 1, "pinned copies are on their way when the call returns"
         assert device.at_once == ((2,) if direction == "both" else ())
     copy = torch.Tensor.copy_
@@ -155,7 +155,7 @@ def test_what_arrives_is_what_was_sent_and_every_part_that_does_not_is_seen(
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(torch.Tensor, "copy_", spoiling)
-            return error(made)
+            return check_error(made)
 
     for at in torch.arange(7, 5000, 1000).split(1):
         assert found(lambda sent, at=at: sent.index_add(0, at, torch.ones(1, dtype=sent.dtype))) == pytest.approx(1 / 5)
@@ -166,7 +166,7 @@ def test_what_arrives_is_what_was_sent_and_every_part_that_does_not_is_seen(
 @pytest.mark.parametrize("lost", ["send", "fetch", "compute"])
 def test_data_that_do_not_travel_are_noticed(monkeypatch: pytest.MonkeyPatch, lost: str, backend: str) -> None:
     monkeypatch.setattr(inference.Service, lost, lambda self, *_: None)
-    assert not right(work("inference", GPU, backend=backend))
+    assert not passes_check(build_work("inference", GPU, backend=backend))
 
 
 def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeyp
     logits, asked = text_generation.exact_logits, inference.Service.wrap_inference_mode
     monkeypatch.setattr(text_generation, "exact_logits", lambda *of: seen.append(len(of[1])) or logits(*of))
     monkeypatch.setattr(inference, "CHECKED_FLOP", 3.5 * ZOO["mlp"].forward_flop(1))
-    assert right(work("inference", batch=64))
+    assert passes_check(build_work("inference", batch=64))
     assert seen == [3]
     lost = torch.arange(63)
     monkeypatch.setattr(
@@ -182,7 +182,7 @@ def test_of_a_large_batch_some_samples_are_checked_and_all_are_looked_at(monkeyp
         "wrap_inference_mode",
         lambda self, call: lambda inputs: asked(self, call)(inputs).index_fill(0, lost, torch.nan),
     )
-    assert not right(work("inference", batch=64))
+    assert not passes_check(build_work("inference", batch=64))
 
 
 def test_a_model_is_exported_once_for_all_its_points_unless_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +191,8 @@ def test_a_model_is_exported_once_for_all_its_points_unless_it_is_too_large(monk
     export = torch.onnx.export
     monkeypatch.setattr(torch.onnx, "export", lambda *args, **more: written.append(args[2]) or export(*args, **more))
     for dtype in ("float32", "int8", "float32"):
-        work("inference", backend="onnx", dtype=dtype)
-    work("inference", backend="openvino", dtype="float32")
+        build_work("inference", backend="onnx", dtype=dtype)
+    build_work("inference", backend="openvino", dtype="float32")
     assert len(written) == 1
     folder = Path(written[0]).parent
     assert folder.exists()
@@ -228,7 +228,7 @@ def test_onnx_runtime_writes_its_answer_where_the_tensors_lie() -> None:
 def test_a_gpu_without_an_onnx_runtime_is_told(maker: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SecondCpu, "maker", maker)
     with pytest.raises(Unsupported, match=said):
-        work("inference", GPU, backend="onnx")
+        build_work("inference", GPU, backend="onnx")
 
 
 def test_openvino_says_which_format_it_really_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_openvino_says_which_format_it_really_takes(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(openvino.Core, "compile_model", in_float32)
     with pytest.raises(Unsupported, match="computes in f32 instead of bfloat16"):
-        work("inference", backend="openvino", dtype="bfloat16", threads=2)
+        build_work("inference", backend="openvino", dtype="bfloat16", threads=2)
     assert given[0]["INFERENCE_NUM_THREADS"] == 2
 
 
@@ -264,7 +264,7 @@ def test_what_cannot_be_compiled_says_what_to_do(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(compiling.torch, "compile", lambda call, **_: first)
     with pytest.raises(Unsupported, match=mend):
-        work("inference", backend="inductor")
+        build_work("inference", backend="inductor")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_images_alone_lie_with_channels_last_where_that_is_faster(
     service = inference.Service
     monkeypatch.setattr(inference, "Service", lambda *given: made.append(service(*given)) or made[0])
     monkeypatch.setattr(compiling.torch, "compile", lambda call, **_: call)
-    work("inference", backend=backend, model=model)
+    build_work("inference", backend=backend, model=model)
     assert made[0].layout is layout
 
 

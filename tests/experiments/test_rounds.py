@@ -33,8 +33,8 @@ from tests.experiments import broken_worker
 
 BROKEN = Experiment(
     "broken",
-    broken_worker.broken,
-    _parameter_types(broken_worker.broken),
+    broken_worker.break_point,
+    _parameter_types(broken_worker.break_point),
     smaller=None,
     memory=None,
     flop=None,
@@ -47,7 +47,7 @@ SPOILING = ("OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "PYTHONMALLOCSTATS", "GLIBC_
 
 def make(
     hows: list[str], *blocks: dict[str, Any], number: int = 1, seed: int = 1, device: str = "cpu",
-    function: Any = broken_worker.broken, **changes: Any,
+    function: Any = broken_worker.break_point, **changes: Any,
 ) -> Round:  # fmt: skip
     """A round of points that go wrong so, on the CPU or on a stand-in for a GPU."""
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
@@ -192,7 +192,7 @@ OF_A_DEVICE = [
     [("cpu", OF_A_DEVICE), ("cuda:0", ["words of nobody", "!no reason", "!capture alone"])],
 )
 def test_an_error_of_the_device_costs_no_later_point(device: str, hows: list[str]) -> None:
-    measured = make([*hows, *["right"] * 3], function=broken_worker.spoiling, device=device)
+    measured = make([*hows, *["right"] * 3], function=broken_worker.spoil_process, device=device)
     measured.run()
     assert len(measured.outcomes) == len(hows) + 3
     told = by_how(measured)
@@ -205,7 +205,7 @@ def test_an_error_of_the_device_costs_no_later_point(device: str, hows: list[str
 
 def profiled(*hows: str, **changes: Any) -> Round:
     """A measured round of points with profiles on a stand-in for a GPU."""
-    made = make(list(hows), function=broken_worker.profiled, device="cuda:0", **changes)
+    made = make(list(hows), function=broken_worker.profile_point, device="cuda:0", **changes)
     made.run()
     return made
 

@@ -18,14 +18,14 @@ from experiments.models.trainer import Trainer
 from experiments.models.training_jobs import FITS, JOBS, Fit, Learner, passages, run_fit, run_job, split_samples
 from experiments.suite import equivalence, time_to_train
 from experiments.workload import Dtype
-from tests.experiments.point_runs import CPU, GPU, observed, work
+from tests.experiments.point_runs import CPU, GPU, build_work, observe
 from tests.experiments.second_device import SecondCpu
 
 LIBRARY = Path(dataclasses.__file__)
 
 
 def converged(device: Device = CPU, **changed: Any) -> dict[str, Any]:
-    return observed(work("convergence", device, **changed))
+    return observe(build_work("convergence", device, **changed))
 
 
 def test_every_seed_has_a_value_and_the_same_seed_the_same_on_every_device() -> None:
@@ -84,7 +84,7 @@ def test_weights_are_disturbed_as_much_upwards_as_downwards(monkeypatch: pytest.
 
 
 def compared(device: Device = CPU, **changed: Any) -> dict[str, Any]:
-    return observed(work("equivalence", device, **changed))
+    return observe(build_work("equivalence", device, **changed))
 
 
 @pytest.mark.usefixtures("seed")
@@ -156,7 +156,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("device", [CPU, GPU])
 @pytest.mark.usefixtures("brief")
 def test_a_job_tells_its_time_and_its_parts(device: Device) -> None:
-    job, found = JOBS["digits-mlp"], observed(work("time-to-train", device))
+    job, found = JOBS["digits-mlp"], observe(build_work("time-to-train", device))
     assert {"prepare_time", "step_time", "forward_time", "draw_time", "job_time"} < found.keys()
     assert all(value > 0 for value in found.values())
     assert found["forward_time"] < found["step_time"]
@@ -180,7 +180,7 @@ def test_a_job_that_cannot_reach_its_target_ends_and_says_so(monkeypatch: pytest
     monkeypatch.setitem(JOBS, "digits-mlp", dataclasses.replace(JOBS["digits-mlp"], target=1.01, every=5, most=12))
     did = run_job(JOBS["digits-mlp"], CPU, Dtype.FLOAT32)
     assert did["steps"] == 15 and did["accuracy"] <= 1.0
-    assert observed(work("time-to-train"))["reached_share"] == 0.0
+    assert observe(build_work("time-to-train"))["reached_share"] == 0.0
 
 
 @pytest.mark.parametrize(("accuracy", "reached"), [(0.9, 1.0), (0.895, 0.0)])
@@ -190,7 +190,7 @@ def test_an_accuracy_of_just_the_target_is_enough(
     did = {"job_time": 1.0, "accuracy": accuracy}
     monkeypatch.setattr("experiments.models.training_jobs.run_fit", lambda _: did)
     monkeypatch.setitem(FITS, "digits-logistic", dataclasses.replace(FITS["digits-logistic"], target=0.9))
-    found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
+    found = observe(build_work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert found["reached_share"] == reached
 
 
@@ -206,7 +206,7 @@ class Parrot:
 
 
 def test_a_fit_learns_and_its_answers_are_tested_on_held_out_rows() -> None:
-    found = observed(work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
+    found = observe(build_work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert found["reached_share"] == 1.0
     assert found["job_time"] > 0
     assert run_fit(Fit(Parrot, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0

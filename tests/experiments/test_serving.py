@@ -28,8 +28,8 @@ from experiments.serving import http_load, server, server_processes, services
 from experiments.suite import serving
 from experiments.workload import Dtype, HarnessError, Unsupported
 from tests.experiments.echoing.service import Echo
-from tests.experiments.point_runs import CPU, GPU, observed, right, work
-from tests.experiments.stand_in_server import Asked, StandIn
+from tests.experiments.point_runs import CPU, GPU, build_work, observe, passes_check
+from tests.experiments.stand_in_server import RequestHandler, StandInServer
 
 ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32", "backend": "torch", "threads": 1,
           "workers": 1, "cpus": [], "port": 0}  # fmt: skip
@@ -322,14 +322,14 @@ def test_arrivals_are_a_poisson_process() -> None:
     assert times == http_load.arrivals(50.0, 20_000, seed=1) != http_load.arrivals(50.0, 20_000, seed=2)
 
 
-class Stand(StandIn):
+class Stand(StandInServer):
     """Takes its time, one request after the other, and may fail."""
 
     def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
         self.seconds, self.every, self.says, self.count, self.one = seconds, every, says, 0, threading.Lock()
         super().__init__()
 
-    def answer(self, asked: Asked, _: bytes) -> None:
+    def answer(self, asked: RequestHandler, _: bytes) -> None:
         with self.one:
             time.sleep(self.seconds)
             self.count += 1
@@ -451,17 +451,17 @@ def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
 ) -> None:
     monkeypatch.setattr(serving, "LATE_S", 1.0)  # whoever runs tests has other work on its cores
     serving.close_servers()
-    made = work("serving", device, threads=1, service="echo")
-    assert right(made)
+    made = build_work("serving", device, threads=1, service="echo")
+    assert passes_check(made)
     (kept,) = serving._SERVERS.values()
     if hasattr(os, "sched_setaffinity"):
         for thread in psutil.Process(kept.child.pid).threads():
             assert os.sched_getaffinity(thread.id) == set(server_processes.split_cores(1)[0])
-    found = observed(made)
+    found = observe(made)
     assert (found["failed_share"], found["requests"]) == (0.0, 60.0)
     assert 0 < found["p50_latency"] < serving.TIMEOUT_S
     assert ("gpu_busy_share" in found) == (device.kind == "gpu")
-    assert right(work("serving", device, threads=1, service="echo", requests_per_s=1))
+    assert passes_check(build_work("serving", device, threads=1, service="echo", requests_per_s=1))
     assert list(serving._SERVERS.values()) == [kept]
     serving.close_servers()
     assert not kept.child.is_alive
@@ -497,5 +497,5 @@ def test_a_server_that_failed_at_a_request_is_started_again(monkeypatch: pytest.
 
 def test_a_network_answers_through_its_server() -> None:
     serving.close_servers()
-    assert right(work("serving", threads=1, backend="onnx"))
+    assert passes_check(build_work("serving", threads=1, backend="onnx"))
     serving.close_servers()

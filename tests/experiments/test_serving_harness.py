@@ -38,7 +38,7 @@ from experiments.suite import serving
 from experiments.workload import HarnessError, Unsupported
 from tests.experiments.conftest import Tree
 from tests.experiments.echoing.service import Echo
-from tests.experiments.point_runs import CPU, params, work
+from tests.experiments.point_runs import CPU, build_work, point_params
 from tests.experiments.test_serving import ORDERS, desk, echoing, offered, seen, stand
 
 __all__ = ["echoing", "stand"]  # fixtures
@@ -429,7 +429,7 @@ def test_a_load_that_something_passing_spoilt_is_offered_again(
 ) -> None:
     monkeypatch.setattr(serving, "get_server", lambda _: None)
     monkeypatch.setattr(serving, "_measure_load", tried := Mock(side_effect=attempts))
-    made = work("serving", threads=1)
+    made = build_work("serving", threads=1)
     assert made.observe
     with contextlib.nullcontext() if SEEN in attempts else pytest.raises(HarnessError, match="the load stood still"):
         assert made.observe() == SEEN
@@ -441,7 +441,7 @@ def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -
         raise HarnessError("the load: 256 connections need 288 files")
 
     monkeypatch.setattr(serving, "get_server", refuse)
-    order = {"experiment": "serving", "device": "cpu", "params": params("serving"),
+    order = {"experiment": "serving", "device": "cpu", "params": point_params("serving"),
              "policy": {"target": 0.1, "budget_s": 1.0, "max_samples": 6}}  # fmt: skip
     told = worker.answer_order(order, CPU, Watch("cpu"))
     assert told == {"status": "failed", "reason": "harness: the load: 256 connections need 288 files"}

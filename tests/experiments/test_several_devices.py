@@ -16,7 +16,7 @@ from experiments.models import ranks
 from experiments.models.ranks import BEYOND, Replica
 from experiments.models.trainer import Trainer
 from experiments.workload import Dtype, HarnessError, Unsupported
-from tests.experiments.point_runs import observed, right, work
+from tests.experiments.point_runs import build_work, observe, passes_check
 from tests.experiments.second_device import SecondCpu
 
 ORDER = {"model": "mlp", "batch": 4, "dtype": "float32", "interconnect": "gloo", "devices": ["cpu", "cpu"],
@@ -27,9 +27,9 @@ ORDER = {"model": "mlp", "batch": 4, "dtype": "float32", "interconnect": "gloo",
 def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(ranks.train_ranks, command=("-m", "tests.experiments.quick_rank"))
     monkeypatch.setattr(ranks, "train_ranks", quick)
-    made = work("several-devices", ranks=2)
-    assert right(made)
-    seen = observed(made)
+    made = build_work("several-devices", ranks=2)
+    assert passes_check(made)
+    seen = observe(made)
     assert len(seen["communication_share"]) >= 4
     assert all(0 <= share <= 1 for share in seen["communication_share"])
     assert seen["samples_per_s"] > 0
@@ -54,9 +54,9 @@ def test_each_rank_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[Any] = []
     told = {"error": 0.0, "step_time": [0.5, 0.5], "step_time_alone": [0.4, 0.6]}
     monkeypatch.setattr(ranks, "train_ranks", lambda *given: asked.append(given) or told)
-    made = work("several-devices", Pair(), ranks=2)
-    assert right(made)
-    assert observed(made) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
+    made = build_work("several-devices", Pair(), ranks=2)
+    assert passes_check(made)
+    assert observe(made) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
     ((count, order),) = asked  # started once
     assert (count, order["devices"]) == (2, ["cpu", "cpu:1"])
 

@@ -24,8 +24,8 @@ from experiments.registry import experiments, get_experiment
 from experiments.suite import bandwidth, sustained
 from experiments.tabular.table_libraries import LIBRARIES
 from experiments.workload import Dtype, Unsupported
-from tests.experiments.point_runs import CPU, GPU, SMALL, params, right, run, work
-from tests.experiments.processor_files import its_instructions_permitting
+from tests.experiments.point_runs import CPU, GPU, SMALL, build_work, passes_check, point_params, run_once
+from tests.experiments.processor_files import skip_without_instructions
 from tests.experiments.second_device import SecondCpu
 from tests.experiments.test_zoo import PARAMETERS
 
@@ -111,11 +111,11 @@ def short_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "device", "changed"), RIGHT)
 def test_a_right_result_passes_its_check_again_and_again(name: str, device: Device, changed: dict[str, Any]) -> None:
-    with its_instructions_permitting():
-        made = work(name, device, **changed)
-        run(made)
-        assert right(made)
-        assert right(made), "on other data"
+    with skip_without_instructions():
+        made = build_work(name, device, **changed)
+        run_once(made)
+        assert passes_check(made)
+        assert passes_check(made), "on other data"
 
 
 Patch = pytest.MonkeyPatch
@@ -235,9 +235,9 @@ def test_every_experiment_is_spoilt_here_or_in_tests_of_its_own() -> None:
 def test_a_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
     spoil, changed = SPOILT[name]
     device = CPU if "cpu" in get_experiment(name).fits else GPU
-    assert right(work(name, device, **changed))
+    assert passes_check(build_work(name, device, **changed))
     spoil(monkeypatch)
-    assert not right(work(name, device, **changed))
+    assert not passes_check(build_work(name, device, **changed))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_any_fault_of_a_product_fails_its_check(monkeypatch: Patch, name: str, f
 
     monkeypatch.setattr(CpuDevice, "matmul", broken)
     shape: dict[str, Any] = {"extent": 64} if name == "sustained" else {"m": 64, "n": 64, "k": 64}
-    assert not right(work(name, **shape))
+    assert not passes_check(build_work(name, **shape))
 
 
 # What a call computes and moves, by hand; None where it counts no such thing.
@@ -304,8 +304,8 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
 def test_a_call_counts_what_it_computes_and_moves(
     name: str, device: Device, changed: dict[str, Any], flop: float | None, moved: float | None
 ) -> None:
-    with its_instructions_permitting():
-        made = work(name, device, **changed)
+    with skip_without_instructions():
+        made = build_work(name, device, **changed)
     assert (made.flop, made.bytes) == (flop, moved)
 
 
@@ -320,7 +320,7 @@ def test_a_call_counts_what_it_computes_and_moves(
     ],
 )
 def test_operations_by_formula_are_those_that_torch_counts(name: str, changed: dict[str, Any]) -> None:
-    made = work(name, **changed)
+    made = build_work(name, **changed)
     # The counter does not know the kernel that a CPU takes for attention otherwise.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         for call in made.calls[:1] or [phase for _, phase in made.phases]:
@@ -328,7 +328,7 @@ def test_operations_by_formula_are_those_that_torch_counts(name: str, changed: d
     assert counter.get_total_flops() == made.flop
     # What a plan takes for its duration is near to it.
     if formula := get_experiment(name).flop:
-        assert formula(**params(name, **changed)) == pytest.approx(made.flop, rel=0.25)
+        assert formula(**point_params(name, **changed)) == pytest.approx(made.flop, rel=0.25)
 
 
 LAYER: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
@@ -336,7 +336,7 @@ LAYER: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 @pytest.mark.parametrize(("name", "changed"), [("gemm", {}), ("libraries", LAYER)])
 def test_operands_take_turns_in_memory(name: str, changed: dict[str, Any]) -> None:
-    made = work(name, **changed)
+    made = build_work(name, **changed)
     assert len({call().data_ptr() for call in made.calls}) == len(made.calls) > 1  # type: ignore[attr-defined]
 
 
@@ -344,7 +344,7 @@ def test_operands_take_turns_in_memory(name: str, changed: dict[str, Any]) -> No
 def test_probes_get_smaller_and_end(name: str) -> None:
     smaller: Any = get_experiment(name).smaller
     large = {"m": 4096, "n": 4096, "k": 4096, "batch": 512, "rows": 10**6}
-    step: dict[str, Any] | None = {key: large.get(key, value) for key, value in params(name).items()}
+    step: dict[str, Any] | None = {key: large.get(key, value) for key, value in point_params(name).items()}
     sizes = []
     while step is not None:
         sizes.append(worker._work_size(**step))
@@ -379,10 +379,10 @@ LARGER: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", [name for name in SMALL if get_experiment(name).memory])
 def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> None:
     memory: Any = get_experiment(name).memory
-    here = memory(**params(name))
-    assert memory(**params(name, **LARGER[name])) > here >= 0
+    here = memory(**point_params(name))
+    assert memory(**point_params(name, **LARGER[name])) > here >= 0
     if name in ("gemm", "content", "offload", "transfer"):
-        assert here >= (work(name, CPU if "cpu" in get_experiment(name).fits else GPU).bytes or 0.0) > 0
+        assert here >= (build_work(name, CPU if "cpu" in get_experiment(name).fits else GPU).bytes or 0.0) > 0
 
 
 FIT = {"job": "digits-logistic", "backend": "sklearn"}
@@ -505,7 +505,7 @@ def test_what_cannot_be_says_why(name: str, device: Device, changed: Any, why: s
     compile_module.cache_clear()
     torch.set_num_threads(2)  # on one, PyTorch calls no library for a small convolution
     with pytest.raises(Unsupported, match=why) as caught:
-        made = work(name, device, **changed)
+        made = build_work(name, device, **changed)
         # Some are found out only when they are tried.
         (made.check or made.observe or made.calls[0])()
     assert len(str(caught.value)) > 10

@@ -20,7 +20,7 @@ from experiments.suite import tabular as suite
 from experiments.tabular.random_tables import differing_share, make_case
 from experiments.tabular.table_libraries import LIBRARIES, ON_TABLES, ON_TEXT, Library, open_library
 from experiments.workload import Unsupported, Workload
-from tests.experiments.point_runs import CPU, right, run
+from tests.experiments.point_runs import CPU, passes_check, run_once
 
 # A device of the other kind, whose memory is the host's.
 GPU: Any = SimpleNamespace(
@@ -43,8 +43,8 @@ def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any
 def test_a_right_result_passes_its_check(name: str, op: str) -> None:
     for rows in (1, 7, 3000):
         made = work(op, name, rows)
-        run(made)
-        assert right(made)
+        run_once(made)
+        assert passes_check(made)
         assert len(made.calls) == suite.MOST_TABLES, "short tables take turns"
 
 
@@ -143,7 +143,7 @@ FAULTS = [
 def test_a_wrong_result_fails_its_check(monkeypatch: pytest.MonkeyPatch, op: str, fault: Any) -> None:
     columns = LIBRARIES["pandas"].columns
     monkeypatch.setattr(LIBRARIES["pandas"], "columns", lambda self, table: fault(columns(self, table)))
-    assert not right(work(op, "pandas"))
+    assert not passes_check(work(op, "pandas"))
 
 
 @pytest.mark.parametrize("op", ON_TABLES)
@@ -239,13 +239,13 @@ CUDA: Any = SimpleNamespace(kind="gpu", name="cuda:1", unsupported=GPU.unsupport
 @pytest.mark.parametrize("op", ON_TABLES)
 def test_the_code_for_cupy_is_right_and_stays_on_the_device(cupy: Cupy, op: str, transfers: str) -> None:
     tensors: Any = work(op, "torch", device=GPU, transfers=transfers)
-    assert right(tensors)
+    assert passes_check(tensors)
     there = {type(column) is np.ndarray for column in tensors.calls[0]().values()}
     assert there == {transfers == "included"}, "they go back only if that counts"
     made = work(op, "cupy", 3000, CUDA, transfers=transfers)
     result: Any = made.calls[0]()
     assert {isinstance(column, OnDevice) for column in result.values()} == {transfers == "excluded"}
-    assert right(made)
+    assert passes_check(made)
     assert set(cupy.used) == {1}
 
 

@@ -24,7 +24,7 @@ from experiments.models.zoo import ZOO, Entry, catalogue_entry
 from experiments.suite.training import memory
 from experiments.workload import Dtype
 from tests.experiments import point_runs
-from tests.experiments.point_runs import GPU, answer, observed, right
+from tests.experiments.point_runs import GPU, answer_point, observe, passes_check
 from tests.experiments.second_device import SecondCpu
 
 MIB = 1 << 20
@@ -61,9 +61,9 @@ def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
         ZOO["mlp"].batch, Counts(0, 64 * 8 + 8 * 10, 64 * 8, (1, 10)), ZOO["mlp"].sample, "dense", images=True,
     )  # fmt: skip
     monkeypatch.setitem(ZOO, "mlp", small)
-    work = point_runs.work("training", batch=3, dtype=dtype, backend="inductor")
-    assert right(work)
-    assert not any(name.endswith("share") for name in observed(work))
+    work = point_runs.build_work("training", batch=3, dtype=dtype, backend="inductor")
+    assert passes_check(work)
+    assert not any(name.endswith("share") for name in observe(work))
 
 
 @pytest.mark.parametrize("lost", ["all", "the update"])
@@ -80,9 +80,9 @@ def test_a_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.M
 
         return replay
 
-    assert right(point_runs.work("training", GPU, backend="graph"))
+    assert passes_check(point_runs.build_work("training", GPU, backend="graph"))
     monkeypatch.setattr(SecondCpu, "graph", graph)
-    assert not right(point_runs.work("training", GPU, backend="graph"))
+    assert not passes_check(point_runs.build_work("training", GPU, backend="graph"))
 
 
 @pytest.mark.usefixtures("torch_compile")
@@ -102,7 +102,7 @@ def test_without_a_compiler_the_point_is_unsupported_and_says_what_to_install() 
     import torch._inductor.config as inductor
 
     with inductor.patch({"cpp.cxx": (None, "/no/such/c++"), "force_disable_caches": True}):
-        said = answer("training", backend="inductor")
+        said = answer_point("training", backend="inductor")
     assert said["status"] == "unsupported"
     assert re.search(r"torch\.compile failed: .*install a C\+\+ compiler", said["reason"])
 
@@ -114,8 +114,8 @@ def test_memory_that_ends_while_compiling_is_no_lack_of_a_compiler(monkeypatch: 
         raise BackendCompilerFailed(lambda: None, torch.OutOfMemoryError("CUDA out of memory"), None)
 
     monkeypatch.setattr(Trainer, "step", full)
-    assert answer("training", backend="inductor")["status"] == "oom"
-    assert answer("training", GPU, backend="inductor")["status"] == "oom"
+    assert answer_point("training", backend="inductor")["status"] == "oom"
+    assert answer_point("training", GPU, backend="inductor")["status"] == "oom"
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn", "gpt-1m"])
@@ -148,7 +148,7 @@ def test_a_step_must_fit_the_memory_of_a_cpu_and_may_exceed_that_of_a_gpu(monkey
     assert many - one == pytest.approx(1023 * ZOO["resnet"].activation_bytes())
     assert memory("resnet", 1024, 0) == memory("resnet", 1, 0)
     monkeypatch.setattr(CpuDevice, "free_bytes", lambda self: 100 * MIB)
-    lacking = answer("training", model="resnet", batch=256)
+    lacking = answer_point("training", model="resnet", batch=256)
     assert (lacking["status"], lacking["reason"][:13]) == ("skipped", "memory: needs")
 
 
@@ -221,17 +221,17 @@ def test_adapters_alone_are_trained_and_checked(
     dtype: str, whole: float, adapted: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer_module, "WHOLE_FLOP", whole)
-    made = point_runs.work("training", model="llama-1b-lora", batch=2, dtype=dtype)
-    assert right(made)
-    point_runs.run(made)
-    assert right(made), "after a step, which leaves the frozen weights"
+    made = point_runs.build_work("training", model="llama-1b-lora", batch=2, dtype=dtype)
+    assert passes_check(made)
+    point_runs.run_once(made)
+    assert passes_check(made), "after a step, which leaves the frozen weights"
     whole_forward = LoraLinear.forward
 
     def spoilt(self: LoraLinear, x: torch.Tensor) -> torch.Tensor:
         return whole_forward(self, x) if x.dtype is torch.float64 else 2 * self.base(x) - whole_forward(self, x)
 
     monkeypatch.setattr(LoraLinear, "forward", spoilt)
-    assert not right(point_runs.work("training", model="llama-1b-lora", batch=2, dtype=dtype))
+    assert not passes_check(point_runs.build_work("training", model="llama-1b-lora", batch=2, dtype=dtype))
 
 
 def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:

@@ -19,7 +19,7 @@ from experiments.kernels import naive_products, stream_cuda, webgpu, wgsl_and_cu
 from experiments.suite import without_cuda
 from experiments.workload import Unsupported, Workload
 from tests.experiments.cuda_standin import install
-from tests.experiments.point_runs import CPU, GPU, right, work
+from tests.experiments.point_runs import CPU, GPU, build_work, passes_check
 from tests.experiments.second_device import SecondCpu
 from tests.missing_tools import missing
 
@@ -38,14 +38,14 @@ def vulkan() -> webgpu.Vulkan:
 def point(device: Device, kernel: str, n: int, backend: str) -> Workload:
     # Always the same numbers: a single one may cancel to next to nothing, of which any rounding is a large share.
     torch.manual_seed(1)
-    return work("without-cuda", device, kernel=kernel, n=n, backend=backend)
+    return build_work("without-cuda", device, kernel=kernel, n=n, backend=backend)
 
 
 @pytest.mark.parametrize(("kernel", "n"), SIZES)
 def test_vulkan_computes_the_same(vulkan: webgpu.Vulkan, kernel: str, n: int) -> None:
     for backend in ("vulkan", "webgpu"):
         made = point(CPU, kernel, n, backend)
-        assert right(made)
+        assert passes_check(made)
         assert made.flop == (2 * n if kernel == "triad" else 2 * n**3)
         assert made.bytes == 12 * (n if kernel == "triad" else n**2)
 
@@ -55,7 +55,7 @@ def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
     cupy = install(monkeypatch)
     monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 2)
     made = point(GPU, kernel, n, "cuda")
-    assert right(made)
+    assert passes_check(made)
     # The same blocks as in WGSL.
     block = (stream_cuda.BLOCK,) if kernel == "triad" else (naive_products.TILE, naive_products.TILE)
     assert set(cupy.launches) == {(*wgsl_and_cuda.launch_grid(kernel, n)[: len(block)], *block)}
@@ -76,14 +76,14 @@ def test_a_wrong_kernel_fails_the_check(
 ) -> None:
     assert text in wgsl_and_cuda.WGSL
     monkeypatch.setattr(wgsl_and_cuda, "WGSL", wgsl_and_cuda.WGSL.replace(text, wrong))
-    assert not right(point(CPU, kernel, 33 if kernel != "triad" else 1000, "vulkan"))
+    assert not passes_check(point(CPU, kernel, 33 if kernel != "triad" else 1000, "vulkan"))
 
 
 def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wgsl_and_cuda.launch_grid("triad", 2**25) == (43691, 3)
     monkeypatch.setattr(wgsl_and_cuda, "MOST_BLOCKS", 3)
     assert wgsl_and_cuda.launch_grid("triad", 2000) == (3, 3)
-    assert right(point(CPU, "triad", 2000, "vulkan"))
+    assert passes_check(point(CPU, "triad", 2000, "vulkan"))
 
 
 def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.Vulkan) -> None:

@@ -19,7 +19,7 @@ from experiments.point_errors import Skipped
 from experiments.registry import Experiment
 from experiments.timing import Policy
 from experiments.workload import Workload
-from tests.experiments.point_runs import CPU, GPU, answer, metrics, params
+from tests.experiments.point_runs import CPU, GPU, answer_point, point_params, sample_metrics
 from tests.experiments.second_device import SecondCpu
 
 
@@ -102,13 +102,13 @@ def test_a_point_may_ask_for_most_of_the_free_memory_and_not_for_all(
     assert reply["status"] == status
     if status == "skipped":
         assert f"needs {wanted:.1f} GiB, 10.0 GiB are free" in reply["reason"]
-    reply = answer("bandwidth", footprint=int(wanted * 2**50), dtype="float64")
+    reply = answer_point("bandwidth", footprint=int(wanted * 2**50), dtype="float64")
     assert reply["reason"].startswith("memory: needs"), "what the plan does not know is asked of the experiment"
 
 
 def asked(**known: float) -> dict[str, Any]:
     """The answer to a small product, of which the plan knows something."""
-    order = {"experiment": "gemm", "device": "cpu", "params": params("gemm"), "policy": POLICY, "known": known}
+    order = {"experiment": "gemm", "device": "cpu", "params": point_params("gemm"), "policy": POLICY, "known": known}
     return worker.answer_order(order, CPU, Watch("cpu"))
 
 
@@ -124,7 +124,7 @@ def test_what_the_plan_takes_for_short_is_measured_without_a_probe(monkeypatch: 
 
 
 def test_what_asks_about_accelerators_says_that_there_is_none() -> None:
-    assert answer("transfer") == {"status": "unsupported", "reason": "no accelerator"}
+    assert answer_point("transfer") == {"status": "unsupported", "reason": "no accelerator"}
 
 
 STEP = {"time", "time.forward", "time.backward", "time.update"}
@@ -158,9 +158,9 @@ def test_a_good_answer_holds_samples_readings_and_observations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(worker, "GRAPH_BELOW_S", 1.0)  # a busy machine is slow
-    reply = answer(name, device, **changed)
+    reply = answer_point(name, device, **changed)
     assert reply["status"] == "ok", reply["reason"]
-    assert metrics(reply) == sampled
+    assert sample_metrics(reply) == sampled
     # Of a CPU's memory only some systems tell.
     assert set(reply["observed"]) - {"peak_memory"} == observed
     assert reply["error"] <= reply["tolerance"]
@@ -171,10 +171,10 @@ def test_a_good_answer_holds_samples_readings_and_observations(
 
 
 def test_units_are_those_of_the_values() -> None:
-    ((series,),) = (part["series"] for part in answer("clock", chain=10**6)["parts"])
+    ((series,),) = (part["series"] for part in answer_point("clock", chain=10**6)["parts"])
     assert series["unit"] == "Hz"
     assert all(0.2e9 < value < 8e9 for value in series["values"])
-    (part,) = answer("sequential")["parts"]
+    (part,) = answer_point("sequential")["parts"]
     (series,) = part["series"]
     assert series["unit"] == "s"
     # A step is one of the many that a call makes.
@@ -238,7 +238,7 @@ def fail(words: str) -> Any:
 )
 def test_a_fault_beside_the_work_costs_no_time_of_the_work(fault: dict[str, Any], metric: str) -> None:
     reply = faulty(**fault)
-    assert (reply["status"], metrics(reply)) == ("ok", {"time"})
+    assert (reply["status"], sample_metrics(reply)) == ("ok", {"time"})
     (lost,) = (part for part in reply["parts"] if part["status"] != "ok")
     assert (lost["metric"], lost["status"]) == (metric, "failed")
     assert lost["reason"] and "last" not in reply
@@ -317,8 +317,8 @@ for name, params in eval(sys.argv[1]):
 
 def test_what_needs_no_torch_does_not_load_it() -> None:
     """Two seconds for each process that measures."""
-    points = [("tabular", params("tabular", backend="pandas")), ("sequential", params("sequential"))]
-    points.append(("bandwidth", params("bandwidth")))
+    points = [("tabular", point_params("tabular", backend="pandas")), ("sequential", point_params("sequential"))]
+    points.append(("bandwidth", point_params("bandwidth")))
     words = [sys.executable, "-c", WITHOUT_TORCH, repr(points)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -108,11 +108,11 @@ def watch(event, given):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto") and "127.0.0.1" not in str(given):
         elsewhere.append((event, str(given)))
 sys.addaudithook(watch)
-from tests.experiments.point_runs import answer
+from tests.experiments.point_runs import answer_point
 points = [("inference", {"backend": "onnx"}), ("inference", {"backend": "openvino"}),
           ("inference", {"model": "mobilenet-v2", "batch": 1}), ("boosting", {"backend": "xgboost", "trees": 10}),
           ("boosting", {"trees": 10})]
-said = [answer(name, **changed) for name, changed in points]
+said = [answer_point(name, **changed) for name, changed in points]
 print([(one["status"], one["reason"]) for one in said], elsewhere, sep="\\n")
 """
 

@@ -21,7 +21,7 @@ from experiments.models.from_transformers import count_network
 from experiments.models.work_and_span import Extent, graph_extent, trace_forward
 from experiments.models.zoo import ZOO, Entry
 from experiments.suite import models as suite
-from tests.experiments.point_runs import observed, work
+from tests.experiments.point_runs import build_work, observe
 
 # Those that a test may hold in memory; the others are only made on the meta device.
 SMALL = [name for name, entry in ZOO.items() if entry.parameters() < 20e6]
@@ -217,9 +217,9 @@ def test_an_operator_that_overwrites_its_operand_is_a_level_like_any_other() -> 
 
 
 def test_large_models_are_counted_without_being_made() -> None:
-    made = work("models", model="llama-1b")
+    made = build_work("models", model="llama-1b")
     assert made.check is None
     assert suite.memory("llama-1b", 1) == 0
-    found = observed(made)
+    found = observe(made)
     assert found["parameters"] == PARAMETERS["llama-1b"]
     assert found["work"] > found["forward_flop"] / 2
