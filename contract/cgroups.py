@@ -34,7 +34,7 @@ def read_number(path: Path) -> float | None:
 
 @cache
 def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
-    """Return the folders of this process's cgroup and its ancestors, innermost first; empty outside Linux.
+    """Return the folders for this process's cgroup and its ancestors, innermost first; empty outside Linux.
 
     controller: cpu or memory. Supports cgroup versions 1, 2 and hybrid mounts.
     """

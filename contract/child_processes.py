@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 R = TypeVar("R")
-# Environment variable with the process ID of the workflow that runs a command.
+# Environment variable for the ID of the coordinating workflow process.
 COORDINATOR = "STUDY_COORDINATOR_PID"
 # Seconds for a command to clean up before it and its children are killed.
 GRACE_S = 3.0

@@ -302,7 +302,7 @@ def _load_schema(text: str) -> Any:
 
 
 def yaml_place(path: Path | str, *steps: str | int) -> str:
-    """Format the position of the value under `steps`: 'claims/W15.yaml, line 9'; only the file if not found."""
+    """Format the position under `steps`: 'claims/W15.yaml, line 9'; only the file if not found."""
     from ruamel.yaml.error import YAMLError
 
     try:

@@ -73,7 +73,7 @@ _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
 OPTIONS = map_schema({"anyOf": [text_schema(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = integer_schema(2**53)
 _MAYBE = {"anyOf": [text_schema(), {"type": "null"}]}
-# Default last-level cache of a GPU that does not report it: above all GPUs on sale at the time of writing.
+# Default last-level cache for GPUs that do not report it: above all GPUs on sale at the time of writing.
 GPU_CACHE_BYTES = 256 << 20
 _DEVICE = object_schema(
     "id kind name",
@@ -139,7 +139,7 @@ _TORCH = object_schema(
     "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50)
 )
 _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
-# Seconds per round with work: predicted, measured, and paused; counts of points left out of the plan, by reason.
+# Seconds per round with work: predicted, measured, and paused; points left out by the plan, counted by reason.
 _JOB = object_schema(
     "predicted_s left_out",
     predicted_s=list_schema(number_schema(1e8), 100),
@@ -242,7 +242,7 @@ def parse_left_out(left_out: str) -> tuple[str, str]:
 
 
 def read_node(path: Path) -> dict[str, Any]:
-    """Read a node record from a regular file of at most MOST_BYTES.
+    """Read a node record from a regular file with up to MOST_BYTES.
 
     Raises StudyError with the file and the fault.
     """

@@ -60,7 +60,7 @@ _ENTRY_BYTES = 46 + 124
 
 @dataclass(frozen=True)
 class Pack:
-    """Contents of a pack: files by name (including the record), record and manifest. digest: SHA-256 of the pack."""
+    """Pack contents: files by name (including the record), record and manifest. digest: the pack's SHA-256."""
 
     files: Mapping[str, bytes]
     record: Mapping[str, Any]
@@ -185,7 +185,7 @@ def _parse_pack(data: bytes) -> Pack:
 
 
 def _read_members(data: bytes) -> dict[str, bytes]:
-    """Read the members of a zip file by name, within size limits. Raises StudyError, and any error from zipfile."""
+    """Read a zip file's members by name, within size limits. Raises StudyError, and any error from zipfile."""
     if data[: len(_START_MARK)] != _START_MARK:
         raise StudyError("is not a pack, which is a zip file: make one with `python -m experiments pack`")
     if data[-_END.size :][: len(_END_MARK)] != _END_MARK or len(data) < _END.size:

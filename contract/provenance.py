@@ -19,9 +19,9 @@ _HASH = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def current_commit(root: Path = ROOT) -> str:
-    """Return the commit of `root`, with `+` if tracked files differ or cannot be compared.
+    """Find the commit for `root`, with `+` if tracked files differ or cannot be compared.
 
-    Read from `.commit`, which `git archive` writes, else from git if `root` is the top of a checkout; else UNKNOWN.
+    Read from `.commit`, which `git archive` writes, else from git if `root` is a checkout; else UNKNOWN.
     """
     try:
         written = (root / ".commit").read_bytes().decode("ascii").strip()

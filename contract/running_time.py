@@ -1,4 +1,4 @@
-"""Running time: seconds without pauses of this process.
+"""Running time: seconds in which this process is not paused.
 
 A process pauses when a signal stops it, its container is frozen, or the machine sleeps. Most system clocks go on in
 a pause, which would use up budgets.

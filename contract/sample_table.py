@@ -66,7 +66,7 @@ ROUND_SCHEMA = object_schema(
     started_utc=A_TIME,
     ended_utc=A_TIME,
     wall_s=number_schema(1e8),
-    # Seconds of wall_s in which the process was paused.
+    # Paused seconds, a part of wall_s.
     stood_s=number_schema(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     warmup_s=number_schema(1e8),
@@ -228,7 +228,7 @@ SAMPLES = pa.DataFrameSchema(
 
 
 def validate(table: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Check a table of samples; return it with its columns in the declared order.
+    """Check a sample table; return it with its columns in the declared order.
 
     Raises StudyError with the column, the row and the value of the first fault.
     """
@@ -282,7 +282,7 @@ def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> N
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
     )
     with atomic_path(path) as temporary:
-        # On small files, zstd would save 5% of the bytes and double the reading time.
+        # On small files, zstd would save 5% and double the reading time.
         parquet.write_table(contents, temporary, compression="snappy")
 
 

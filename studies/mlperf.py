@@ -38,7 +38,7 @@ _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
 _SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
 _LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
-# By scenario in lower case, as some submitters spell it: MLPerf's spelling, pattern of the score, measure, unit.
+# By scenario in lower case, as some submitters spell it: MLPerf's spelling, score pattern, measure, unit.
 _FIGURES = {
     "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
     "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
@@ -74,7 +74,7 @@ _QUALITY = {"bert": "BERT-large", "gptj": "GPT-J 6B", "dlrm": "DLRM", "dlrm-v2":
 
 
 def _model_and_quality(benchmark: str) -> tuple[str, str]:
-    """Split a benchmark name into model and required quality in per cent of the reference ('99.9')."""
+    """Split a benchmark name into model and required quality relative to the reference in per cent ('99.9')."""
     name, _, share = benchmark.rpartition("-")
     return (_QUALITY[name], share) if name in _QUALITY else (_MODEL_NAMES.get(benchmark, benchmark), "")
 
@@ -99,24 +99,24 @@ class Clone:
         return read if isinstance(read, Mapping) else {}
 
 
-def _first_integer(given: Any) -> int:
+def _first_integer(field: Any) -> int:
     """Return the first integer in a field; 0 without one."""
-    found = re.search(r"\d+", str(given))
-    return int(found[0]) if found else 0
+    match = re.search(r"\d+", str(field))
+    return int(match[0]) if match else 0
 
 
-def _field_text(told: Mapping[str, Any], field: str) -> str:
-    return " ".join(str(told.get(field, "")).split())
+def _field_text(about: Mapping[str, Any], field: str) -> str:
+    return " ".join(str(about.get(field, "")).split())
 
 
-def _parse_system(system: str, told: Mapping[str, Any]) -> Record | None:
+def _parse_system(system: str, about: Mapping[str, Any]) -> Record | None:
     """Parse a system's hardware into record columns; None to leave out its results.
 
     Left out: accelerators other than GPUs, MLCommons' reference code, and a GPU that only the system's name mentions.
     """
-    name = _field_text(told, "accelerator_model_name")
-    each, nodes = _first_integer(told.get("accelerators_per_node")), _first_integer(told.get("number_of_nodes")) or 1
-    host = _field_text(told, "host_processor_model_name")
+    name = _field_text(about, "accelerator_model_name")
+    each, nodes = _first_integer(about.get("accelerators_per_node")), _first_integer(about.get("number_of_nodes")) or 1
+    host = _field_text(about, "host_processor_model_name")
     # Exclude processors with an integrated GPU that does the work.
     bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
     # A MIG slice does not count as a GPU.
@@ -125,10 +125,10 @@ def _parse_system(system: str, told: Mapping[str, Any]) -> Record | None:
     if _OWN_CODE.search(system) or (bare and "-gpu-" in system.lower()):
         return None
     sockets, cores = (
-        _first_integer(told.get("host_processors_per_node")),
-        _first_integer(told.get("host_processor_core_count")),
+        _first_integer(about.get("host_processors_per_node")),
+        _first_integer(about.get("host_processor_core_count")),
     )
-    memory = re.match(r"(\d+)\s*([GM])i?B", str(told.get("accelerator_memory_capacity", "")), re.I)
+    memory = re.match(r"(\d+)\s*([GM])i?B", str(about.get("accelerator_memory_capacity", "")), re.I)
     return {
         "device": "cpu" if bare else "gpu",
         "cpu": host,
@@ -138,28 +138,28 @@ def _parse_system(system: str, told: Mapping[str, Any]) -> Record | None:
         "gpus": "" if bare else each * nodes,
         "nodes": nodes,
         "memory_bytes": int(memory[1]) * _PREFIX[memory[2].upper()] if memory and not bare else "",
-        "software": _field_text(told, "framework"),
-        "by": str(told.get("submitter", "")).strip(),
-        "preview": "preview: not yet on sale" if "preview" in str(told.get("status", "")).lower() else "",
+        "software": _field_text(about, "framework"),
+        "by": str(about.get("submitter", "")).strip(),
+        "preview": "preview: not yet on sale" if "preview" in str(about.get("status", "")).lower() else "",
     }
 
 
-def _parse_dtype(given: str) -> str:
-    found = [name for pattern, name in _DTYPES if re.search(pattern, given, re.I)]
-    return found[0] if len(found) == 1 else "mixed" if found else ""
+def _parse_dtype(weights: str) -> str:
+    names = [name for pattern, name in _DTYPES if re.search(pattern, weights, re.I)]
+    return names[0] if len(names) == 1 else "mixed" if names else ""
 
 
 def training_records(clone: Clone, round_: str) -> Iterator[Record]:
     """Yield records from one MLPerf Training round."""
     results: dict[tuple[str, str, str], list[str]] = {}
     for path in clone.paths:
-        found = re.fullmatch(r"([^/]+)/results/([^/]+)/([^/]+)/(result_\d+\.txt|scaling\.json)", path)
-        if found:
-            results.setdefault((found[1], found[2], found[3]), []).append(path)
+        match = re.fullmatch(r"([^/]+)/results/([^/]+)/([^/]+)/(result_\d+\.txt|scaling\.json)", path)
+        if match:
+            results.setdefault((match[1], match[2], match[3]), []).append(path)
     system_of = cache(lambda entrant, system: clone.read_json(f"{entrant}/systems/{system}.json"))
     for (entrant, system, benchmark), paths in sorted(results.items()):
-        told = system_of(entrant, system)
-        hardware = _parse_system(system, told) if str(told.get("division", "")).lower() == "closed" else None
+        about = system_of(entrant, system)
+        hardware = _parse_system(system, about) if str(about.get("division", "")).lower() == "closed" else None
         if hardware is None:
             continue
         runs = [one for path in paths if path.endswith(".txt") and (one := _parse_run(clone.read_text(path)))]
@@ -168,7 +168,7 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
             continue
         scaling = next((clone.read_json(path) for path in paths if path.endswith(".json")), {})
         factor = float(scaling.get("scaling_factor", 1.0))
-        kept = [time_ * factor for time_ in times[1:-1]]
+        scored = [time_ * factor for time_ in times[1:-1]]
         batches = {batch for _, batch in runs}
         yield {
             **hardware,
@@ -182,9 +182,9 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
             # Number formats were read from the submitted code: see the source's note.
             "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
             "measure": "time",
-            "value": statistics.fmean(kept),
-            "low": min(kept),
-            "high": max(kept),
+            "value": statistics.fmean(scored),
+            "low": min(scored),
+            "high": max(scored),
             "unit": "s",
             "runs": len(times),
             "note": _join_notes(
@@ -199,9 +199,9 @@ def _parse_run(text: str) -> tuple[float, int] | None:
     """Parse a run's seconds and global batch; None if it missed its target."""
     start = stop = batch = 0
     done = False
-    for found in _EVENT.finditer(text):
+    for match in _EVENT.finditer(text):
         try:
-            event = json.loads(found[1])
+            event = json.loads(match[1])
         except ValueError:
             continue
         key = event.get("key")
@@ -219,16 +219,16 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
     beside: dict[str, list[str]] = {}
     for path in clone.paths:
         # Newer rounds keep these files beside the results, older ones in their own folder.
-        found = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
-        if found:
-            beside.setdefault(f"{found[1]}/{found[2]}".lower(), []).append(path)
+        match = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
+        if match:
+            beside.setdefault(f"{match[1]}/{match[2]}".lower(), []).append(path)
     system_of = cache(lambda entrant, system: clone.read_json(f"closed/{entrant}/systems/{system}.json"))
     pattern = re.compile(r"closed/([^/]+)/results/([^/]+)/([^/]+)/([^/]+)/performance/run_1/mlperf_log_summary\.txt")
     for path in clone.paths:
-        found = pattern.fullmatch(path)
-        if not found or found[4].lower() not in _FIGURES:
+        match = pattern.fullmatch(path)
+        if not match or match[4].lower() not in _FIGURES:
             continue
-        entrant, system, benchmark, scenario = found.groups()
+        entrant, system, benchmark, scenario = match.groups()
         hardware = _parse_system(system, system_of(entrant, system))
         if hardware is None:
             continue
@@ -262,66 +262,66 @@ def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
     pattern = re.compile(
         rf"experiment/mlperf-inference--{re.escape(round_)}--(datacenter|edge)--closed--[^/]+/[^/]+/cm-result\.json"
     )
-    seen: set[str] = set()
+    places: set[str] = set()
     for path in filter(pattern.fullmatch, clone.paths):
-        for told in json.loads(clone.read_text(path)):
+        for result in json.loads(clone.read_text(path)):
             # An inferred result repeats another one for a lower quality.
-            scenario, place = str(told["Scenario"]), str(told["Location"])
-            if scenario.lower() not in _FIGURES or told["inferred"] or told["errors"] or place.lower() in seen:
+            scenario, place = str(result["Scenario"]), str(result["Location"])
+            if scenario.lower() not in _FIGURES or result["inferred"] or result["errors"] or place.lower() in places:
                 continue
-            described = {**told, "submitter": told["Organization"], "status": told["Availability"]}
-            hardware = _parse_system(str(told["Platform"]), described)
+            described = {**result, "submitter": result["Organization"], "status": result["Availability"]}
+            hardware = _parse_system(str(result["Platform"]), described)
             if hardware is None:
                 continue
-            seen.add(place.lower())
+            places.add(place.lower())
             _, _, measure, unit = _FIGURES[scenario.lower()]
             yield {
-                **_inference_fields(hardware, str(told["Model"]), round_, scenario),
-                "id": f"{told['Organization']}.{told['Platform']}.{told['Model']}.{scenario}",
+                **_inference_fields(hardware, str(result["Model"]), round_, scenario),
+                "id": f"{result['Organization']}.{result['Platform']}.{result['Model']}.{scenario}",
                 "where": f"Result of {place}",
                 "path": path,
                 "dtype": "",
                 "measure": measure,
-                "value": float(told["Result"]) / (1e3 if unit == "s" else 1),
+                "value": float(result["Result"]) / (1e3 if unit == "s" else 1),
                 "unit": unit,
-                "note": _join_notes("90th percentile" if unit == "s" else str(told["Units"]), hardware["preview"]),
+                "note": _join_notes("90th percentile" if unit == "s" else str(result["Units"]), hardware["preview"]),
             }
 
 
 def _inference_fields(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
     """Return the fields common to all inference records."""
     model, quality = _model_and_quality(benchmark)
-    told = _FIGURES[scenario.lower()][0]
+    scenario_name = _FIGURES[scenario.lower()][0]
     return {
         **hardware,
         "task": "infer",
         "model": model,
-        "setting": f"MLPerf Inference {round_}, closed, {told}" + (f", {quality}%" if quality else ""),
-        "scenario": _SCENARIOS[told],
+        "setting": f"MLPerf Inference {round_}, closed, {scenario_name}" + (f", {quality}%" if quality else ""),
+        "scenario": _SCENARIOS[scenario_name],
         "quality": float(quality) / 100 if quality else "",
         "runs": 1,
     }
 
 
-def _join_notes(*told: str) -> str:
-    return "; ".join(filter(None, told))
+def _join_notes(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
-def write_records(found: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
+def write_records(records: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
     """Write the CSV for data/published: records for work with a CPU result, and single requests to a GPU."""
-    bare = {(one["model"], one["setting"]) for one in found if one["device"] == "cpu"}
-    kept = [one for one in found if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
+    bare = {(one["model"], one["setting"]) for one in records if one["device"] == "cpu"}
+    written = [one for one in records if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
     with out.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, _COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
         table.writeheader()
         for one in sorted(
-            kept, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
+            written, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
         ):
             address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{one['path']}"
             url = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
             name = re.sub(r"[^a-z0-9_.-]+", "-", one["id"].lower()).strip("-.")
-            told = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in one.items()}
-            table.writerow({**told, "id": name, "measured_by": one["by"], "url": url, "date": date})
+            fields = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in one.items()}
+            table.writerow({**fields, "id": name, "measured_by": one["by"], "url": url, "date": date})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -332,17 +332,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=arguments.parse_path, metavar="SOURCE.csv")
     parser.add_argument("date", metavar="DATE")
     parser.add_argument("round", nargs="?", metavar="ROUND")
-    given = parser.parse_args(argv)
-    named = re.search(rf"{given.kind}_results_(v\d+\.\d+)", str(given.clone))
-    collection = given.kind == "inference" and _COLLECTION in str(given.clone) and given.round
-    if not (named or collection) or not given.clone.is_dir():
-        raise StudyError(f"{given.clone}: no clone of {given.kind}_results_v…, nor of {_COLLECTION} with a round")
-    clone = Clone(given.clone)
+    options = parser.parse_args(argv)
+    named = re.search(rf"{options.kind}_results_(v\d+\.\d+)", str(options.clone))
+    collection = options.kind == "inference" and _COLLECTION in str(options.clone) and options.round
+    if not (named or collection) or not options.clone.is_dir():
+        raise StudyError(f"{options.clone}: no clone of {options.kind}_results_v…, nor of {_COLLECTION} with a round")
+    clone = Clone(options.clone)
     if named:
-        found = {"training": training_records, "inference": inference_records}[given.kind](clone, named[1])
+        records = {"training": training_records, "inference": inference_records}[options.kind](clone, named[1])
     else:
-        found = collection_records(clone, given.round)
-    write_records(list(found), clone, named[0] if named else _COLLECTION, given.out, given.date)
+        records = collection_records(clone, options.round)
+    write_records(list(records), clone, named[0] if named else _COLLECTION, options.out, options.date)
     return 0
 
 

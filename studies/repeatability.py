@@ -107,14 +107,14 @@ def _summarise_experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
     """Count agreeing points before and after removing the timed points' shift; find the point furthest apart."""
     ratio = points["ratio"].to_numpy(float)
     worst = points.iloc[int(np.argmax(np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))))]
-    said = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
+    labels = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
     timed = points.loc[points["timed"], "ratio"]
     return {
         "experiment": name,
         **_count_agreement(points),
         "shift": float(timed.median()) if len(timed) else 1.0,
         "agree_beside": int(points["agrees_beside"].sum()),
-        "worst": {**said, "ratio": float(worst["ratio"])},
+        "worst": {**labels, "ratio": float(worst["ratio"])},
     }
 
 
@@ -134,8 +134,8 @@ def format_table(table: Mapping[str, Any]) -> str:
     few = rows.index[rows["share"] < ENOUGH]
     rows.loc["all"] = pd.Series({**table["all"], "share": table["all"]["agree"] / table["all"]["points"]})
     clock = f"clock of the second run over the first: x{table['clock']:.3f}\n" if table["clock"] is not None else ""
-    shown = rows.to_string(float_format="{:.4g}".format, na_rep="")
-    return f"{shown}\n{clock}below {ENOUGH:.0%}: {', '.join(few) or 'none'}"
+    table_text = rows.to_string(float_format="{:.4g}".format, na_rep="")
+    return f"{table_text}\n{clock}below {ENOUGH:.0%}: {', '.join(few) or 'none'}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -144,10 +144,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("first", type=parse_path, metavar="DIR", help="the node's folder of one run")
     parser.add_argument("second", type=parse_path, metavar="DIR", help="the same of the other")
     parser.add_argument("--out", type=parse_path, metavar="FILE", help="write the table that the report prints")
-    given = parser.parse_args(argv)
-    table = compare_runs(given.first, given.second)
-    if given.out:
-        write_json(given.out, table)
+    options = parser.parse_args(argv)
+    table = compare_runs(options.first, options.second)
+    if options.out:
+        write_json(options.out, table)
     print(format_table(table))
     return 0
 

@@ -68,7 +68,7 @@ def mac_per_cycle() -> list[float]:
 
 
 def accuracy_per_doubling() -> list[float]:
-    """Fit the slope of test accuracy over log2(batch) per seed, with scikit-learn's network, optimiser and digits.
+    """Fit test accuracy to log2(batch) and return slopes by seed, with scikit-learn's network, optimiser and digits.
 
     Each run takes 30 epochs; the learning rate is tuned per batch size on the mean over all seeds.
     """
@@ -137,7 +137,7 @@ def engine_gain() -> list[float]:
 
 
 def _latency(call: Callable[[], Any]) -> float:
-    """Measure seconds per call: the median of 300, after 100 warm-up calls."""
+    """Measure seconds per call: the median over 300, after 100 warm-up calls."""
     return statistics.median(timeit.repeat(call, number=1, repeat=400)[100:])
 
 
@@ -179,50 +179,59 @@ def main(argv: Sequence[str] | None = None) -> int:
     top.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     top.add_argument("--out", type=parse_path, metavar="FILE")
     top.add_argument("--only", nargs="+", metavar="CLAIM")
-    given = top.parse_args(argv)
-    document = read_json(given.verdicts)
+    options = top.parse_args(argv)
+    document = read_json(options.verdicts)
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     rows = []
-    for one in REPLICATIONS:
-        if given.only and one.claim not in given.only:
+    for entry in REPLICATIONS:
+        if options.only and entry.claim not in options.only:
             continue
-        part = next((part for part in verdicts[one.claim]["parts"] if part["name"] == one.part), None)
+        part = next((part for part in verdicts[entry.claim]["parts"] if part["name"] == entry.part), None)
         if part is None:
-            raise StudyError(f"{given.verdicts}: claim {one.claim} has no part {one.part!r}")
-        rows.append(comparison_row(one, part, _find_case(one, part, verdicts[one.claim]["cases"]), one.measure()))
+            raise StudyError(f"{options.verdicts}: claim {entry.claim} has no part {entry.part!r}")
+        rows.append(
+            comparison_row(
+                entry,
+                part,
+                _find_case(entry, part, verdicts[entry.claim]["cases"]),
+                entry.measure(),
+            )
+        )
         first, second, agrees = rows[-1]["first"], rows[-1]["second"], "agrees" if rows[-1]["agrees"] else "DISAGREES"
         print(
-            f"{one.claim} {agrees}: {first['estimate']:.4g} [{first['low']:.4g}, {first['high']:.4g}] first, "
+            f"{entry.claim} {agrees}: {first['estimate']:.4g} [{first['low']:.4g}, {first['high']:.4g}] first, "
             f"{second['median']:.4g} [{second['low']:.4g}, {second['high']:.4g}] second, "
-            f"threshold {part['threshold']:.4g} {part['unit']}: {one.means}",
+            f"threshold {part['threshold']:.4g} {part['unit']}: {entry.means}",
             flush=True,
         )
-    if given.out:
+    if options.out:
         node = {str(row.pop("node")) for row in rows}
         if len(node) != 1:
-            raise StudyError(f"{given.verdicts}: the results are of {', '.join(sorted(node))}: measure one machine")
-        write_json(given.out, {"origin": "measured", "commit": document["commit"], "node": node.pop(), "rows": rows})
-    return 0 if all(one["agrees"] for one in rows) else 1
+            raise StudyError(f"{options.verdicts}: the results are of {', '.join(sorted(node))}: measure one machine")
+        write_json(options.out, {"origin": "measured", "commit": document["commit"], "node": node.pop(), "rows": rows})
+    return 0 if all(entry["agrees"] for entry in rows) else 1
 
 
-def _find_case(one: Replication, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _find_case(entry: Replication, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Find the replicated case. Raises StudyError unless there is exactly one."""
-    mine = [case for case in cases if case["part"] == one.part and case["estimate"] is not None]
-    if one.labels:
-        mine = [case for case in mine if one.labels.items() <= {k: str(v) for k, v in case["labels"].items()}.items()]
+    matching = [case for case in cases if case["part"] == entry.part and case["estimate"] is not None]
+    if entry.labels:
+        matching = [
+            case for case in matching if entry.labels.items() <= {k: str(v) for k, v in case["labels"].items()}.items()
+        ]
     else:
-        mine = [case for case in mine if case["estimate"] == part["estimate"]]
-    if len(mine) != 1:
-        raise StudyError(f"{one.claim}, {one.part!r}: {len(mine)} cases match, exactly one is needed")
-    return mine[0]
+        matching = [case for case in matching if case["estimate"] == part["estimate"]]
+    if len(matching) != 1:
+        raise StudyError(f"{entry.claim}, {entry.part!r}: {len(matching)} cases match, exactly one is needed")
+    return matching[0]
 
 
 def comparison_row(
-    one: Replication, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]
+    entry: Replication, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]
 ) -> dict[str, Any]:
     """Return both results. agrees: true if the second's median lies on the first's side of the threshold.
 
-    The second's interval is Student's t at 95% for the mean of the values, or of their logarithms if all are positive.
+    The second's interval is Student's t at 95% for the mean value, or for the mean logarithm if all are positive.
     """
     log = min(values) > 0
     ends = stats.ttest_1samp(np.log(values) if log else values, 0.0).confidence_interval(0.95)
@@ -230,10 +239,10 @@ def comparison_row(
     middle, first, threshold = statistics.median(values), case["estimate"], part["threshold"]
     return {
         "node": case["node"],
-        "claim": one.claim,
-        "part": one.part,
+        "claim": entry.claim,
+        "part": entry.part,
         "labels": verdict_case_name(case),
-        "means": one.means,
+        "means": entry.means,
         "unit": part["unit"],
         "threshold": threshold,
         "first": {name: case[name] for name in ("estimate", "low", "high")},

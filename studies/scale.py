@@ -72,8 +72,8 @@ def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) ->
     speed = random.normal(0, 0.3)
     for name, rows in files.items():
         noise = np.where(rows["unit"] != "1", np.exp(speed + random.normal(0, 0.02, len(rows))), 1.0)
-        made = rows.assign(node=folder.name, origin="synthetic", value=rows["value"] * noise)
-        write_unchecked(folder / name, made, {"wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5})
+        samples = rows.assign(node=folder.name, origin="synthetic", value=rows["value"] * noise)
+        write_unchecked(folder / name, samples, {"wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5})
 
 
 def write_fleet(folder: Path, nodes: int, series: int) -> None:
@@ -107,11 +107,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.scale", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--series", type=int, default=2000)
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     spent, most = 0.0, 0.0
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
         work = Path(folder)
-        write_fleet(work / "fleet", given.nodes, given.series)
+        write_fleet(work / "fleet", options.nodes, options.series)
         for step, workers in ((gather_fleet, os.cpu_count() or 1), (judge_fleet, 0)):
             begun = time.perf_counter()
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -119,10 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             wall = time.perf_counter() - begun
             spent, most = spent + wall, max(most, peak)
             print(f"{step.__name__}: {wall:.0f} s, at most {peak:,.0f} MB", flush=True)
-    kept = spent <= SECONDS and most <= MEGABYTES
-    told = f"{given.nodes:,} nodes of {given.series:,} series: {spent:.0f} s and {most:,.0f} MB"
-    print(f"{told}, {'within' if kept else 'over'} {SECONDS:.0f} s and {MEGABYTES:,.0f} MB")
-    return 0 if kept else 1
+    within_limits = spent <= SECONDS and most <= MEGABYTES
+    summary = f"{options.nodes:,} nodes of {options.series:,} series: {spent:.0f} s and {most:,.0f} MB"
+    print(f"{summary}, {'within' if within_limits else 'over'} {SECONDS:.0f} s and {MEGABYTES:,.0f} MB")
+    return 0 if within_limits else 1
 
 
 if __name__ == "__main__":

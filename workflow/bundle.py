@@ -114,8 +114,8 @@ def _parse_mebibytes(text: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the bundle and print its size. Raises StudyError; then there is no bundle."""
-    given = make_parser().parse_args(argv)
-    more, less = set(getattr(given, "with")), set(given.without)
+    options = make_parser().parse_args(argv)
+    more, less = set(getattr(options, "with")), set(options.without)
     if more & less:
         raise StudyError(f"both --with and --without {min(more & less)}: leave out one of the two")
     parts = [name for name, part in PARTS.items() if (part.taken or name in more) and name not in less]
@@ -124,8 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     BUNDLE.parent.mkdir(exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=BUNDLE.parent, prefix="bundle."))
     try:
-        sizes = collect(scratch, given.python, given.processor, parts)
-        check_limit(given.limit, tree, sizes)
+        sizes = collect(scratch, options.python, options.processor, parts)
+        check_limit(options.limit, tree, sizes)
         scratch.chmod(0o755)
         scratch.rename(BUNDLE)
     finally:
@@ -185,22 +185,22 @@ def run_debian(*words: str, cwd: str) -> None:
     """Run a Debian program. Raises StudyError with its error, or if it is missing."""
     by_hand = f"copy the shared library of a machine with that processor into {BUNDLE}/lib"
     try:
-        said = subprocess.run(words, cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        completed = subprocess.run(words, cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False)
     except FileNotFoundError:
         raise StudyError(f"{words[0]}: not on this machine: leave that part out, and {by_hand}") from None
-    if said.returncode:
-        lines = [line for line in said.stderr.splitlines() if not line.startswith("W: ")]
-        why = lines[-1].removeprefix("E: ") if lines else f"exit code {said.returncode}"
+    if completed.returncode:
+        lines = [line for line in completed.stderr.splitlines() if not line.startswith("W: ")]
+        why = lines[-1].removeprefix("E: ") if lines else f"exit code {completed.returncode}"
         raise StudyError(f"{' '.join(words)}: {why}: leave that part out, or {by_hand}")
 
 
 def run_pip(command: str, *words: str) -> None:
     """Run a pip command. Raises StudyError with its last error."""
     order = [sys.executable, "-m", "pip", command, "--quiet", "--constraint", "constraints.txt", *words]
-    said = subprocess.run(order, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    if said.returncode:
-        complaints = [line for line in said.stderr.splitlines() if line.startswith("ERROR: ")]
-        why = complaints[-1].removeprefix("ERROR: ") if complaints else f"exit code {said.returncode}"
+    completed = subprocess.run(order, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    if completed.returncode:
+        complaints = [line for line in completed.stderr.splitlines() if line.startswith("ERROR: ")]
+        why = complaints[-1].removeprefix("ERROR: ") if complaints else f"exit code {completed.returncode}"
         raise StudyError(f"pip {command} of {words[-1]} and what it needs: {why}")
 
 

@@ -195,8 +195,8 @@ class Progress(logging.Handler):
             return
         self._print(f"failed: {_job_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
         # Snakemake's message helps if the job's log is empty. The line above names the scheduler's logs.
-        told = [line for log in job.get("log") or error["log"] for line in _log_lines(log)[-ERROR_LINES:]]
-        for line in told or (error.get("rule_msg") or "(it is empty)").splitlines()[:ERROR_LINES]:
+        log_lines = [line for log in job.get("log") or error["log"] for line in _log_lines(log)[-ERROR_LINES:]]
+        for line in log_lines or (error.get("rule_msg") or "(it is empty)").splitlines()[:ERROR_LINES]:
             self._print(f"  {line[:200]}")
         # A full disk also keeps the log empty.
         if shutil.disk_usage(self._results).free < FULL_BYTES:

@@ -43,14 +43,14 @@ def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[s
     asked: expected metadata per file (such as `planned`); fields that the file lacks are ignored. Raises StudyError for
     a round that does not match its file name and folder, to keep it from being overwritten.
     """
-    found = []
+    unusable = []
     for file, wanted in asked.items():
         path = Path(file)
         if path.exists():
             about = _about_round(path, path.stat().st_mtime_ns, path.stat().st_size, node)
             if about is None or any(about.get(name, value) != value for name, value in wanted.items()):
-                found.append(file)
-    return found
+                unusable.append(file)
+    return unusable
 
 
 @cache
@@ -61,16 +61,16 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
 
     try:
         samples, about = load_samples(path)
-        held = samples.select(["node", "experiment", "device", "round"]).to_pandas().drop_duplicates()
+        keys = samples.select(["node", "experiment", "device", "round"]).to_pandas().drop_duplicates()
     except (StudyError, KeyError):
         return None
-    for owner, *key in held.itertuples(index=False, name=None):
+    for owner, *key in keys.itertuples(index=False, name=None):
         if owner != node or round_file_name(*key) != path.name:
             raise StudyError(
                 f"{path}: holds {round_file_name(*key)} of {owner}, and {path.name} of {node} belongs there: "
                 "move it away, and give the same command again"
             )
-    return about if len(held) else None
+    return about if len(keys) else None
 
 
 def is_measured(nodes: Path | str) -> bool:

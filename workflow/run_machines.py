@@ -93,8 +93,8 @@ class Machines:
     def failures(self) -> dict[str, str]:
         """Return the failed machines with their reasons."""
         files = {name: Path(self.file(name, "ended")) for name in self.settings}
-        said = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.exists()}
-        return {name: text.removeprefix(_FAILED).strip() for name, text in said.items() if text.startswith(_FAILED)}
+        endings = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.exists()}
+        return {name: text.removeprefix(_FAILED).strip() for name, text in endings.items() if text.startswith(_FAILED)}
 
     def request_measurements(self) -> None:
         """Request a job for each new machine, and another try for each failed one."""

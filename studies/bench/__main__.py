@@ -47,16 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=parse_path, default=Path("docs"), help="folder for bench.json and bench.md")
     parser.add_argument("--quick", action="store_true", help="a smoke run of a minute, into a scratch folder")
     parser.add_argument("--draw", action="store_true", help="measure nothing: write the page of the data in --out")
-    given = parser.parse_args(argv)
-    out = given.out
-    if given.quick and out == Path("docs"):
+    options = parser.parse_args(argv)
+    out = options.out
+    if options.quick and out == Path("docs"):
         # Keep a smoke run from overwriting real results.
         out = Path(tempfile.mkdtemp(prefix="bench-"))
-    if not given.draw:
+    if not options.draw:
         check_idle()
-        with nullcontext() if given.quick else node_lock(LOCK_WAIT_S):
+        with nullcontext() if options.quick else node_lock(LOCK_WAIT_S):
             try:
-                data = _measure(given.quick)
+                data = _measure(options.quick)
             except ChildError as fault:
                 raise StudyError(f"bench: {fault}: its message stands above") from None
         out.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ TARGET_HALF_WIDTH = 0.01
 STUDY, TORCH = "study", "blocked_autorange"
 NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
 # For a normal distribution: interquartile range per standard deviation, and standard error of the median per standard
-# error of the mean.
+# error for the mean.
 IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
 # One method's results by point label.
@@ -51,24 +51,24 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
     """
     found: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
-        mine: list[Points] = []
+        study_rounds: list[Points] = []
         for round_ in range(1, rounds + 1):
             print_progress(f"A/A run {run} of {runs}, round {round_} of {rounds}")
-            mine.append(run_study_round(cases, limits, run, round_))
+            study_rounds.append(run_study_round(cases, limits, run, round_))
             if round_ == 1:
-                theirs = run_torch([*mine[0]])
-        found.append({STUDY: mine, TORCH: theirs})
+                torch_points = run_torch([*study_rounds[0]])
+        found.append({STUDY: study_rounds, TORCH: torch_points})
     # A spread needs two rounds.
-    whole = [
+    complete = [
         case.label
         for case in cases
         if all(case.label in run[TORCH] and sum(case.label in each for each in run[STUDY]) > 1 for run in found)
     ]
-    if not whole:
+    if not complete:
         raise StudyError("bench: no point could be measured twice in each run")
     return {
-        "points": whole,
-        "left_out": {case.label: "fewer than two rounds in a run" for case in cases if case.label not in whole},
+        "points": complete,
+        "left_out": {case.label: "fewer than two rounds in a run" for case in cases if case.label not in complete},
         "experiments": {case.label: case.experiment for case in cases},
         "runs": found,
     }
@@ -149,9 +149,9 @@ def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple
 
 @dataclass(frozen=True)
 class Coverage:
-    """Share of intervals, for ratios with true value 1, that contain 1.
+    """Coverage: how many intervals contain 1 if the true ratio is 1.
 
-    pairs: ratios with an interval; unknown: ratios without. share, low, high: share of `pairs` with its binomial 95%
+    pairs: ratios with an interval; unknown: ratios without. share, low, high: covered share with its binomial 95%
     interval (Clopper and Pearson). half: relative median half-width. factor: scale at which 95% of the intervals
     contain 1.
     """
@@ -181,14 +181,14 @@ def coverage(logs: Floats, halves: Floats) -> Coverage:
     return Coverage(pairs, unknown, covered / pairs, float(low), float(high), float(np.median(half)), factor)
 
 
-def coverage_outcome(found: Coverage, band: tuple[float, float]) -> str:
+def coverage_outcome(result: Coverage, band: tuple[float, float]) -> str:
     """Compare a coverage with its target; a miss says if chance may explain it."""
-    if not found.pairs:
+    if not result.pairs:
         return "missed: no intervals"
-    if band[0] <= found.share <= band[1]:
+    if band[0] <= result.share <= band[1]:
         return "met"
-    side = "below" if found.share < band[0] else "above"
-    apart = found.high < band[0] or found.low > band[1]
+    side = "below" if result.share < band[0] else "above"
+    apart = result.high < band[0] or result.low > band[1]
     return f"missed: {side} {band[0]:.0%}–{band[1]:.0%}" + ("" if apart else ", within what chance does")
 
 
@@ -199,21 +199,21 @@ def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float
     interval with the square root of the run count, so they are one run's seconds times (half-width / 1%)², at least
     one run's.
     """
-    told = [estimate_run(raw, method, run) for run in raw["runs"]]
-    pairs = list(combinations(told, 2))
+    estimates = [estimate_run(raw, method, run) for run in raw["runs"]]
+    pairs = list(combinations(estimates, 2))
     halves = [statistics.half_width(*statistics.combine(a[1], a[2], b[1], b[2]), LEVEL) for a, b in pairs]
-    found = coverage(np.concatenate([a[0] - b[0] for a, b in pairs]), np.concatenate(halves))
+    covered = coverage(np.concatenate([a[0] - b[0] for a, b in pairs]), np.concatenate(halves))
     parts = [[run[TORCH]] if method == TORCH else run[STUDY] for run in raw["runs"]]
     walls = np.array(
         [[sum(each[label]["wall_s"] for each in run if label in each) for label in raw["points"]] for run in parts]
     )
-    half = np.array([statistics.half_width(se, df, LEVEL) for _, se, df in told]) * found.factor
+    half = np.array([statistics.half_width(se, df, LEVEL) for _, se, df in estimates]) * covered.factor
     honest = walls * np.maximum(1.0, (half / TARGET_HALF_WIDTH) ** 2)
-    return found, float(np.median(walls)), float(np.nanmedian(honest))
+    return covered, float(np.median(walls)), float(np.nanmedian(honest))
 
 
 def flagged_share(raw: dict[str, Any]) -> float:
-    """Return the share of the study's samples that its core flagged as disturbed."""
+    """Return the study's flagged share."""
     rounds = [each for run in raw["runs"] for each in run[STUDY]]
     return mean(each[label]["flagged"] for each in rounds for label in raw["points"] if label in each)
 

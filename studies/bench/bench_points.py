@@ -29,7 +29,7 @@ class Case:
 def bench_cases() -> list[Case]:
     """List a chain, multiply-adds, triads in cache and memory, and products by library, on one thread and on all."""
     fma = {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 1, "loops": 1_000_000}
-    found = [
+    listed_cases = [
         Case("chain", "", "clock", {"backend": "llvm", "threads": 1, "chain": 20_000_000}),
         Case("fma float32", "", "peak", fma),
     ]
@@ -39,13 +39,13 @@ def bench_cases() -> list[Case]:
         in_cache = level["bytes"] // level["instances"] // 2 * threads
         for where, footprint in (("in L2", in_cache), ("in memory", 8 * hardware.last_level_cache_bytes())):
             params = {"op": "triad", "footprint": footprint, "dtype": "float64", "backend": "llvm", "threads": threads}
-            found.append(Case(f"triad {where}, {on}", "triad", "bandwidth", params))
+            listed_cases.append(Case(f"triad {where}, {on}", "triad", "bandwidth", params))
         for library, name in LIBRARIES.items():
             for dtype in ("float32", "float64")[: 1 if library == "onednn" else 2]:
                 for n in (1000, 2048):
                     params = {"m": n, "n": n, "k": n, "dtype": dtype, "backend": library, "threads": threads}
-                    found.append(Case(f"{name} {dtype} {n}, {on}", f"gemm {name}", "gemm", params))
-    return found
+                    listed_cases.append(Case(f"{name} {dtype} {n}, {on}", f"gemm {name}", "gemm", params))
+    return listed_cases
 
 
 def build_call(label: str) -> tuple[Callable[[], object], int]:

@@ -89,9 +89,13 @@ def point_ratios(raw: dict[str, Any]) -> pd.DataFrame:
     table = pd.DataFrame(raw["points"])
     group, _ = pd.factorize(table["group"])
     ratios = table["project"].map(np.array) / table["peer"].map(np.array)
-    told = statistics.estimate_on_log_scale(ratios.tolist(), group)
-    half = statistics.half_width(told.se, told.df, LEVEL)
-    ends = {"ratio": told.estimate, "low": told.estimate * np.exp(-half), "high": told.estimate * np.exp(half)}
+    result = statistics.estimate_on_log_scale(ratios.tolist(), group)
+    half = statistics.half_width(result.se, result.df, LEVEL)
+    ends = {
+        "ratio": result.estimate,
+        "low": result.estimate * np.exp(-half),
+        "high": result.estimate * np.exp(half),
+    }
     return table.assign(rate=table["peer"].map(median), **ends).iloc[np.argsort(group, kind="stable")]
 
 

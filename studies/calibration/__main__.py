@@ -177,7 +177,7 @@ SETTINGS = (
 def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
     """Simulate a setting with the truth at the threshold and at WIDTHS off it; return a table row.
 
-    width: median width of the drawn interval (relative; for a trend in exponents); None without intervals.
+    width: the drawn interval's median width (relative; for a trend in exponents); None without intervals.
     """
     question, random = setting.question, np.random.default_rng(seed)
     found: list[tuple[pd.DataFrame, Floats]] = []
@@ -186,7 +186,7 @@ def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
         found.append(_count_answers(question, cases, 0.0))
     at, widths = pd.concat([counts for counts, _ in found]), np.concatenate([widths for _, widths in found])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
-    # From the last batch only: shares of right answers need fewer trials.
+    # From the last batch only: right answers need fewer trials.
     off = {
         many: _count_answers(question, cases, 1.0 if width is None else many * width)[0]
         for many in WIDTHS
@@ -221,7 +221,7 @@ def _simulate_cases(setting: Setting, machines: Machines, random: np.random.Gene
 
 
 def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame, Floats]:
-    """Count trials by node and answer, and return the widths of the compared intervals."""
+    """Count trials by node and answer, and return the compared intervals' widths."""
     places: Any = cases.frame.groupby("node", sort=True).indices
     sets = [cases.take(places[node]) for node in sorted(places)] if question.per_node else [cases]
     nodes: list[str] = []
@@ -231,8 +231,8 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
     threshold = Threshold.from_json(question.threshold(off))
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
-        for one in sets:
-            ruling = apply_rule(part, one, "s")
+        for node_cases in sets:
+            ruling = apply_rule(part, node_cases, "s")
             frame = ruling.estimates.frame
             low, high = frame["low"].to_numpy(float), frame["high"].to_numpy(float)
             widths.append(high - low if question.rule == "trend" else np.log(high / low))
@@ -243,7 +243,7 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
 
 
 def _answer_share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
-    """Return the share of trials with this answer and its 95% interval (Wilson). counts: trials by node and answer.
+    """Return the share for this answer and its 95% interval (Wilson). counts: trials by node and answer.
 
     Trials on one node are dependent: the interval is for the number of independent trials that would give the observed
     spread between nodes.
@@ -265,9 +265,9 @@ def calibration_table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) 
     for place, setting in enumerate(settings):
         began = time.monotonic()
         rows.append(simulate_setting(setting, [seed, place]))
-        told = "{question}; {noise}; {rounds} rounds, {points} points:".format(**rows[-1])
+        setting_text = "{question}; {noise}; {rounds} rounds, {points} points:".format(**rows[-1])
         shares = "  ".join(f"{answer} {rows[-1][answer]['share']:.2%}" for answer in ANSWERS)
-        print(f"{told} {shares}  ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
+        print(f"{setting_text} {shares}  ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
     return {
         "origin": "synthetic",
         "level": DECIDING,

@@ -95,7 +95,7 @@ def make_samples(values: Floats, machines: Machines) -> pd.DataFrame:
     def text(words: list[str]) -> NDArray[np.object_]:
         return np.array(words, dtype=object)
 
-    given = {
+    columns = {
         "node": text([f"synthetic-{i:06d}" for i in range(machines.nodes)])[node],
         "run": text([f"run{i + 1}" for i in range(machines.rounds)])[number],
         "round": number + 1,
@@ -116,6 +116,6 @@ def make_samples(values: Floats, machines: Machines) -> pd.DataFrame:
         "flags": "",
         "origin": "synthetic",
     }
-    return pd.DataFrame({**{name: np.nan for name in SAMPLES.columns if name not in given}, **given})[
+    return pd.DataFrame({**{name: np.nan for name in SAMPLES.columns if name not in columns}, **columns})[
         [*SAMPLES.columns]
     ]

@@ -54,9 +54,9 @@ def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_labelled_case_is_replicated(
-    again: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
+    replicate: Any, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], labels: str, agrees: bool
 ) -> None:
-    row = again(**changed)
+    row = replicate(**changed)
     assert (row["labels"], row["agrees"]) == (labels, agrees)
     assert row["second"]["low"] < row["second"]["median"] < row["second"]["high"]
     assert ("DISAGREES" in capsys.readouterr().out) is not agrees
@@ -70,6 +70,6 @@ def test_labelled_case_is_replicated(
         ({"part": "none"}, "has no part 'none'"),
     ],
 )
-def test_ambiguous_case_is_refused(again: Any, changed: dict[str, Any], said: str) -> None:
+def test_ambiguous_case_is_refused(replicate: Any, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
-        again(**changed)
+        replicate(**changed)
