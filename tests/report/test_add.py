@@ -1,4 +1,4 @@
-"""A node travels as one file: packed where it was measured, looked at, added, told from those of the project."""
+"""Node packs: `pack` on one machine, then `add --dry-run` and `add` into the published nodes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Published data with one node, and nothing that others measured, which no claim here asks for and all wait for."""
+    """Data folder with one node and, to save time, no published measurements: the claims here need none."""
     monkeypatch.setattr("report.commands.add.PUBLISHED", tmp_path / "nothing")
     shutil.copytree(OTHER, tmp_path / "data" / "nodes" / OTHER.name)
     return tmp_path / "data"
 
 
-def measured(folder: Path, rounds: Iterable[int] = (1, 2, 3)) -> Path:
-    """A folder of nodes as measuring leaves it: the published node, some rounds of it, and what is no part of them."""
+def write_nodes(folder: Path, rounds: Iterable[int] = (1, 2, 3)) -> Path:
+    """Write a measured node below `folder`, with rounds from the published node and files that packs leave out."""
     node = folder / PUBLISHED.name
     (node / "superseded").mkdir(parents=True)
     names = [f"{name}.cpu.{number}.parquet" for name in EXPERIMENTS for number in rounds]
@@ -60,23 +60,23 @@ def measured(folder: Path, rounds: Iterable[int] = (1, 2, 3)) -> Path:
     return folder
 
 
-def packed(out: Path, *rounds: int) -> Path:
-    assert experiments(["pack", str(measured(out.parent / f"of-{out.stem}", rounds)), "--out", str(out)]) == 0
+def pack_rounds(out: Path, *rounds: int) -> Path:
+    assert experiments(["pack", str(write_nodes(out.parent / f"of-{out.stem}", rounds)), "--out", str(out)]) == 0
     return out
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def read_tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_journey_from_a_machine_to_the_published_nodes(
+def test_pack_then_dry_run_then_add_publishes_the_node(
     data: Path, claims: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = packed(tmp_path / "a.zip", 1, 2, 3)
-    told = capsys.readouterr().out
-    assert f"{file}: " in told and f"{PUBLISHED.name} with 12 round(s), preset full; complete" in told
-    assert "Hand in a node" in told and "data/incoming" in told
-    before = tree(data)
+    file = pack_rounds(tmp_path / "a.zip", 1, 2, 3)
+    out = capsys.readouterr().out
+    assert f"{file}: " in out and f"{PUBLISHED.name} with 12 round(s), preset full; complete" in out
+    assert "Hand in a node" in out and "data/incoming" in out
+    before = read_tree(data)
     words = ["add", str(file), "--nodes", str(data / "nodes"), "--claims", str(claims)]
 
     assert report([*words, "--dry-run"]) == 0
@@ -89,51 +89,51 @@ def test_the_journey_from_a_machine_to_the_published_nodes(
     ]  # fmt: skip
     assert "N03: awaiting experiment -> challenged" in dry[2] and "W13: awaiting experiment -> supported" in dry[2]
     assert dry[3].endswith(": none.") and all(name in dry[5] for name in FEW_CLAIMS)
-    assert dry[-1].startswith("Nothing was added.") and tree(data) == before
+    assert dry[-1].startswith("Nothing was added.") and read_tree(data) == before
 
     assert report(words) == 0
     added = capsys.readouterr().out.splitlines()
     assert added[:6] == dry[:6] and f"Added: {data / 'nodes' / PUBLISHED.name}" in added[6]
-    after = tree(data)
+    after = read_tree(data)
     name = f"nodes/{PUBLISHED.name}"
-    mine = {path.removeprefix(f"{name}/"): bytes_ for path, bytes_ in after.items() if path.startswith(name)}
+    mine = {path.removeprefix(f"{name}/"): content for path, content in after.items() if path.startswith(name)}
     assert json.loads(mine.pop(SIDECAR))["pack_sha256"] == read_pack(file).digest
     assert mine == dict(read_pack(file).files)
     assert {path: after[path] for path in before} == before
     listed = json.loads((data / "datapackage.json").read_text())["resources"]
-    assert f"{name}/gemm.cpu.1.parquet" in next(one for one in listed if one["name"] == PUBLISHED.name)["path"]
+    assert f"{name}/gemm.cpu.1.parquet" in next(item for item in listed if item["name"] == PUBLISHED.name)["path"]
 
     assert report(words) == 0
     again = capsys.readouterr().out.splitlines()
     assert again == [f"{PUBLISHED.name}: all its rounds are in {data / 'nodes'} already: there is nothing to add."]
-    assert tree(data) == after
+    assert read_tree(data) == after
 
     gather([data / "nodes"], tmp_path / "out")
     nodes = {node.id: node.contributed for node in read_dataset(tmp_path / "out").nodes.nodes}
     assert nodes == {OTHER.name: "", PUBLISHED.name: read_pack(file).digest}
 
 
-def test_the_same_node_is_packed_into_the_same_bytes_and_read_back_as_it_was(tmp_path: Path) -> None:
-    one, two = packed(tmp_path / "a.zip", 1), packed(tmp_path / "b.zip", 1)
-    assert one.read_bytes() == two.read_bytes()
-    pack = read_pack(one)
+def test_packing_is_deterministic_and_lossless(tmp_path: Path) -> None:
+    first, second = pack_rounds(tmp_path / "a.zip", 1), pack_rounds(tmp_path / "b.zip", 1)
+    assert first.read_bytes() == second.read_bytes()
+    pack = read_pack(first)
     files = node_files(tmp_path / "of-a" / PUBLISHED.name)
     assert pack.files == {name: data for name, data in files.items() if not name.startswith((".", "notes"))}
     pack.write(tmp_path / "out" / PUBLISHED.name)
-    again, was = (read_nodes([folder / PUBLISHED.name]).nodes[0] for folder in (tmp_path / "out", tmp_path / "of-a"))
-    assert again.samples.equals(was.samples) and again.record == was.record
+    after, before = (read_nodes([folder / PUBLISHED.name]).nodes[0] for folder in (tmp_path / "out", tmp_path / "of-a"))
+    assert after.samples.equals(before.samples) and after.record == before.record
 
 
-def test_a_pack_is_the_same_on_every_system_and_day(synthetic: Factory) -> None:
+def test_archive_bytes_do_not_depend_on_system_or_date(synthetic: Factory) -> None:
     record = json.dumps(synthetic("node-a").record(), sort_keys=True).encode()
-    made = make_archive({"node.json": record, "clock.cpu.1.parquet": b"PAR1"})
-    assert hashlib.sha256(made).hexdigest() == "2d296c91bb38b58cc98a0ffd25440b719d3bb4ede34328d896d03279b12a8e57"
+    archive = make_archive({"node.json": record, "clock.cpu.1.parquet": b"PAR1"})
+    assert hashlib.sha256(archive).hexdigest() == "2d296c91bb38b58cc98a0ffd25440b719d3bb4ede34328d896d03279b12a8e57"
 
 
-def test_a_node_that_was_cut_off_is_packed_and_says_what_is_missing(
+def test_interrupted_node_is_packed_and_its_missing_rounds_are_listed(
     data: Path, claims: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = measured(tmp_path / "nodes")
+    nodes = write_nodes(tmp_path / "nodes")
     record = json.loads((nodes / PUBLISHED.name / "node.json").read_text())
     record["jobs"] = {f"{name}.cpu": {"predicted_s": [1.0] * 4, "left_out": {}} for name in EXPERIMENTS[:1]}
     del record["ended_utc"]
@@ -142,79 +142,77 @@ def test_a_node_that_was_cut_off_is_packed_and_says_what_is_missing(
     file = tmp_path / "part.zip"
     assert experiments(["pack", str(nodes / PUBLISHED.name), "--out", str(file)]) == 0
     assert "cut off, 1 round(s) missing" in capsys.readouterr().out
-    told = list(add(file, data / "nodes", claims=claims))
-    assert told[0].endswith("12 rounds; missing are clock.cpu.4.")
+    lines = list(add(file, data / "nodes", claims=claims))
+    assert lines[0].endswith("12 rounds; missing are clock.cpu.4.")
     assert (data / "nodes" / PUBLISHED.name / "node.partial.json").is_file()
 
 
-def test_which_node_is_packed_is_never_guessed_and_what_nobody_could_use_is_told_at_once(
+def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def said(*words: str) -> str:
+    def pack_error(*words: str) -> str:
         assert run_command(experiments, ["pack", *words]) == 2
-        told = capsys.readouterr()
-        (line,) = told.err.splitlines()
-        assert not told.out and not list(tmp_path.glob("results/*.zip"))
+        output = capsys.readouterr()
+        (line,) = output.err.splitlines()
+        assert not output.out and not list(tmp_path.glob("results/*.zip"))
         return line
 
-    assert "results/nodes: contains no node" in said()
-    nodes = measured(tmp_path / "results" / "nodes")
-    other = copy_node(nodes / "other", ["clock.cpu.1"])
-    assert f"contains several nodes: pass one node's folder ({PUBLISHED.name}, other)" in said()
+    assert "results/nodes: contains no node" in pack_error()
+    nodes = write_nodes(tmp_path / "results" / "nodes")
+    other_node = copy_node(nodes / "other", ["clock.cpu.1"])
+    assert f"contains several nodes: pass one node's folder ({PUBLISHED.name}, other)" in pack_error()
 
     def with_round(name: str, content: bytes | None) -> str:
-        """What is said of the other node where its only round is this file."""
-        for path in other.glob("*.parquet"):
+        """Return the error when the other node's only round is this file."""
+        for path in other_node.glob("*.parquet"):
             path.unlink()
         if content is not None:
-            (other / name).write_bytes(content)
-        return said("results/nodes/other")
+            (other_node / name).write_bytes(content)
+        return pack_error("results/nodes/other")
 
-    good = (other / "clock.cpu.1.parquet").read_bytes()
-    theirs = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
+    good = (other_node / "clock.cpu.1.parquet").read_bytes()
+    foreign = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
     for name, content, why in (
         ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which is not what its name says"),
         ("rounds.parquet", good, "rounds.parquet: the name is not <experiment>.<device>.<round>.parquet"),
         ("", None, "contains no round yet"),
-        ("clock.cpu.1.parquet", theirs, f"the round belongs to {PUBLISHED.name}, not to other"),
+        ("clock.cpu.1.parquet", foreign, f"the round belongs to {PUBLISHED.name}, not to other"),
         ("clock.cpu.1.parquet", b"PAR1", "clock.cpu.1.parquet: cannot be read as Parquet"),
     ):
         assert why in with_round(name, content)
-    shutil.rmtree(other)
+    shutil.rmtree(other_node)
     assert experiments(["pack"]) == 0
     assert (tmp_path / "results" / f"{PUBLISHED.name}.zip").is_file()
 
 
-def test_more_rounds_of_a_node_that_is_there_are_read_with_it_and_nothing_is_written_over(
-    data: Path, claims: Path, tmp_path: Path
-) -> None:
+def test_adding_more_rounds_extends_a_node_without_overwriting_files(data: Path, claims: Path, tmp_path: Path) -> None:
     nodes = data / "nodes"
-    first, more = packed(tmp_path / "a.zip", 1, 2), packed(tmp_path / "b.zip", 1, 2, 3)
+    first, more = pack_rounds(tmp_path / "a.zip", 1, 2), pack_rounds(tmp_path / "b.zip", 1, 2, 3)
     list(add(first, nodes, claims=claims))
-    before = tree(nodes)
-    told = list(add(more, nodes, claims=claims))
-    assert any("is there already, with some of these rounds" in line for line in told)
-    shifted = next(line for line in told if line.startswith("Verdicts that stay, with another estimate"))
+    before = read_tree(nodes)
+    lines = list(add(more, nodes, claims=claims))
+    assert any("is there already, with some of these rounds" in line for line in lines)
+    shifted = next(line for line in lines if line.startswith("Verdicts that stay, with another estimate"))
     assert re.search(r"N03: \S+ MAC/cycle -> \S+ MAC/cycle \([+-]", shifted)
-    after = tree(nodes)
+    after = read_tree(nodes)
     assert {path: after[path] for path in before} == before
     assert {Path(path).parts[0] for path in after} == {OTHER.name, PUBLISHED.name, f"{PUBLISHED.name}.2"}
-    found = {node.id: node for node in read_nodes([nodes]).nodes}
-    assert set(found) == {OTHER.name, PUBLISHED.name} and len(found[PUBLISHED.name].rounds) == 12
+    read = {node.id: node for node in read_nodes([nodes]).nodes}
+    assert set(read) == {OTHER.name, PUBLISHED.name} and len(read[PUBLISHED.name].rounds) == 12
     assert next(add(more, nodes, claims=claims)).endswith("there is nothing to add.")
-    # Another run of that machine is a node of its own.
+    # A new run on the same machine becomes a separate node.
     again = copy_node(
         tmp_path / "again" / PUBLISHED.name, ["clock.cpu.1"], lambda rows: rows.__setitem__("run", "later")
     )
     (tmp_path / "c.zip").write_bytes(make_archive(node_files(again)))
-    told = list(add(tmp_path / "c.zip", nodes, claims=claims))
-    assert told[0].startswith(f"{PUBLISHED.name}.2: ") and (nodes / f"{PUBLISHED.name}.3").is_dir()
+    lines = list(add(tmp_path / "c.zip", nodes, claims=claims))
+    assert lines[0].startswith(f"{PUBLISHED.name}.2: ") and (nodes / f"{PUBLISHED.name}.3").is_dir()
     assert [node.id for node in read_nodes([nodes]).nodes][1:] == [PUBLISHED.name, f"{PUBLISHED.name}.2"]
 
 
-def test_a_run_counts_once_whatever_its_machine_is_called(data: Path, claims: Path, tmp_path: Path) -> None:
+def test_same_run_under_another_node_id_is_refused(data: Path, claims: Path, tmp_path: Path) -> None:
     nodes, file = data / "nodes", tmp_path / "a.zip"
     file.write_bytes(make_archive(node_files(copy_node(tmp_path / "made" / "first", ["clock.cpu.1"]))))
     list(add(file, nodes, claims=claims))
@@ -224,33 +222,33 @@ def test_a_run_counts_once_whatever_its_machine_is_called(data: Path, claims: Pa
     assert not (nodes / "second").exists()
 
 
-def test_where_nothing_is_yet_a_first_node_is_added(data: Path, claims: Path, tmp_path: Path) -> None:
+def test_first_node_is_added_to_an_empty_folder(data: Path, claims: Path, tmp_path: Path) -> None:
     shutil.rmtree(data)
-    told = list(add(packed(tmp_path / "a.zip", 1), data / "nodes", claims=claims))
-    assert "No other node is there: every verdict is by this one." in told
+    lines = list(add(pack_rounds(tmp_path / "a.zip", 1), data / "nodes", claims=claims))
+    assert "No other node is there: every verdict is by this one." in lines
     assert (data / "nodes" / PUBLISHED.name / SIDECAR).is_file()
     with pytest.raises(StudyError, match="name a folder called nodes"):
         list(add(tmp_path / "a.zip", data, claims=claims))
 
 
-def test_a_node_that_is_half_there_is_none_and_goes(
+def test_leftovers_from_an_interrupted_add_are_ignored_and_removed(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack = read_pack(packed(tmp_path / "a.zip", 1))
+    pack = read_pack(pack_rounds(tmp_path / "a.zip", 1))
 
-    def killed(made: Path, _target: Path) -> None:
-        # As a kill leaves it, which tidies nothing.
-        shutil.copytree(made, data / "nodes" / f"{contributed_nodes._ADDING}left" / made.name)
+    def interrupt(source: Path, _target: Path) -> None:
+        # A killed process leaves its temporary folder behind.
+        shutil.copytree(source, data / "nodes" / f"{contributed_nodes._ADDING}left" / source.name)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", killed)
+        patch.setattr(Path, "rename", interrupt)
         with pytest.raises(KeyboardInterrupt):
             add_node_folder(pack, data / "nodes", [])
     assert [node.id for node in read_nodes([data / "nodes"]).nodes] == [OTHER.name]
     assert add_node_folder(pack, data / "nodes", []) == data / "nodes" / PUBLISHED.name
     assert {path.name for path in (data / "nodes").iterdir()} == {OTHER.name, PUBLISHED.name}
-    # The folder that was there first keeps the id, whatever it is called.
+    # The new folder sorts after existing ones, so that those keep the id.
     assert add_node_folder(pack, data / "nodes", ["zz"]).name == "zz.2"
     assert add_node_folder(pack, data / "nodes", [PUBLISHED.name]).name == f"{PUBLISHED.name}.2"
 
@@ -260,23 +258,21 @@ def test_a_node_that_is_half_there_is_none_and_goes(
     [("{", "not JSON"), ('{"schema": 1, "pack_sha256": "x", "added_utc": "2026-01-01T00:00:00Z"}', "pack_sha256"),
      ("x" * 20_000, "are the limit")],
 )  # fmt: skip
-def test_a_note_of_where_a_node_is_from_that_cannot_be_read_is_left_out_with_its_reason(
-    tmp_path: Path, text: str, why: str
-) -> None:
+def test_unreadable_contribution_note_is_refused_but_the_node_counts(tmp_path: Path, text: str, why: str) -> None:
     copy_node(tmp_path / "node", ["clock.cpu.1"])
     (tmp_path / "node" / SIDECAR).write_text(text)
-    found = read_nodes([tmp_path])
-    (node,), (refusal,) = found.nodes, found.refused
+    nodes = read_nodes([tmp_path])
+    (node,), (refusal,) = nodes.nodes, nodes.refused
     assert node.contributed == "" and refusal["file"] == str(tmp_path / "node" / SIDECAR)
     assert why in refusal["reason"] and "counts as one that was not handed in" in refusal["reason"]
 
 
-def handed_in(folder: Path) -> None:
+def mark_contributed(folder: Path) -> None:
     note = {"schema": 1, "pack_sha256": "0" * 64, "added_utc": "2026-01-01T00:00:00Z"}
     (folder / SIDECAR).write_text(json.dumps(note))
 
 
-def test_a_verdict_that_hangs_on_a_node_that_was_handed_in_says_so(
+def test_verdict_names_the_contributed_node_that_alone_decides_it(
     synthetic: Factory, claims: Path, tmp_path: Path
 ) -> None:
     def verdict() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -287,18 +283,18 @@ def test_a_verdict_that_hangs_on_a_node_that_was_handed_in_says_so(
 
     first = synthetic("node-a").gemm(27.9).clock().write()
     assert verdict()[1]["verdict"] == "challenged" and verdict()[1]["hangs_on"] == ""
-    handed_in(first)
-    document, one = verdict()
+    mark_contributed(first)
+    document, n03 = verdict()
     sentence = hanging_sentence("Synthetic, 2 cores")
-    assert one["hangs_on"] == "node-a"
+    assert n03["hangs_on"] == "node-a"
     assert sentence in " ".join(explain(document, "N03").split())
-    assert sentence in claim_context(one, document, {"node-a": "Synthetic, 2 cores"})["sure"]
-    # A second machine that says the same takes the remark away, and one that cannot tell does not.
+    assert sentence in claim_context(n03, document, {"node-a": "Synthetic, 2 cores"})["sure"]
+    # A second machine with the same outcome removes the remark.
     second = synthetic("node-b").gemm(20).clock().write()
-    document, one = verdict()
-    assert one["verdict"] == "challenged" and one["hangs_on"] == ""
+    document, n03 = verdict()
+    assert n03["verdict"] == "challenged" and n03["hangs_on"] == ""
     assert "handed in" not in explain(document, "N03")
-    handed_in(second)
+    mark_contributed(second)
     assert verdict()[1]["hangs_on"] == ""
 
 
@@ -317,7 +313,7 @@ CELL = {"node": "a", "behind": "1", "outcome": "supports"}
         ([{**CELL, "node": "b"}], "here", ""), ([CELL], "others", ""), ([CELL], "", ""), ([], "here", ""),
     ],
 )  # fmt: skip
-def test_what_hangs_on_one_node(cases: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
+def test_sole_contributed_node(cases: list[dict[str, Any]], decided_on: str, hangs: str) -> None:
     assert (
         sole_contributed_node({"cases": cases, "decided_on": decided_on}, {"a", "b.aaaaaa", "b.aaaaaa.2", "b.bbbbbb"})
         == hangs

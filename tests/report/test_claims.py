@@ -1,4 +1,4 @@
-"""Claim and reference files: what they hold, and mistakes in them with their place."""
+"""Parsers for claim and reference files: contents, and error messages with file and line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
 
 def make_entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:
-    """An entry of the reference; what has no value was not verified."""
+    """Build a reference entry, not verified if `value` is None."""
     source = {"title": "A datasheet", "publisher": "A maker", "url": "https://example.org/", "where": "page 1"}
     about = {"id": name, "subject": "A chip", "what": "Cores of one", "date": "2024", "source": source}
     status = "not verified" if value is None else "verified"
@@ -35,7 +35,7 @@ def make_entry(name: str = "chip.cores", value: float | None = 192, unit: str = 
 
 
 def write_claim(folder: Path, name: str = "W15", **changes: Any) -> Path:
-    """FLAT with other values; None removes a key."""
+    """Write FLAT with `changes`, where None removes a key."""
     claim = {**FLAT, "id": name, **changes}
     return write_yaml(folder / f"{name}.yaml", {key: value for key, value in claim.items() if value is not None})
 
@@ -45,29 +45,29 @@ def write_references(folder: Path, *entries: dict[str, Any]) -> Path:
     return folder
 
 
-def test_a_flat_claim_has_one_part(tmp_path: Path) -> None:
+def test_flat_claim_has_one_part(tmp_path: Path) -> None:
     write_claim(tmp_path, scale={"by": 128, "why": "a server"}, sensitivity=[2000, 200])
     (claim,) = read_claims(tmp_path, {})
     (part,) = claim.parts
     assert (claim.id, part.name, part.threshold, part.scale) == ("W15", "", Threshold(1000), 128)
-    assert part.thresholds == [Threshold(200), Threshold(1000), Threshold(2000)], "in order, its own among them"
+    assert part.thresholds == [Threshold(200), Threshold(1000), Threshold(2000)], "sorted, with the declared"
 
 
-def test_a_claim_without_rules_takes_all_those_of_the_one_it_is_the_same_as(tmp_path: Path) -> None:
+def test_same_as_copies_rules_only_to_claims_without_any(tmp_path: Path) -> None:
     write_claim(tmp_path, **BARE, all_of=[PART, {**PART, "name": "b", "quantity": "clock.rate"}])
     write_claim(tmp_path, "W16", **BARE, same_as="W15", says="Something else.")
     write_claim(tmp_path, "W14", same_as="W15")
     own, first, second = read_claims(tmp_path, {})
     assert [part.name for part in first.parts] == ["a part", "b"]
     assert second.parts == first.parts and (second.id, second.says) == ("W16", "Something else.")
-    assert len(own.parts) == 1, "what has a rule keeps it"
+    assert len(own.parts) == 1, "a claim with its own rule keeps it"
 
 
 EVERY_RULE = f"Allowed: {', '.join(RULES)}."
 EVERY_DTYPE = f"Allowed: {', '.join(CLOSED['dtype'])}."
 NUMBERS = "not a finite number"
 
-# What is wrong; the text of the line that the message points at; what is said.
+# Name -> (changes to FLAT, text in the reported line, texts in the message).
 MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "unknown rule": ({"rule": "at_mots"}, "rule: at_mots", [EVERY_RULE, "Did you mean 'at_most'?"]),
     "unknown quantity": ({"quantity": "gemm.rat"}, "quantity: gemm.rat", ["gemm.peak_share", "'gemm.rate'?"]),
@@ -149,27 +149,27 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_claim_file_is_told_with_file_line_and_what_is_allowed(tmp_path: Path, mistake: str) -> None:
-    changes, line, said = MISTAKES[mistake]
+def test_claim_file_errors_report_line_and_allowed_values(tmp_path: Path, mistake: str) -> None:
+    changes, line, messages = MISTAKES[mistake]
     path = write_claim(tmp_path, **changes)
     with pytest.raises(StudyError) as caught:
         read_claims(tmp_path, {"chip.cores": make_entry()})
     assert line in reported_line(caught.value, path)
-    for words in said:
-        assert words in str(caught.value)
+    for message in messages:
+        assert message in str(caught.value)
 
 
-def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> None:
-    for written in ("2024-07-23", "2024", "2024-07", "not stated"):
+def test_reference_dates_stay_text_for_all_yaml_date_forms(tmp_path: Path) -> None:
+    for date in ("2024-07-23", "2024", "2024-07", "not stated"):
         (tmp_path / "chips.yaml").write_text(
-            f"- {{id: a, subject: s, what: w, value: 1, unit: h, date: {written}, status: verified,\n"
+            f"- {{id: a, subject: s, what: w, value: 1, unit: h, date: {date}, status: verified,\n"
             "   source: {title: t, publisher: p, url: 'https://example.org', where: x}}\n"
         )
-        assert read_reference(tmp_path)["a"]["date"] == written
+        assert read_reference(tmp_path)["a"]["date"] == date
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         *(({end: value}, "does not lie between low and high") for end, value in (("low", 200), ("high", 100))),
         ({"value": ...}, "missing: value"),
@@ -183,19 +183,19 @@ def test_reference_dates_are_text_however_yaml_reads_them(tmp_path: Path) -> Non
         ({"id": "chip\n"}, "does not match"),
     ],
 )
-def test_mistakes_in_reference_data_are_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_reference_file_errors_report_file_and_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     changed = {key: value for key, value in {**make_entry(), **changes}.items() if value is not ...}
     with pytest.raises(StudyError) as caught:
         read_reference(write_references(tmp_path, changed))
-    assert said in str(caught.value) and "chips.yaml, line " in str(caught.value)
+    assert message in str(caught.value) and "chips.yaml, line " in str(caught.value)
 
 
-def test_an_id_that_is_used_twice_is_named_with_both_places(tmp_path: Path) -> None:
+def test_duplicate_entry_id_reports_both_files(tmp_path: Path) -> None:
     (write_references(tmp_path, make_entry()) / "chips.yaml").rename(tmp_path / "a.yaml")
     with pytest.raises(StudyError, match=r"chips.yaml: the id 'chip.cores' is used twice, first in .*a.yaml"):
         read_reference(write_references(tmp_path, make_entry()))
 
 
-def test_a_folder_without_claims_is_a_mistake(tmp_path: Path) -> None:
+def test_folder_without_claims_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"no claim files"):
         read_claims(tmp_path, {})

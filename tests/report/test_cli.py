@@ -1,4 +1,4 @@
-"""The commands as a person types them."""
+"""Command line: a run through the commands, their help and their error messages."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def run_report(*words: str | Path, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Path) -> None:
-    # It calls itself measured, for the commands refuse synthetic data.
+def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) -> None:
+    # The commands refuse synthetic data, so label the node measured.
     synthetic("node-a", origin="measured").gemm(27.9).gemm(14, n=256).clock().write()
     empty = tmp_path / "published"
     empty.mkdir()
@@ -40,25 +40,25 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
     assert len(document["verdicts"]) == len(list(CLAIMS.glob("*.yaml"))) and document["origin"] == "measured"
     with out.with_suffix(".csv").open() as file:
         rows = [(row["id"], row["verdict"], row["estimate"]) for row in csv.DictReader(file)]
-    told = ((verdict["id"], verdict["verdict"], verdict["estimate"]) for verdict in document["verdicts"])
-    assert rows == [(*names, "" if estimate is None else str(estimate)) for *names, estimate in told]
-    # Sets have another order in a process whose hashes are of another seed.
-    again = run_report("judge", "--data", data, "--out", tmp_path / "again.json", PYTHONHASHSEED="1")
-    assert again.returncode == 0, again.stderr
-    other = json.loads((tmp_path / "again.json").read_text())
-    assert json.dumps(other | {"generated_utc": ""}) == json.dumps(document | {"generated_utc": ""})
-    counted = run_report("summary", "--verdicts", out)
-    assert counted.returncode == 0 and "node: Synthetic, 2 cores" in counted.stdout
-    row = next(line.split() for line in counted.stdout.splitlines() if line.startswith("challenged"))
+    expected = ((verdict["id"], verdict["verdict"], verdict["estimate"]) for verdict in document["verdicts"])
+    assert rows == [(*names, "" if estimate is None else str(estimate)) for *names, estimate in expected]
+    # Another hash seed changes set order, which must not change the output.
+    rerun = run_report("judge", "--data", data, "--out", tmp_path / "again.json", PYTHONHASHSEED="1")
+    assert rerun.returncode == 0, rerun.stderr
+    rerun_document = json.loads((tmp_path / "again.json").read_text())
+    assert json.dumps(rerun_document | {"generated_utc": ""}) == json.dumps(document | {"generated_utc": ""})
+    summary = run_report("summary", "--verdicts", out)
+    assert summary.returncode == 0 and "node: Synthetic, 2 cores" in summary.stdout
+    row = next(line.split() for line in summary.stdout.splitlines() if line.startswith("challenged"))
     *articles, total, questions = map(int, row[1:])
     assert total == document["tally"]["challenged"] == sum(articles)
     assert questions == sum(question["verdict"] == "challenged" for question in document["questions"])
-    told = run_report("explain", "W15", "--verdicts", out)
-    assert told.returncode == 0 and "W15: CHALLENGED" in told.stdout
+    explained = run_report("explain", "W15", "--verdicts", out)
+    assert explained.returncode == 0 and "W15: CHALLENGED" in explained.stdout
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["judge", "--data", "nowhere", "--out", "{tmp}/v.json"], "nowhere/summary.parquet: no such file"),
         (["gather", "--nodes", "nowhere", "--out", "{tmp}/data"], "no usable node under nowhere"),
@@ -68,18 +68,20 @@ def test_gather_judge_anew_summary_and_explain(synthetic: Factory, tmp_path: Pat
         (["render", "--verdicts", "v.json", "--out", "d", "--renderer", "word"], "invalid choice: 'word'"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_user_errors_print_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
     (tmp_path / "list.json").write_text("[]")
     assert run_command(main, [word.format(tmp=tmp_path) for word in words]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("error: ") and said in err and len(err.splitlines()) == 1
+    assert out == "" and err.startswith("error: ") and message in err and len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [("summary",), ("explain", "N01")])
-def test_commands_that_only_read_verdicts_load_no_data_libraries(
+def test_commands_on_verdicts_import_no_data_libraries(
     small_study: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    # Beside them are no data, whose rows would be read.
+    # Copy without data/, or the commands would load rows from it.
     verdicts = tmp_path / "verdicts.json"
     verdicts.write_bytes((small_study / "verdicts.json").read_bytes())
     script = (
@@ -91,19 +93,19 @@ def test_commands_that_only_read_verdicts_load_no_data_libraries(
     assert done.returncode == 0, done.stderr
 
 
-def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^    ([a-z-]+)", parser().format_help(), re.MULTILINE)
     assert {"gather", "judge", "explain", "new-claim"} <= set(commands)
     for command in commands:
-        with pytest.raises(SystemExit) as leaving:
+        with pytest.raises(SystemExit) as exit_info:
             main([command, "--help"])
-        assert leaving.value.code == 0 and f"report {command}" in capsys.readouterr().out
+        assert exit_info.value.code == 0 and f"report {command}" in capsys.readouterr().out
 
 
 def test_quantities_are_listed_with_unit_tier_and_labels(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quantities"]) == 0
-    told = capsys.readouterr().out
-    assert all(f"{name}  [" in told for name in quantities())
+    listing = capsys.readouterr().out
+    assert all(f"{name}  [" in listing for name in quantities())
     assert main(["quantities", "gemm.rate"]) == 0
     head, *text = capsys.readouterr().out.splitlines()
     assert head == "gemm.rate  [FLOP/s; measured]" and "labels: node, device, dtype" in "".join(text)

@@ -1,4 +1,4 @@
-"""Contradictions: the declared ones against the claims, mistakes in the file, and which side stands when."""
+"""Contradictions between claims: the declared file, errors in it, and the outcome for each side."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def claims(reference: dict[str, dict[str, Any]]) -> list[Claim]:
     return read_claims(CLAIMS, reference)
 
 
-def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, Any]) -> None:
-    """What a claim's note calls a contradiction, and rules that no measurement satisfies together."""
-    found = read_contradictions(DECLARED, claims, reference)
-    against = [two for one in found for two in combinations(one.sides, 2)]
-    pairs = {frozenset((a, b)) for side, other in against for (a, _), (b, _) in product(side, other)}
-    said = [
-        (claim.id, named)
+def test_noted_and_implied_contradictions_are_declared(claims: list[Claim], reference: dict[str, Any]) -> None:
+    """Contradictions in claim notes, and rules that exclude each other, are declared."""
+    contradictions = read_contradictions(DECLARED, claims, reference)
+    side_pairs = [pair for contradiction in contradictions for pair in combinations(contradiction.sides, 2)]
+    declared_pairs = {frozenset((a, b)) for pair in side_pairs for (a, _), (b, _) in product(*pair)}
+    notes = [
+        (claim.id, mention)
         for claim in claims
-        for named in re.findall(r"Contradicts ([^.]*?[GNW]\d\d)\b[^.]*\.", claim.note or "")
+        for mention in re.findall(r"Contradicts ([^.]*?[GNW]\d\d)\b[^.]*\.", claim.note or "")
     ]
-    noted = {frozenset((name, other)) for name, named in said for other in re.findall(r"[GNW]\d\d", named)}
+    noted_pairs = {frozenset((name, claim)) for name, mention in notes for claim in re.findall(r"[GNW]\d\d", mention)}
     keys = ("quantity", "scope", "rule", "scale")
     rules = {
         claim.id: [
@@ -61,8 +61,8 @@ def test_what_contradicts_is_declared(claims: list[Claim], reference: dict[str, 
         ]
         for claim in claims
     }
-    apart = {frozenset(two) for two in combinations(rules, 2) if rule_conflicts([rules[name] for name in two])}
-    assert noted and apart and noted | apart <= pairs
+    conflicting = {frozenset(pair) for pair in combinations(rules, 2) if rule_conflicts([rules[name] for name in pair])}
+    assert noted_pairs and conflicting and noted_pairs | conflicting <= declared_pairs
     assert copied_runs(read_yaml(DECLARED)) == [], "no sentence is copied from the articles"
 
 
@@ -73,15 +73,15 @@ ONE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def declared(folder: Path, claims: list[Claim], reference: dict[str, Any], *some: dict[str, Any]) -> Any:
-    return read_contradictions(write_yaml(folder / "contradictions.yaml", list(some)), claims, reference)
+def read_declared(folder: Path, claims: list[Claim], reference: dict[str, Any], *contradictions: dict[str, Any]) -> Any:
+    return read_contradictions(write_yaml(folder / "contradictions.yaml", list(contradictions)), claims, reference)
 
 
 def sides(*ids: list[Any]) -> list[dict[str, Any]]:
     return [{"says": "So.", "claims": claims} for claims in ids]
 
 
-def by_figures(*entries: str, at_least: float = 1) -> dict[str, Any]:
+def figures(*entries: str, at_least: float = 1) -> dict[str, Any]:
     return {"conflict": "by figures", "figures": {"entries": list(entries), "at_least": at_least, "why": "?"}}
 
 
@@ -89,7 +89,7 @@ PART = {"claim": "G03", "part": "numbers of cores"}
 
 
 @pytest.mark.parametrize(
-    ("change", "line", "says"),
+    ("change", "line", "message"),
     [
         ({"sides": sides(["N12"], ["W66"])}, "- W66", "there is no claim 'W66'. Did you mean 'W"),
         ({"sides": sides(["N12", "N11"], ["N11"])}, "- N11", "claim N11 appears twice"),
@@ -99,16 +99,16 @@ PART = {"claim": "G03", "part": "numbers of cores"}
         ({"id": "other"}, "id: other", "other: this id is used twice"),
         ({"conflict": "by figures"}, "- id: speed", "missing: figures"),
         ({"conflict": "wording"}, "conflict: wording", "N12 asks for at least 100 and N11 for 10 to 60"),
-        (by_figures("h200.memory_byte"), "- h200.memory_byte", "there is no reference entry 'h200.memory_byte'. Did"),
-        (by_figures("h100-sxm.sms", "b200.memory_bytes"), "entries:", "different units: 1, B"),
+        (figures("h200.memory_byte"), "- h200.memory_byte", "there is no reference entry 'h200.memory_byte'. Did"),
+        (figures("h100-sxm.sms", "b200.memory_bytes"), "entries:", "different units: 1, B"),
     ],
 )
-def test_a_mistake_is_reported_where_it_stands(
-    tmp_path: Path, claims: list[Claim], reference: dict[str, Any], change: dict[str, Any], line: str, says: str
+def test_contradiction_file_errors_report_their_line(
+    tmp_path: Path, claims: list[Claim], reference: dict[str, Any], change: dict[str, Any], line: str, message: str
 ) -> None:
     with pytest.raises(StudyError) as caught:
-        declared(tmp_path, claims, reference, {**ONE, "id": "other"}, {**ONE, **change})
-    assert line in reported_line(caught.value, tmp_path / "contradictions.yaml") and says in str(caught.value)
+        read_declared(tmp_path, claims, reference, {**ONE, "id": "other"}, {**ONE, **change})
+    assert line in reported_line(caught.value, tmp_path / "contradictions.yaml") and message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_mistake_is_reported_where_it_stands(
     [
         ("holds", ["supported", "supported, supported, not testable"]),
         ("fails", ["challenged", "challenged, challenged"]),
-        # What is awaited cannot make a side whole again.
+        # Awaited evidence cannot repair a side that already fails in part.
         ("in part", ["supported, challenged", "depends", "depends, awaiting hardware",
                      "supported, challenged, awaiting source"]),
         ("open", ["supported, awaiting hardware", "challenged, awaiting experiment", "undecided, awaiting source"]),
@@ -124,10 +124,10 @@ def test_a_mistake_is_reported_where_it_stands(
         ("opinion", ["not testable"]),
     ],
 )  # fmt: skip
-def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
+def test_side_standing_from_verdicts(expected: str, sides: list[str]) -> None:
     for verdicts in sides:
-        some = verdicts.split(", ")
-        assert side_standing(some) == side_standing(some[::-1]) == expected
+        outcomes = verdicts.split(", ")
+        assert side_standing(outcomes) == side_standing(outcomes[::-1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_where_a_side_stands(expected: str, sides: list[str]) -> None:
     [("opinion, fails", "holds, fails"), ("holds, open", "holds, fails"), ("undecided, fails", "holds, fails"),
      *((same, same) for same in ("fails, fails", "holds, holds", "opinion, in part", "open, opinion"))],
 )  # fmt: skip
-def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
+def test_opposite_sides_settle_each_other(own: str, expected: str) -> None:
     for turn in (1, -1):
         assert settle_opposites(own.split(", ")[::turn]) == expected.split(", ")[::turn]
 
@@ -146,42 +146,42 @@ def test_opposites_decide_for_each_other(own: str, expected: str) -> None:
      ("holds, holds", "all stand"), ("fails, fails", "none stands"), ("in part, fails", "in part"),
      ("undecided, holds", "undecided"), ("open, undecided, fails", "open"), ("opinion, opinion", "opinion")],
 )  # fmt: skip
-def test_what_becomes_of_a_contradiction(standings: str, expected: str) -> None:
+def test_contradiction_outcome_from_standings(standings: str, expected: str) -> None:
     assert contradiction_outcome(standings.split(", ")) == expected
 
 
 def record(claim: str, verdict: str, parts: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
-    """A verdict as the engine writes it, as far as contradictions look at it."""
+    """Build a verdict record with the keys that contradictions read."""
     return {"id": claim, "verdict": verdict, "parts": parts or [{"name": "", "outcome": verdict}]}
 
 
 @pytest.fixture
-def decided(tmp_path: Path, claims: list[Claim], reference: dict[str, Any]) -> Any:
-    """Decides one contradiction, declared with changes, on the given records."""
+def decide(tmp_path: Path, claims: list[Claim], reference: dict[str, Any]) -> Any:
+    """Function that decides contradiction ONE, with changes, for given verdict records."""
 
-    def of(*records: dict[str, Any], **change: Any) -> dict[str, Any]:
-        some = declared(tmp_path, claims, reference, {**ONE, **change})
-        (one,) = decide_contradictions({one["id"]: one for one in records}, some)
-        json.dumps(one, allow_nan=False)
-        return one
+    def decide_one(*records: dict[str, Any], **change: Any) -> dict[str, Any]:
+        contradictions = read_declared(tmp_path, claims, reference, {**ONE, **change})
+        (result,) = decide_contradictions({verdict["id"]: verdict for verdict in records}, contradictions)
+        json.dumps(result, allow_nan=False)
+        return result
 
-    return of
-
-
-def test_the_side_whose_claim_is_supported_stands(decided: Any) -> None:
-    one = decided(record("N12", "challenged"), record("N11", "supported"))
-    assert [side["standing"] for side in one["sides"]] == ["fails", "holds"] and one["outcome"] == "one stands"
-    assert one["sides"][1]["claims"] == [{"id": "N11", "part": "", "verdict": "supported"}]
+    return decide_one
 
 
-def test_only_the_part_that_is_named_carries_a_side(decided: Any) -> None:
+def test_side_with_a_supported_claim_stands(decide: Any) -> None:
+    result = decide(record("N12", "challenged"), record("N11", "supported"))
+    assert [side["standing"] for side in result["sides"]] == ["fails", "holds"] and result["outcome"] == "one stands"
+    assert result["sides"][1]["claims"] == [{"id": "N11", "part": "", "verdict": "supported"}]
+
+
+def test_side_rests_only_on_its_named_part(decide: Any) -> None:
     parts = [{"name": "number of cores", "outcome": "challenged"}, {"name": "training", "outcome": "supported"}]
-    whole = record("G03", "depends", parts=parts)
-    named = sides([{"claim": "G03", "part": "number of cores"}], ["W08"])
-    one = decided(whole, record("W08", "supported"), sides=named)
-    assert [side["standing"] for side in one["sides"]] == ["fails", "holds"]
-    assert one["sides"][0]["claims"] == [{"id": "G03", "part": "number of cores", "verdict": "challenged"}]
-    assert decided(whole, record("W08", "supported"), sides=sides(["G03"], ["W08"]))["outcome"] == "in part"
+    claim_record = record("G03", "depends", parts=parts)
+    named_sides = sides([{"claim": "G03", "part": "number of cores"}], ["W08"])
+    result = decide(claim_record, record("W08", "supported"), sides=named_sides)
+    assert [side["standing"] for side in result["sides"]] == ["fails", "holds"]
+    assert result["sides"][0]["claims"] == [{"id": "G03", "part": "number of cores", "verdict": "challenged"}]
+    assert decide(claim_record, record("W08", "supported"), sides=sides(["G03"], ["W08"]))["outcome"] == "in part"
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_only_the_part_that_is_named_carries_a_side(decided: Any) -> None:
         ({"a": None}, "awaiting source"),
     ],
 )
-def test_published_figures_decide_whether_the_conflict_is_real(
+def test_published_figures_decide_if_the_conflict_is_real(
     tmp_path: Path, claims: list[Claim], cards: dict[str, float | None], conflict: str
 ) -> None:
-    known = {name: make_entry(name, value, "B") for name, value in cards.items()}
-    some = declared(tmp_path, claims, known, {**ONE, **by_figures(*cards, at_least=16e9)})
-    (one,) = decide_contradictions({name: record(name, "supported") for name in ("N12", "N11")}, some)
-    assert one["conflict"] == conflict
+    entries = {name: make_entry(name, value, "B") for name, value in cards.items()}
+    contradictions = read_declared(tmp_path, claims, entries, {**ONE, **figures(*cards, at_least=16e9)})
+    (result,) = decide_contradictions({name: record(name, "supported") for name in ("N12", "N11")}, contradictions)
+    assert result["conflict"] == conflict
 
 
 # ------------------------------------------------------------------ rules that exclude each other
@@ -214,7 +214,7 @@ LEAST = rule("at_least", 0.5)
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "apart"),
+    ("a", "b", "conflict"),
     [
         (rule("at_most", 0.3), LEAST, True),
         (rule("at_most", 0.5), LEAST, False),
@@ -225,12 +225,14 @@ LEAST = rule("at_least", 0.5)
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, phase="decode"), False),
         (rule("at_most", 0.3, phase=["training", "decode"]), rule("at_least", 0.5, phase="decode"), True),
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, device="gpu"), True),
-        # 1,000 for 128 cores is less than 8 for each.
+        # 1,000 over 128 cores is less than 8 per core.
         (rule("at_most", 1000, scale=128), rule("at_least", 8), True),
         (rule("at_most", 1000), rule("at_least", 8), False),
         (rule("crossover", 0), rule("at_least", 8), False),
     ],
 )
-def test_rules_that_no_measurement_satisfies_together(a: dict[str, Any], b: dict[str, Any], apart: bool) -> None:
-    assert bool(rule_conflicts([[("N01", a)], [("N02", b)]])) is apart
-    assert bool(rule_conflicts([[("N02", b)], [("N01", a)]])) is apart
+def test_rule_conflicts_finds_rules_that_exclude_each_other(
+    a: dict[str, Any], b: dict[str, Any], conflict: bool
+) -> None:
+    assert bool(rule_conflicts([[("N01", a)], [("N02", b)]])) is conflict
+    assert bool(rule_conflicts([[("N02", b)], [("N01", a)]])) is conflict

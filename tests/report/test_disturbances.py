@@ -1,4 +1,4 @@
-"""A result whose threads lacked cores in most rounds is told as disturbed wherever its number stands."""
+"""Results whose threads lacked cores in most rounds are marked disturbed everywhere."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CROWDED = "busy: 50% other load; crowded: others had 1.0 cores, so that 1 thread
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A node whose products of float32 were crowded in two of three rounds, those of float64 in one."""
+    """Judged node with crowded gemm rounds: two in three for float32, one in three for float64."""
     folder = tmp_path_factory.mktemp("disturbed")
     node = Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, dtype="float64").clock()
     for row in node.rows:
         rounds = {"float32": (1, 2), "float64": (3,)}.get(row["dtype"], ())
-        # Most samples, not all.
+        # Flag all samples but the first in each round.
         if row["experiment"] == "gemm" and row["round"] in rounds and row["sample"]:
             row["flags"] = CROWDED
     node.write()
@@ -39,41 +39,41 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_summary_counts_the_rounds_in_which_threads_lacked_cores(study: Path) -> None:
+def test_summary_counts_disturbed_rounds(study: Path) -> None:
     table = read_summary(study / "data").set_index(["experiment", "dtype"])
     assert table["n_disturbed"].to_dict() == {("clock", ""): 0, ("gemm", "float32"): 2, ("gemm", "float64"): 1}
     assert table["flags"]["gemm", "float32"].endswith("crowded in 8 of 15 samples (most: others had 1.0 cores, so "
                                                       "that 1 thread had 0.4 free cores)")  # fmt: skip
 
 
-def test_cases_that_rest_on_it_say_so_and_others_do_not(study: Path) -> None:
+def test_cases_with_disturbed_rows_are_marked(study: Path) -> None:
     document = read_json(study / "verdicts.json")
     cases = [case for verdict in document["verdicts"] for case in verdict["cases"] if case.get("node")]
     assert read_dataset(study / "data").disturbed == {1}
-    # Multiply-adds a cycle are a product over a clock, which was not disturbed.
+    # Multiply-adds per cycle use two rows: gemm (disturbed) and clock (not).
     assert {case["disturbed"] for case in cases if case["behind"] == "0-1"} == {0.5}
-    seen: set[str] = set()
+    marked: set[str] = set()
     for verdict in document["verdicts"]:
         if any("disturbed" in case for case in verdict["cases"]):
             context = claim_context(verdict, document, {})
             assert any("disturbed)" in row["number"] for table in context["tables"] for row in table["rows"])
             assert any(table["disturbed"] for table in context["tables"])
-            seen.add(verdict["id"])
-    assert seen and len(seen) < len(document["verdicts"])
+            marked.add(verdict["id"])
+    assert marked and len(marked) < len(document["verdicts"])
 
 
-def test_the_page_of_the_measurement_and_explain_say_so(study: Path) -> None:
+def test_family_page_and_row_lines_mark_disturbed_results(study: Path) -> None:
     evidence = Evidence(read_json(study / "verdicts.json"), study / "data")
-    asked = ("matrix-products", "one-thread")
+    keys = ("matrix-products", "one-thread")
     pages = {
         family.key: disturbed_results.exhibits_with_disturbances(family, evidence)
         for family in families()
-        if family.key in asked
+        if family.key in keys
     }
-    said = [text for text in pages["matrix-products"][0].says if text.startswith("Disturbed: ")]
-    assert len(said) == 1 and "gemm with 1 thread on " in said[0] and " (1)." in said[0]
-    assert not [text for one in pages["one-thread"] for text in one.says if text.startswith("Disturbed")]
+    remarks = [text for text in pages["matrix-products"][0].says if text.startswith("Disturbed: ")]
+    assert len(remarks) == 1 and "gemm with 1 thread on " in remarks[0] and " (1)." in remarks[0]
+    assert not [text for exhibit in pages["one-thread"] for text in exhibit.says if text.startswith("Disturbed")]
     rows = read_rows(study / "data", [0, 1, 2])
-    told: dict[Any, str] = {row["dtype"]: row_lines(number, row)[1][1] for number, row in rows.items()}
-    assert "disturbed: in 2 of them others had cores that it needed" in told["float32"]
-    assert "disturbed" not in told[""]
+    lines: dict[Any, str] = {row["dtype"]: row_lines(number, row)[1][1] for number, row in rows.items()}
+    assert "disturbed: in 2 of them others had cores that it needed" in lines["float32"]
+    assert "disturbed" not in lines[""]
