@@ -1,4 +1,4 @@
-"""The algebra of estimates: ratios, the best of several, trends, and rows with estimates that were made beside them."""
+"""Operations on estimates: ratios, best per group, trends and aggregates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from report.judging import rules
 
 
 def rates(*rows: tuple[Any, ...], log: bool = True, **more: Any) -> Estimates:
-    """Estimates of a backend under a model, each with its source row."""
-    known = {"se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 15, "detail": "", **more}
+    """Build estimates from (model, backend, estimate) tuples, each with its source row."""
+    fields = {"se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 15, "detail": "", **more}
     return Estimates.from_rows(
-        [{"model": model, "backend": backend, "estimate": estimate, "source_rows": (at,), **known}
-         for at, (model, backend, estimate) in enumerate(rows, 1)], log=log
+        [{"model": model, "backend": backend, "estimate": estimate, "source_rows": (row,), **fields}
+         for row, (model, backend, estimate) in enumerate(rows, 1)], log=log
     )  # fmt: skip
 
 
 THREE = rates(("a", "torch", 2.0), ("a", "onnx", 6.0), ("b", "torch", 5.0))
 
 
-def test_a_ratio_is_of_what_agrees_in_all_other_labels() -> None:
+def test_ratio_pairs_rows_that_agree_in_all_other_labels() -> None:
     ratio = THREE.ratio("backend", "onnx", "torch")
     assert ratio.rows("model", "estimate", "n_samples", "source_rows") == [("a", pytest.approx(3.0), 30, (2, 1))]
     assert ratio.labels == ["model"] and list(ratio["se"]) == pytest.approx([0.01 * 2**0.5])
@@ -33,30 +33,30 @@ def test_a_ratio_is_of_what_agrees_in_all_other_labels() -> None:
     assert not len(Estimates.empty().ratio("backend", "onnx", "torch"))
 
 
-def test_off_the_log_scale_the_ends_are_divided_crosswise() -> None:
+def test_linear_ratio_divides_interval_ends_crosswise() -> None:
     above, below = (
         exact_estimates([{"estimate": sum(ends) / 2, "low": ends[0], "high": ends[1]}]) for ends in ((8, 12), (4, 6))
     )
     assert (above / below).rows("low", "estimate", "high") == [(pytest.approx(8 / 6), 2.0, 3.0)]
 
 
-def test_an_interval_without_a_standard_error_widens_by_its_degrees_of_freedom_and_what_is_given_stays() -> None:
-    known = {"estimate": 2.0, "low": 1.5, "high": 3.0, "se": np.nan, "n_rounds": 3, "n_samples": 9, "detail": ""}
-    low, high = Estimates.from_rows([{**known, "df": 4.0}, {**known, "df": np.inf}]).ends(0.999)
+def test_interval_without_standard_error_widens_by_its_degrees_of_freedom() -> None:
+    row = {"estimate": 2.0, "low": 1.5, "high": 3.0, "se": np.nan, "n_rounds": 3, "n_samples": 9, "detail": ""}
+    low, high = Estimates.from_rows([{**row, "df": 4.0}, {**row, "df": np.inf}]).ends(0.999)
     grown = float(statistics.half_width(1.0, 4.0, 0.999) / statistics.half_width(1.0, 4.0))
     assert list(low) == pytest.approx([2 - 0.5 * grown, 1.5]) and list(high) == pytest.approx([2 + grown, 3])
 
 
 @pytest.mark.parametrize(("second", "rivals"), [(9.9, 2), (5.0, 1)])
-def test_the_best_of_near_ties_is_as_unsure_as_a_choice_among_them_makes_it(second: float, rivals: int) -> None:
-    every = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 1.0))
-    (one,) = every.best_per_group(["model"], detail=["backend"]).frame.to_dict("records")
+def test_best_per_group_widens_for_near_ties(second: float, rivals: int) -> None:
+    rows = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 1.0))
+    (best,) = rows.best_per_group(["model"], detail=["backend"]).frame.to_dict("records")
     quantile = [statistics.half_width(1.0, 4.0, 1 - (1 - statistics.LEVEL) / number) for number in (rivals, 1)]
     half = 0.01 * quantile[0]
-    assert (one["estimate"], one["detail"]) == (10.0, "torch")
-    assert (one["low"], one["high"]) == (pytest.approx(10 * np.exp(-half)), pytest.approx(10 * np.exp(half)))
-    assert one["se"] == pytest.approx(0.01 * quantile[0] / quantile[1])
-    if rivals == 2:  # three of them
+    assert (best["estimate"], best["detail"]) == (10.0, "torch")
+    assert (best["low"], best["high"]) == (pytest.approx(10 * np.exp(-half)), pytest.approx(10 * np.exp(half)))
+    assert best["se"] == pytest.approx(0.01 * quantile[0] / quantile[1])
+    if rivals == 2:  # three near ties
         third = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 9.8)).best_per_group(["model"])
         wider = 0.01 * statistics.half_width(1.0, 4.0, 1 - 0.01 / 3)
         assert third.rows("low", "high") == [(pytest.approx(10 * np.exp(-wider)), pytest.approx(10 * np.exp(wider)))]
@@ -64,31 +64,31 @@ def test_the_best_of_near_ties_is_as_unsure_as_a_choice_among_them_makes_it(seco
 
 
 @pytest.mark.parametrize("points", [3, 4])
-def test_the_trend_of_a_scattered_series_is_that_of_a_plain_regression(points: int) -> None:
+def test_trend_matches_linear_regression(points: int) -> None:
     n, y = np.array([1.0, 2.0, 4.0, 8.0])[:points], np.array([1.0, 2.9, 3.1, 9.5])[:points]
-    known = {"se": 0.001, "df": 8.0, "n_rounds": 3, "n_samples": 15, "detail": ""}
-    series = Estimates.from_rows([{"n": a, "estimate": b, **known} for a, b in zip(n, y, strict=True)], log=True)
-    (found,) = rules.slopes(series, {"along": "n"}).estimates.frame.to_dict("records")
-    plain = linregress(np.log(n), np.log(y))
-    assert (found["estimate"], found["se"]) == (pytest.approx(plain.slope), pytest.approx(plain.stderr))
-    half = float(statistics.half_width(plain.stderr, points - 2.0))
-    assert (found["df"], found["high"] - found["low"]) == (points - 2, pytest.approx(2 * half))
+    fields = {"se": 0.001, "df": 8.0, "n_rounds": 3, "n_samples": 15, "detail": ""}
+    series = Estimates.from_rows([{"n": a, "estimate": b, **fields} for a, b in zip(n, y, strict=True)], log=True)
+    (trend,) = rules.slopes(series, {"along": "n"}).estimates.frame.to_dict("records")
+    regression = linregress(np.log(n), np.log(y))
+    assert (trend["estimate"], trend["se"]) == (pytest.approx(regression.slope), pytest.approx(regression.stderr))
+    half = float(statistics.half_width(regression.stderr, points - 2.0))
+    assert (trend["df"], trend["high"] - trend["low"]) == (points - 2, pytest.approx(2 * half))
 
 
-def test_an_aggregate_rests_on_all_its_rows_and_unknown_values_are_nan() -> None:
+def test_counts_aggregate_rows_and_set_unknown_sets_nan() -> None:
     about = {"estimate": 1.0, "low": 1.0, "high": 1.0, "se": 0.1, "df": 2.0, "detail": ""}
-    found = Estimates.from_rows(
+    rows = Estimates.from_rows(
         [{"n": 10, "n_rounds": 3, "n_samples": 5, "source_rows": (4,), **about},
          {"n": 9, "n_rounds": 2, "n_samples": 6, "source_rows": (1, 4), **about}]
     )  # fmt: skip
-    assert found.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
-    assert list(found.sort_by("n")["n"]) == [9, 10] and not len(Estimates.empty().sort_by("n"))
-    unknown = found.set_unknown([True, False], "low", "se")
+    assert rows.counts() == {"n_rounds": 2, "n_samples": 11, "source_rows": (1, 4)}
+    assert list(rows.sort_by("n")["n"]) == [9, 10] and not len(Estimates.empty().sort_by("n"))
+    unknown = rows.set_unknown([True, False], "low", "se")
     assert list(unknown["low"].isna()) == [True, False] == list(unknown["se"].isna()) and unknown["high"].notna().all()
     assert not len(Estimates.empty().set_unknown([], "low"))
 
 
 @pytest.mark.parametrize("name", ["cuda:0", "cuda:1", "xpu:0", "mps"])
-def test_a_gpu_of_any_maker_is_a_gpu(name: str) -> None:
-    both = exact_estimates([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
-    assert device_kind(name) == "gpu" and list(both.filter(device="gpu")["device"]) == [name]
+def test_device_kind_for_all_gpu_vendors(name: str) -> None:
+    estimates = exact_estimates([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
+    assert device_kind(name) == "gpu" and list(estimates.filter(device="gpu")["device"]) == [name]

@@ -1,4 +1,4 @@
-"""What quantities draw on: computed once, counted by rank, traced to the rows that were read, and not always there."""
+"""Datasets behind quantities: caching, recorded row use, percentiles, and missing experiments."""
 
 from __future__ import annotations
 
@@ -23,81 +23,81 @@ def two_nodes(synthetic: Factory) -> Dataset:
     return nodes_dataset(synthetic, *nodes)
 
 
-def test_what_is_computed_once_notes_each_time_what_it_asks_for(synthetic: Factory) -> None:
-    found = two_nodes(synthetic)
-    asked: list[tuple[Any, ...]] = []
+def test_cached_function_records_its_rows_on_every_call(synthetic: Factory) -> None:
+    data = two_nodes(synthetic)
+    calls: list[tuple[Any, ...]] = []
 
     @cached_per_dataset
-    def rates(of: Dataset, metric: str, value: str = "estimate") -> Estimates:
-        asked.append((metric, value))
-        return of.summary("gemm", metric, value)
+    def rates(dataset: Dataset, metric: str, value: str = "estimate") -> Estimates:
+        calls.append((metric, value))
+        return dataset.summary("gemm", metric, value)
 
-    first = rates(found, "time")
-    found.used = DataUse()
-    assert rates(found, "time") is first
-    assert found.used.rows == {("gemm", "time")}
-    rates(found, "time", value="flop_per_s")
-    assert asked == [("time", "estimate"), ("time", "flop_per_s")]
+    first = rates(data, "time")
+    data.used = DataUse()
+    assert rates(data, "time") is first
+    assert data.used.rows == {("gemm", "time")}
+    rates(data, "time", value="flop_per_s")
+    assert calls == [("time", "estimate"), ("time", "flop_per_s")]
     assert rates(two_nodes(synthetic), "time") is not first
 
 
-def test_what_fails_is_tried_again_and_its_questions_are_noted(synthetic: Factory) -> None:
-    found, tries = two_nodes(synthetic), []
+def test_failed_function_is_not_cached_and_records_its_rows(synthetic: Factory) -> None:
+    data, tries = two_nodes(synthetic), []
 
     @cached_per_dataset
-    def broken(of: Dataset) -> Estimates:
-        of.summary("clock")
+    def broken(dataset: Dataset) -> Estimates:
+        dataset.summary("clock")
         tries.append(1)
         raise ValueError
 
     for _ in range(2):
-        found.used = DataUse()
+        data.used = DataUse()
         with pytest.raises(ValueError):
-            broken(found)
-        assert found.used.rows == {("clock", "time")}
+            broken(data)
+        assert data.used.rows == {("clock", "time")}
     assert len(tries) == 2
 
 
 @pytest.mark.parametrize("share", [0.01, 0.9])
-def test_a_percentile_is_that_of_every_round_by_nearest_rank(synthetic: Factory, share: float) -> None:
+def test_percentile_averages_nearest_rank_percentiles_over_rounds(synthetic: Factory, share: float) -> None:
     node = synthetic("node-a")
     node.point("inference", 1.0, params={"model": "mlp", "batch": 1}, samples=37, spread=0.3)
     node.point("inference", 2.0, params={"model": "cnn", "batch": 1}, samples=5)
-    found = nodes_dataset(synthetic, node)
-    cases = found.percentile("inference", share, least=10)
+    data = nodes_dataset(synthetic, node)
+    cases = data.percentile("inference", share, least=10)
     assert list(cases.frame["model"]) == ["mlp"]
-    rows = found.samples("inference")
+    rows = data.samples("inference")
     rows = rows[rows["params"].astype(str).str.contains("mlp")]
-    by_round = [np.quantile(one, share, method="inverted_cdf") for _, one in rows.groupby("round")["value"]]
+    by_round = [np.quantile(samples, share, method="inverted_cdf") for _, samples in rows.groupby("round")["value"]]
     assert cases.frame["estimate"].iloc[0] == pytest.approx(np.exp(np.mean(np.log(by_round))))
-    assert not len(found.percentile("inference", share, least=100))
-    assert not len(found.percentile("clock", share, least=1))
+    assert not len(data.percentile("inference", share, least=100))
+    assert not len(data.percentile("clock", share, least=1))
 
 
-MEASURED = {name: one for name, one in quantities().items() if one.experiments}
+WITH_EXPERIMENTS = {name: quantity for name, quantity in quantities().items() if quantity.experiments}
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
-    """Of an experiment that nobody knows; and training on a GPU, with nothing on its host."""
-    one, other = (Factory(tmp_path_factory.mktemp(name)) for name in ("bare", "gpu"))
-    node = add_training(priced_node(other, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
-    return evidence(one, one("node-a").point("unknown", 1.0)), evidence(other, node)
+def sparse_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
+    """Dataset with only an unknown experiment, and dataset with training on a GPU but not on its host."""
+    bare, with_gpu = (Factory(tmp_path_factory.mktemp(name)) for name in ("bare", "gpu"))
+    node = add_training(priced_node(with_gpu, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
+    return evidence(bare, bare("node-a").point("unknown", 1.0)), evidence(with_gpu, node)
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_without_its_experiments_a_quantity_says_nothing_and_asks_for_the_machine(
-    others: tuple[Dataset, Dataset], name: str
+@pytest.mark.parametrize("name", WITH_EXPERIMENTS)
+def test_quantity_without_its_experiments_is_empty_and_awaits_hardware(
+    sparse_data: tuple[Dataset, Dataset], name: str
 ) -> None:
-    (bare, gpu_alone), known = others, MEASURED[name]
+    (bare, gpu_alone), quantity = sparse_data, WITH_EXPERIMENTS[name]
     try:
-        found = known.estimates(bare)
-    except MissingSourceError as lacking:
-        assert lacking.what and known.tier == "derived"
+        estimates = quantity.estimates(bare)
+    except MissingSourceError as missing:
+        assert missing.what and quantity.tier == "derived"
         return
-    assert not len(found) or known.tier == "derived"
-    if "gpu" in known.kinds and not len(found):
-        need = find_missing(part("at_least", 1, quantity=name), known, found, bare)
+    assert not len(estimates) or quantity.tier == "derived"
+    if "gpu" in quantity.kinds and not len(estimates):
+        need = find_missing(part("at_least", 1, quantity=name), quantity, estimates, bare)
         assert (need.verdict, need.device) == ("awaiting hardware", "gpu")
-    if "cpu" in known.kinds and known.tier == "measured":
-        assert not len(known.estimates(gpu_alone))
+    if "cpu" in quantity.kinds and quantity.tier == "measured":
+        assert not len(quantity.estimates(gpu_alone))

@@ -1,4 +1,4 @@
-"""One claim's chain in plain text, down to the rows of data that it rests on."""
+"""Command `explain`: a claim's evidence as plain text, down to the data rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ from .test_cli import run_report
 
 @pytest.fixture
 def document(small_study: Path) -> dict[str, Any]:
-    """The verdicts, to be changed."""
+    """Copy of the verdicts that tests may change."""
     return copy.deepcopy(read_verdicts(small_study / "verdicts.json"))
 
 
-def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
-    small_study: Path, document: dict[str, Any]
-) -> None:
+def test_explain_shows_article_rule_rows_and_sensitivity(small_study: Path, document: dict[str, Any]) -> None:
     text = explain(document, "n03", Sources(small_study / "data"))
     flat = " ".join(text.split())
-    one = find_verdict(document, "N03")
-    (part,), (case,) = one["parts"], one["cases"]
-    for said in (
+    verdict = find_verdict(document, "N03")
+    (part,), (case,) = verdict["parts"], verdict["cases"]
+    for fragment in (
         "N03: CHALLENGED",
-        one["article_title"],
-        one["says"],
+        verdict["article_title"],
+        verdict["says"],
         "measured claim; evidence: measured; rule: version 2",
         verdict_sentences.rule_text(part),
         "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle",
@@ -46,12 +44,12 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
         "3 rounds, 15 samples",
         "round 3: 5, median",
         "With float64 in place of float32: challenged",
-        f"What would turn it ({one['robust']})",
-        str(verdict_sentences.turn_text(one)),
-        f"see also: {', '.join(one['see_also'])}",
+        f"What would turn it ({verdict['robust']})",
+        str(verdict_sentences.turn_text(verdict)),
+        f"see also: {', '.join(verdict['see_also'])}",
     ):
-        assert " ".join(said.split()) in flat, said
-    # The numbers of the rows are those that the case names, and those of the data.
+        assert " ".join(fragment.split()) in flat, fragment
+    # Row numbers match the case, and the rows reproduce its estimate.
     numbers = parse_ranges(case["behind"])
     assert all(f"row {number}" in flat for number in numbers)
     rows = read_dataset(small_study / "data").table.loc[numbers].set_index("experiment")
@@ -59,7 +57,7 @@ def test_the_chain_goes_from_the_article_to_the_rows_and_to_what_would_turn_it(
     assert case["estimate"] == pytest.approx(by_hand)
 
 
-def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any]) -> None:
+def test_explain_without_data_tells_how_to_get_the_rows(document: dict[str, Any]) -> None:
     find_verdict(document, "N03")["parts"][0]["followed"] = False
     text = explain(document, "N03")
     assert "made of 2 rows of the summary, all that the quantity read of this node" in " ".join(text.split())
@@ -67,30 +65,28 @@ def test_without_data_the_chain_says_how_to_get_the_rows(document: dict[str, Any
     assert text.splitlines()[-1] == "The rows of data behind each case are told with --data DIR, what gather wrote."
 
 
-def test_many_rows_are_cut_and_told_whole_when_asked(small_study: Path, document: dict[str, Any]) -> None:
+def test_explain_limits_the_row_count(small_study: Path, document: dict[str, Any]) -> None:
     (case,) = find_verdict(document, "N03")["cases"]
-    some = read_dataset(small_study / "data").table.index.tolist()
-    case["behind"] = format_ranges(some)
+    rows = read_dataset(small_study / "data").table.index.tolist()
+    case["behind"] = format_ranges(rows)
     cut = explain(document, "N03", Sources(small_study / "data", most=3))
-    assert f"made of {len(some)} rows of the summary; the first 3" in cut and cut.count("    row ") == 3 < len(some)
-    assert explain(document, "N03", Sources(small_study / "data", most=None)).count("    row ") == len(some)
+    assert f"made of {len(rows)} rows of the summary; the first 3" in cut and cut.count("    row ") == 3 < len(rows)
+    assert explain(document, "N03", Sources(small_study / "data", most=None)).count("    row ") == len(rows)
 
 
-def test_every_claim_is_told_within_the_width_and_its_figures_with_their_source(
-    small_study: Path, document: dict[str, Any]
-) -> None:
+def test_explanations_fit_the_width_and_cite_their_entries(small_study: Path, document: dict[str, Any]) -> None:
     sources = Sources(small_study / "data", read_reference(REFERENCE), most=None)
     for verdict in document["verdicts"]:
         text = explain(document, verdict["id"], sources)
         flat = " ".join(text.split())
-        # An address stays whole, to be copied.
+        # Addresses are not wrapped, so that they can be copied.
         assert all(len(line) <= WIDTH or " " not in line.strip() for line in text.splitlines()), verdict["id"]
         assert " ".join(verdict["says"].split()) in flat
         entries = [name for part in verdict["parts"] for name in part["entries"]]
         assert all(f"{name} = " in flat for name in entries) and (not entries or "verified) https://" in flat)
 
 
-def test_published_figures_beyond_the_number_asked_for_are_counted(small_study: Path, document: dict[str, Any]) -> None:
+def test_reference_entries_past_the_limit_are_counted(small_study: Path, document: dict[str, Any]) -> None:
     reference = read_reference(REFERENCE)
     names = find_verdict(document, "N03")["parts"][0]["entries"] = sorted(reference)[:5]
     for most, more in ((4, "and 1 more: --rows all tells all"), (5, ""), (None, "")):
@@ -99,7 +95,7 @@ def test_published_figures_beyond_the_number_asked_for_are_counted(small_study: 
         assert ("more: --rows all" in text) == bool(more) and more in text
 
 
-def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
+def test_data_folder_is_found_and_must_match_the_verdicts(
     small_study: Path, document: dict[str, Any], tmp_path: Path
 ) -> None:
     claim, verdicts = find_verdict(document, "N03"), small_study / "verdicts.json"
@@ -113,16 +109,16 @@ def test_data_beside_the_verdicts_are_found_and_others_must_be_there_and_theirs(
         explain(document, "N03", Sources(tmp_path / "data"))
 
 
-def test_the_command_points_out_a_mistake(small_study: Path) -> None:
-    for words, said in (
+def test_explain_rejects_unknown_claims_and_row_counts(small_study: Path) -> None:
+    for words, message in (
         (("N033", "--verdicts", small_study / "verdicts.json"), "there is no claim 'N033'. Did you mean 'N03'"),
         (("N03", "--rows", "many"), "argument --rows"),
     ):
-        wrong = run_report("explain", *words)
-        assert wrong.returncode == 2 and wrong.stdout == "" and said in wrong.stderr.splitlines()[-1]
+        result = run_report("explain", *words)
+        assert result.returncode == 2 and result.stdout == "" and message in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("numbers", "text"), [((), ""), ((5, 3, 4, 9, 4), "3-5 9")])
-def test_ranges_and_back(numbers: tuple[int, ...], text: str) -> None:
+def test_row_ranges_round_trip(numbers: tuple[int, ...], text: str) -> None:
     assert format_ranges(numbers) == text
     assert parse_ranges(text) == sorted(set(numbers))

@@ -1,4 +1,4 @@
-"""Node folders become tidy tables; what cannot be used costs only itself."""
+"""Command `gather`: node folders become tables, and unusable files are left out alone."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .conftest import Factory
 TABLES = ("samples.parquet", "samples.csv", "summary.parquet", "summary.csv", "dictionary.csv")
 
 
-def filled(synthetic: Factory, name: str = "node-a") -> Path:
+def write_node_folder(synthetic: Factory, name: str = "node-a") -> Path:
     return synthetic(name).gemm(20).gemm(10, n=256).clock().write()
 
 
-def test_every_table_is_written_and_described(synthetic: Factory, tmp_path: Path) -> None:
-    filled(synthetic)
+def test_gather_writes_and_describes_every_table(synthetic: Factory, tmp_path: Path) -> None:
+    write_node_folder(synthetic)
     gather([synthetic.root, tmp_path / "no such folder"], tmp_path / "out", allow_synthetic=True)
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {*TABLES, "nodes.json", "refused.json", "datapackage.json"}
@@ -43,10 +43,10 @@ def test_every_table_is_written_and_described(synthetic: Factory, tmp_path: Path
     assert node["id"] == "node-a" and node["rounds"][0]["wall_s"] == 10
 
 
-def test_a_node_that_was_cut_off_counts_and_says_what_is_missing(
+def test_interrupted_node_counts_and_its_missing_rounds_are_reported(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = filled(synthetic)
+    folder = write_node_folder(synthetic)
     record = json.loads((folder / "node.json").read_text())
     del record["ended_utc"]
     record["jobs"] = {
@@ -64,7 +64,7 @@ def test_a_node_that_was_cut_off_counts_and_says_what_is_missing(
     assert (row["device"], row["count"], row["reason"]) == ("cuda:0", 2, "plan: left out to fit 9 min")
 
 
-def test_metrics_that_a_profile_could_not_give_are_told_once_for_each_point(synthetic: Factory, tmp_path: Path) -> None:
+def test_lost_profile_metrics_count_once_per_point(synthetic: Factory, tmp_path: Path) -> None:
     node = synthetic("node-a").gemm(20)
     for batch in (1, 2):
         node.point("training", 1e-3, device="cuda:0", params={"model": "mlp", "batch": batch})
@@ -75,13 +75,13 @@ def test_metrics_that_a_profile_could_not_give_are_told_once_for_each_point(synt
     node.point("gemm", 0, params={"m": 1, "n": 1, "k": 1}, status="oom", reason="too large")
     node.write()
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
-    told = {(row["experiment"], row["reason"]): row["count"] for row in left_out_points(tmp_path / "out")}
-    assert told == {("training", "the profiler lost kernels"): 2, ("gemm", "too large"): 1}
+    counts = {(row["experiment"], row["reason"]): row["count"] for row in left_out_points(tmp_path / "out")}
+    assert counts == {("training", "the profiler lost kernels"): 2, ("gemm", "too large"): 1}
     assert "1 point gave no result" in limitations._round_limit(tmp_path / "out"), "the steps themselves were timed"
 
 
 def rewrite(path: Path, **changes: object) -> None:
-    """Rewrite a file past the contract's checks: column=None drops it, a value fills it."""
+    """Rewrite a file without the contract's checks. changes: new value per column, or None to drop it."""
     contents = parquet.read_table(path)
     frame = contents.to_pandas()
     for column, value in changes.items():
@@ -95,62 +95,62 @@ CUT = b"PAR1"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"unit": None}, "column 'unit' is missing"),
         ({"value": -1.0}, "not a time"),
         ({"value": "fast"}, "value"),
         ({"node": "another"}, "column 'node', row 0: 'another', but this folder's node.json says 'node-a'"),
         (CUT, "Parquet"),
-        # The same round twice.
+        # Duplicate round.
         (1, "round 1 of gemm on cpu was already read"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_its_reason_and_the_rest_counts(
-    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
+def test_unusable_file_is_refused_with_a_reason(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, reason: str
 ) -> None:
-    victim = filled(synthetic) / "gemm.cpu.2.parquet"
+    victim = write_node_folder(synthetic) / "gemm.cpu.2.parquet"
     if isinstance(change, dict):
         rewrite(victim, **change)
     else:
         victim.write_bytes(CUT if change == CUT else (victim.parent / "gemm.cpu.1.parquet").read_bytes())
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
     (refused,) = json.loads((tmp_path / "out" / "refused.json").read_text())
-    assert refused["file"] == str(victim) and said in refused["reason"] and str(victim) in capsys.readouterr().err
+    assert refused["file"] == str(victim) and reason in refused["reason"] and str(victim) in capsys.readouterr().err
     samples = pd.read_parquet(tmp_path / "out" / "samples.parquet").query("experiment == 'gemm'")
     assert samples["round"].unique().tolist() == [1, 3]
 
 
-def values(node: Node) -> list[tuple[object, ...]]:
-    """All that a node measured, in order."""
+def sorted_samples(node: Node) -> list[tuple[object, ...]]:
+    """Return all samples from a node, sorted."""
     columns = ["experiment", "params", "metric", "round", "sample", "value"]
     return sorted(node.samples[columns].itertuples(index=False, name=None))
 
 
 @pytest.mark.parametrize(
-    ("gone", "copy_first"),
+    ("removed", "copy_first"),
     [("", False), ("*.3.parquet", False), ("*.3.parquet", True), ("broken", False), ("statistics", False)],
 )
-def test_a_copy_or_an_earlier_state_of_a_node_counts_once_and_that_is_said(
-    synthetic: Factory, tmp_path: Path, gone: str, copy_first: bool
+def test_copied_node_counts_once_and_is_reported(
+    synthetic: Factory, tmp_path: Path, removed: str, copy_first: bool
 ) -> None:
-    whole = filled(synthetic)
-    copy = shutil.copytree(whole, tmp_path / "mine" / "node-a", ignore=shutil.ignore_patterns(gone))
-    if gone == "broken":
+    original = write_node_folder(synthetic)
+    copy = shutil.copytree(original, tmp_path / "mine" / "node-a", ignore=shutil.ignore_patterns(removed))
+    if removed == "broken":
         (copy / "gemm.cpu.1.parquet").write_bytes(CUT)
-    for path in copy.glob("*.parquet") if gone == "statistics" else ():
+    for path in copy.glob("*.parquet") if removed == "statistics" else ():
         parquet.write_table(parquet.read_table(path), path, write_statistics=False)
-    found = read_nodes([copy, whole] if copy_first else [whole, copy], True)
-    assert [node.id for node in found.nodes] == ["node-a"]
-    assert values(found.nodes[0]) == values(read_nodes([whole], True).nodes[0])
-    names = {Path(one["file"]).name for one in found.refused}
-    assert names == {"node-a", "gemm.cpu.1.parquet"} if gone == "broken" else {"node-a"}
-    assert any("rounds that were already read from" in one["reason"] for one in found.refused)
+    nodes = read_nodes([copy, original] if copy_first else [original, copy], True)
+    assert [node.id for node in nodes.nodes] == ["node-a"]
+    assert sorted_samples(nodes.nodes[0]) == sorted_samples(read_nodes([original], True).nodes[0])
+    names = {Path(refusal["file"]).name for refusal in nodes.refused}
+    assert names == {"node-a", "gemm.cpu.1.parquet"} if removed == "broken" else {"node-a"}
+    assert any("rounds that were already read from" in refusal["reason"] for refusal in nodes.refused)
 
 
-def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory, tmp_path: Path) -> None:
+def test_another_run_under_the_same_id_is_a_separate_node(synthetic: Factory, tmp_path: Path) -> None:
     """Two machines of one make whose hosts cannot be told apart, and a friend's that can."""
-    first = filled(synthetic)
+    first = write_node_folder(synthetic)
     folders = [first, *(Factory(tmp_path / f"run{seed}")("node-a", seed=seed).gemm(30).clock().write()
                         for seed in (1, 2)), Factory(tmp_path)("node-b").gemm(5).write(),
                Factory(tmp_path)("node-a.0a1b2c", seed=3).gemm(20).write()]  # fmt: skip
@@ -160,15 +160,15 @@ def test_another_run_under_the_same_name_is_a_node_of_its_own(synthetic: Factory
     assert found.refused == []
     by_id = {node.id: node for node in found.nodes}
     for node, before in zip(("node-a", "node-a.2", "node-a.3", "node-b", "node-a.0a1b2c"), alone, strict=True):
-        assert values(by_id[node]) == values(before)
+        assert sorted_samples(by_id[node]) == sorted_samples(before)
         assert set(by_id[node].samples["node"]) == {node}
     gather(folders, tmp_path / "out", allow_synthetic=True)
     summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
 
 
-def renamed(folder: Path, name: str) -> Path:
-    """A node's folder under another id, in its name, its record and its rounds."""
+def rename_node_folder(folder: Path, name: str) -> Path:
+    """Rename a node in its folder name, record and rounds, and return the new folder."""
     record = json.loads((folder / "node.json").read_text())
     write_node(folder / "node.json", {**record, "id": name, "instance": name.partition(".")[2]})
     for path in folder.glob("*.parquet"):
@@ -177,46 +177,46 @@ def renamed(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("longer", [0, 1])
-def test_a_node_and_its_renamed_copy_count_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
-    """longer: which of the two has a round that the other lacks."""
-    before, to = filled(synthetic, "kind.aaaaaa"), tmp_path / "mine"
-    copy = shutil.copytree(before, to / "kind.aaaaaa")
-    copy = renamed(copy, "kind.bbbbbb")
+def test_renamed_copy_counts_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
+    """longer: 0 if only the original has all rounds, 1 if only the copy."""
+    before, folder = write_node_folder(synthetic, "kind.aaaaaa"), tmp_path / "mine"
+    copy = shutil.copytree(before, folder / "kind.aaaaaa")
+    copy = rename_node_folder(copy, "kind.bbbbbb")
     twin = Factory(tmp_path / "twin")("kind.cccccc", seed=5).gemm(30).clock().write()
-    whole = values(read_nodes([before], True).nodes[0])
+    expected = sorted_samples(read_nodes([before], True).nodes[0])
     max([before, copy][1 - longer].glob("*.parquet")).unlink()
-    found = read_nodes([before, copy, twin], True)
-    assert [node.id for node in found.nodes] == ["kind.aaaaaa", "kind.cccccc"]
-    assert values(found.nodes[0]) == whole
-    (left_out,) = found.refused
+    nodes = read_nodes([before, copy, twin], True)
+    assert [node.id for node in nodes.nodes] == ["kind.aaaaaa", "kind.cccccc"]
+    assert sorted_samples(nodes.nodes[0]) == expected
+    (left_out,) = nodes.refused
     assert "rounds that were already read from" in left_out["reason"]
 
 
 @pytest.mark.parametrize(
-    ("name", "whole"),
+    ("name", "complete"),
     [("{} (conflicted copy)", False), ("Copy of {}", True)],
 )
-def test_a_copy_beside_a_round_never_takes_its_place(synthetic: Factory, name: str, whole: bool) -> None:
-    """github.com/pbek/QOwnNotes#1589: what a synchroniser calls a copy may sort before or after the file itself."""
-    folder = filled(synthetic)
+def test_copied_round_never_replaces_the_original(synthetic: Factory, name: str, complete: bool) -> None:
+    """Copies by file synchronisers may sort before or after the original (github.com/pbek/QOwnNotes#1589)."""
+    folder = write_node_folder(synthetic)
     record = json.loads((folder / "node.json").read_text())
     write_node(folder / "node.json", {**record, "jobs": {"clock.cpu": {"predicted_s": [9.0] * 3, "left_out": {}}}})
     (before,) = read_nodes([synthetic.root], True).nodes
     path = folder / "clock.cpu.1.parquet"
     table = parquet.read_table(path)
     copy = path.with_name(f"{name.format(path.stem)}.parquet")
-    parquet.write_table(table if whole else table.slice(0, len(table) // 4), copy)
-    found = read_nodes([synthetic.root], True)
-    assert found.nodes[0].samples.equals(before.samples) and found.nodes[0].missing_rounds() == []
-    (refused,) = found.refused
+    parquet.write_table(table if complete else table.slice(0, len(table) // 4), copy)
+    nodes = read_nodes([synthetic.root], True)
+    assert nodes.nodes[0].samples.equals(before.samples) and nodes.nodes[0].missing_rounds() == []
+    (refused,) = nodes.refused
     assert refused["file"] == str(copy) and refused["reason"].endswith("was already read from clock.cpu.1.parquet")
-    # Without the round itself, the copy stands for it.
+    # A copy without its original is used.
     path.unlink()
     assert read_nodes([synthetic.root], True).nodes[0].missing_rounds() == []
 
 
-def test_a_copy_beside_a_node_never_takes_its_place(synthetic: Factory) -> None:
-    folder = filled(synthetic)
+def test_copied_node_folder_never_replaces_the_original(synthetic: Factory) -> None:
+    folder = write_node_folder(synthetic)
     (before,) = read_nodes([synthetic.root], True).nodes
     copy = Path(shutil.copytree(folder, folder.with_name(f"Copy of {folder.name}")))
     path = copy / "clock.cpu.1.parquet"
@@ -225,37 +225,35 @@ def test_a_copy_beside_a_node_never_takes_its_place(synthetic: Factory) -> None:
     assert node.samples.equals(before.samples)
 
 
-@pytest.mark.parametrize("together", [1, 8])
-def test_gathered_tables_hold_all_nodes_each_experiment_in_groups_of_rows_of_its_own(
-    synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+@pytest.mark.parametrize("batch", [1, 8])
+def test_gathered_tables_have_one_experiment_per_row_group(
+    synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr("report.data.gather.BATCH", together)
+    monkeypatch.setattr("report.data.gather.BATCH", batch)
     for name in ("node-a", "node-b", "node-c"):
-        filled(synthetic, name)
+        write_node_folder(synthetic, name)
     gather([synthetic.root], tmp_path, allow_synthetic=True)
     with parquet.ParquetFile(tmp_path / "samples.parquet") as file:
-        groups = [set(file.read_row_group(at)["experiment"].to_pylist()) for at in range(file.num_row_groups)]
-    assert all(len(experiments) == 1 for experiments in groups) and len(groups) == {1: 6, 8: 2}[together]
+        groups = [set(file.read_row_group(index)["experiment"].to_pylist()) for index in range(file.num_row_groups)]
+    assert all(len(experiments) == 1 for experiments in groups) and len(groups) == {1: 6, 8: 2}[batch]
     columns = ["node", "experiment", "params", "metric", "round", "sample"]
-    whole = read_nodes([synthetic.root], True).samples().sort_values(columns, ignore_index=True)
+    expected = read_nodes([synthetic.root], True).samples().sort_values(columns, ignore_index=True)
     for table in (pd.read_parquet(tmp_path / "samples.parquet"), pd.read_csv(tmp_path / "samples.csv")):
-        found = table.sort_values(columns, ignore_index=True)
-        assert found["node"].tolist() == whole["node"].tolist()
-        assert found["value"].to_numpy() == pytest.approx(whole["value"].to_numpy())
+        samples = table.sort_values(columns, ignore_index=True)
+        assert samples["node"].tolist() == expected["node"].tolist()
+        assert samples["value"].to_numpy() == pytest.approx(expected["value"].to_numpy())
     summary = pd.read_parquet(tmp_path / "summary.parquet")
     assert summary["row"].tolist() == list(range(len(summary))) and summary["node"].is_monotonic_increasing
 
 
-def test_files_that_are_left_out_for_one_reason_are_told_once(
-    synthetic: Factory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    filled(synthetic)
-    files = sorted((filled(synthetic, "node-b")).glob("*.parquet"))
+def test_files_refused_for_one_reason_share_a_warning(synthetic: Factory, capsys: pytest.CaptureFixture[str]) -> None:
+    write_node_folder(synthetic)
+    files = sorted((write_node_folder(synthetic, "node-b")).glob("*.parquet"))
     for path in files:
         path.write_bytes(b"cut off")
-    for left, others in ((len(files), f"{len(files) - 1} others"), (3, "2 others"), (2, "1 other")):
-        for path in files[left:]:
+    for count, rest in ((len(files), f"{len(files) - 1} others"), (3, "2 others"), (2, "1 other")):
+        for path in files[count:]:
             path.unlink(missing_ok=True)
-        assert len(read_nodes([synthetic.root], True).refused) == left
-        (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
-        assert said.startswith(f"warning: left out: {files[0]} and {others}: cannot be read as Parquet")
+        assert len(read_nodes([synthetic.root], True).refused) == count
+        (warning,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+        assert warning.startswith(f"warning: left out: {files[0]} and {rest}: cannot be read as Parquet")

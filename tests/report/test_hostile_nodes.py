@@ -1,6 +1,6 @@
-"""A node that somebody hands in may hold anything: it is used, or left out by name, and costs the others nothing.
+"""Contributed nodes with arbitrary content: each is used or refused by name, without effect on other nodes.
 
-A thousand cases of each kind: `HOSTILE=1000 pytest tests/report/test_hostile_nodes.py`.
+To run a thousand cases per property: `HOSTILE=1000 pytest tests/report/test_hostile_nodes.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from report.data.node_reader import read_folders, read_nodes
 from report.formatting import node_label
 from tests.report.lying_nodes import copy_node, renamed_record
 
-# What fails is not made smaller: it is read in seconds as it is, and each try takes a tenth of one.
+# No shrinking: failures are small enough to read, and each shrink attempt takes 0.1 s.
 CASES = int(os.environ.get("HOSTILE", "15"))
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 HOSTILE = settings(
@@ -41,8 +41,8 @@ HOSTILE = settings(
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two nodes with the same rounds: honest, and victim, which the tests spoil."""
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with two equal nodes: honest, and victim, which tests corrupt."""
     root = tmp_path_factory.mktemp("nodes")
     copy_node(root / "honest", ROUNDS)
     copy_node(root / "victim", ROUNDS)
@@ -50,46 +50,46 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def alone(both: Path) -> pd.DataFrame:
-    return read_nodes([both / "honest"]).nodes[0].samples
+def honest_samples(two_nodes: Path) -> pd.DataFrame:
+    return read_nodes([two_nodes / "honest"]).nodes[0].samples
 
 
-def outcome(both: Path, alone: pd.DataFrame) -> None:
-    """Read both folders: the honest node is as it is alone; the other is used, or named among what was refused."""
-    records, refused = find_nodes([both])
+def check_reading(two_nodes: Path, honest_samples: pd.DataFrame) -> None:
+    """Check that both folders read: honest unchanged, and victim used or refused with a reason."""
+    records, refused = find_nodes([two_nodes])
     nodes: dict[str, Any] = {}
     for node, left_out in read_folders(records):
         nodes |= {node.id: node} if node else {}
         refused += left_out
-    pd.testing.assert_frame_equal(nodes.pop("honest").samples, alone)
+    pd.testing.assert_frame_equal(nodes.pop("honest").samples, honest_samples)
     for refusal in refused:
-        assert refusal["file"].startswith(str(both / "victim")) and refusal["reason"]
+        assert refusal["file"].startswith(str(two_nodes / "victim")) and refusal["reason"]
         assert len(refusal["reason"]) < 2000 and len(refusal["reason"].splitlines()) == 1
         assert "\x1b" not in refusal["reason"].encode().decode()
     for node in nodes.values():
-        # What the report makes of a record that was let in.
+        # The report must cope with any accepted record.
         assert node_label(node.record) and node.kinds()
         json.dumps(node.record, allow_nan=False).encode()
     assert nodes or refused
 
 
-def places(value: Any, steps: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the values of a document are."""
+def value_paths(value: Any, steps: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to every value in a document."""
     yield steps
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, one in inside:
-        yield from places(one, (*steps, step))
+    for step, inner in inside:
+        yield from value_paths(inner, (*steps, step))
 
 
-def replaced(document: Any, steps: tuple[Any, ...], value: Any) -> Any:
+def replace_value(document: Any, steps: tuple[Any, ...], value: Any) -> Any:
     if not steps:
         return value
-    made = copy.deepcopy(document)
-    inside = made
+    changed = copy.deepcopy(document)
+    inside = changed
     for step in steps[:-1]:
         inside = inside[step]
     inside[steps[-1]] = value
-    return made
+    return changed
 
 
 GOOD = renamed_record("victim")
@@ -102,7 +102,7 @@ ANY = st.recursive(
 
 
 @HOSTILE
-@given(st.sampled_from(list(places(GOOD))), ANY)
+@given(st.sampled_from(list(value_paths(GOOD))), ANY)
 @example(("hardware", "cpu"), 5)
 @example(("software", "packages"), [])
 @example(("hardware", "cpu", "usable_cores"), float("nan"))
@@ -110,13 +110,15 @@ ANY = st.recursive(
 @example(("devices", 0, "name"), "\ud800")
 @example(("id",), "victim\n")
 @example(("started_utc",), "2970-01-01T00:00:00Z")
-def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: tuple[Any, ...], value: Any) -> None:
-    text = json.dumps(replaced(GOOD, steps, value))
-    (both / "victim" / "node.json").write_text(text)
+def test_record_with_any_json_value_is_used_or_refused(
+    two_nodes: Path, honest_samples: pd.DataFrame, steps: tuple[Any, ...], value: Any
+) -> None:
+    text = json.dumps(replace_value(GOOD, steps, value))
+    (two_nodes / "victim" / "node.json").write_text(text)
     try:
-        outcome(both, alone)
+        check_reading(two_nodes, honest_samples)
     finally:
-        (both / "victim" / "node.json").write_text(json.dumps(GOOD))
+        (two_nodes / "victim" / "node.json").write_text(json.dumps(GOOD))
 
 
 @pytest.mark.parametrize(
@@ -130,17 +132,17 @@ def test_any_json_in_place_of_any_value(both: Path, alone: pd.DataFrame, steps: 
             ("1e999", "not a finite number"), ("NaN", "not a finite number"), ('"\\udc00"', "lone surrogate"),
             ("9" * 5000, "too large a whole number"),
         )),
-        (json.dumps(replaced(GOOD, ("hardware", "cpu", "model"), "\x1b[2J")), "is not one line"),
-        (json.dumps(replaced(GOOD, ("hardware", "gpus"), [{}] * 101)), "has 101 entries; at most 100 are allowed"),
+        (json.dumps(replace_value(GOOD, ("hardware", "cpu", "model"), "\x1b[2J")), "is not one line"),
+        (json.dumps(replace_value(GOOD, ("hardware", "gpus"), [{}] * 101)), "has 101 entries; at most 100 are allowed"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str) -> None:
+def test_faulty_record_is_refused_with_a_reason(tmp_path: Path, text: str, why: str) -> None:
     copy_node(tmp_path / "honest", ROUNDS[:1])
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "node.json").write_text(text)
-    found = read_nodes([tmp_path])
-    assert [node.id for node in found.nodes] == ["honest"]
-    (refusal,) = found.refused
+    nodes = read_nodes([tmp_path])
+    assert [node.id for node in nodes.nodes] == ["honest"]
+    (refusal,) = nodes.refused
     assert refusal["file"] == str(tmp_path / "victim" / "node.json")
     assert why in refusal["reason"] and len(refusal["reason"]) < 1000
 
@@ -152,24 +154,29 @@ def test_what_is_wrong_with_a_record_is_told(tmp_path: Path, text: str, why: str
     st.booleans(),
     st.none() | st.floats(0, 1),
 )
-def test_any_bytes_of_a_round(
-    both: Path, alone: pd.DataFrame, name: str, flips: list[tuple[float, int]], footer: bool, cut: float | None
+def test_round_with_corrupt_bytes_is_used_or_refused(
+    two_nodes: Path,
+    honest_samples: pd.DataFrame,
+    name: str,
+    flips: list[tuple[float, int]],
+    footer: bool,
+    cut: float | None,
 ) -> None:
-    path = both / "victim" / f"{name}.parquet"
+    path = two_nodes / "victim" / f"{name}.parquet"
     good = path.read_bytes()
     bad = bytearray(good)
-    # Half of the cases strike the footer, which says how all the rest is to be read.
+    # Half the cases hit the Parquet footer, which describes the layout.
     first = len(bad) - 6000 if footer else 0
     for where, byte in flips:
         bad[first + int(where * (len(bad) - first))] = byte
     path.write_bytes(bad[: None if cut is None else int(cut * len(bad))])
     try:
-        outcome(both, alone)
+        check_reading(two_nodes, honest_samples)
     finally:
         path.write_bytes(good)
 
 
-SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "is not a plain file"),
     "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
     "a loop of links": (lambda path: path.symlink_to(path), "is not a plain file that can be read (a link)"),
@@ -180,16 +187,16 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ["node.json", f"{ROUNDS[0]}.parquet"])
-@pytest.mark.parametrize("what", SPOILT)
-def test_only_plain_files_of_bounded_size_are_read(tmp_path: Path, name: str, what: str) -> None:
+@pytest.mark.parametrize("what", FILE_KINDS)
+def test_only_plain_files_within_size_limits_are_read(tmp_path: Path, name: str, what: str) -> None:
     copy_node(tmp_path / "honest", ROUNDS[:1])
     copy_node(tmp_path / "victim", ROUNDS)
-    make, why = SPOILT[what]
+    make, why = FILE_KINDS[what]
     (tmp_path / "victim" / name).unlink()
     make(tmp_path / "victim" / name)
-    found = read_nodes([tmp_path])
-    assert [node.id for node in found.nodes] == (["honest"] if name == "node.json" else ["honest", "victim"])
-    (refusal,) = found.refused
+    nodes = read_nodes([tmp_path])
+    assert [node.id for node in nodes.nodes] == (["honest"] if name == "node.json" else ["honest", "victim"])
+    (refusal,) = nodes.refused
     assert refusal["file"] == str(tmp_path / "victim" / name) and why in refusal["reason"]
 
 
@@ -201,7 +208,7 @@ def test_only_plain_files_of_bounded_size_are_read(tmp_path: Path, name: str, wh
         ("MOST_EXPANDED", 4000, "bytes, expanded, and 4,000 are the limit"),
     ],
 )
-def test_what_would_fill_the_memory_is_not_read(
+def test_tables_above_memory_limits_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, why: str
 ) -> None:
     copy_node(tmp_path / "victim", ROUNDS[:1])
@@ -211,13 +218,13 @@ def test_what_would_fill_the_memory_is_not_read(
     assert why in str(refusal.value)
 
 
-def test_a_folder_may_be_a_link_and_have_any_name_and_a_record_any_words(both: Path, tmp_path: Path) -> None:
+def test_linked_and_oddly_named_node_folders_are_read(two_nodes: Path, tmp_path: Path) -> None:
     nodes = tmp_path / "nodes"
-    shutil.copytree(both / "victim", nodes / "victim")
-    (nodes / "linked").symlink_to(both / "honest")
+    shutil.copytree(two_nodes / "victim", nodes / "victim")
+    (nodes / "linked").symlink_to(two_nodes / "honest")
     odd = GOOD
     for steps in (("hardware", "cpu", "model"), ("devices", 0, "name"), ("software", "os"), ("options", "preset")):
-        odd = replaced(odd, steps, "<b>@x $\\ {{< >}} \u202e % */ 'x' \"y\"")
+        odd = replace_value(odd, steps, "<b>@x $\\ {{< >}} \u202e % */ 'x' \"y\"")
     (nodes / "victim" / "node.json").write_text(json.dumps(odd))
     (nodes / "a\nb \udcff").mkdir()
     (nodes / "a\nb \udcff" / "node.json").write_text("{}")
