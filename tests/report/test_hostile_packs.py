@@ -1,4 +1,4 @@
-"""A pack may come from anybody: it is one as this project makes them, or is refused in a line, and nothing happens."""
+"""Untrusted packs: `add` accepts only what `pack` writes, and refuses anything else in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOCAL, CENTRAL, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Those of a good node."""
+    """Files from a valid node."""
     return node_files(copy_node(tmp_path_factory.mktemp("good") / "victim", ROUNDS))
 
 
@@ -41,32 +41,32 @@ def good(files: Mapping[str, bytes]) -> bytes:
 
 
 @dataclass
-class Door:
-    """Where packs arrive."""
+class Inbox:
+    """A folder for packs, with checks on the `add` command."""
 
     root: Path
     capsys: pytest.CaptureFixture[str]
 
-    def refused(self, data: bytes | None = None, path: Path | None = None) -> str:
-        """What is said of a pack that is refused: one line, and nothing was written anywhere."""
+    def refusal(self, data: bytes | None = None, path: Path | None = None) -> str:
+        """Return the error line for a refused pack, and check that nothing was written."""
         path = path or self.root / "in" / "a.zip"
         if data is not None:
             path.write_bytes(data)
-        before = sorted(self.root.rglob("*"))
+        tree_before = sorted(self.root.rglob("*"))
         code = run_command(main, ["add", str(path), "--nodes", str(self.root / "data" / "nodes")])
-        said = self.capsys.readouterr()
-        assert code == 2 and said.out == ""
-        (line,) = said.err.splitlines()
+        output = self.capsys.readouterr()
+        assert code == 2 and output.out == ""
+        (line,) = output.err.splitlines()
         assert line.startswith(f"error: {path}: ") and line.isprintable() and len(line) < 1500
-        assert sorted(self.root.rglob("*")) == before
+        assert sorted(self.root.rglob("*")) == tree_before
         return line.removeprefix(f"error: {path}: ")
 
 
 @pytest.fixture
-def door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Door:
+def inbox(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Inbox:
     (tmp_path / "in").mkdir()
     (tmp_path / "data" / "nodes").mkdir(parents=True)
-    return Door(tmp_path, capsys)
+    return Inbox(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
@@ -78,59 +78,59 @@ def door(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Door:
         "\u202etekrap.1.upc.kcolc", f"{'x' * 300}.cpu.1.parquet", "clock.cpu.1.parquet\n",
     ],
 )  # fmt: skip
-def test_only_names_of_a_nodes_files_are_let_in(door: Door, files: Mapping[str, bytes], name: str) -> None:
-    said = door.refused(make_zip([*members(files), (name, files[ROUND])]))
-    assert said.startswith("holds '") and "belong in a pack" in said
+def test_member_names_other_than_node_files_are_refused(inbox: Inbox, files: Mapping[str, bytes], name: str) -> None:
+    line = inbox.refusal(make_zip([*members(files), (name, files[ROUND])]))
+    assert line.startswith("holds '") and "belong in a pack" in line
 
 
-def patched(data: bytes, mark: bytes, at: int, value: bytes, which: int = 0) -> bytes:
-    """The bytes with others from `at` on after the signature of the header of a member."""
+def patch(data: bytes, mark: bytes, offset: int, value: bytes, which: int = 0) -> bytes:
+    """Replace bytes at `offset` after the header signature `mark` of member `which`."""
     place = -1
     for _ in range(which + 1):
         place = data.index(mark, place + 1)
-    place += at
+    place += offset
     return data[:place] + value + data[place + len(value) :]
 
 
-def both(data: bytes, local: int, central: int, value: bytes) -> bytes:
-    """The same change in both headers of the first member."""
-    return patched(patched(data, LOCAL, local, value), CENTRAL, central, value)
+def patch_both(data: bytes, local_offset: int, central_offset: int, value: bytes) -> bytes:
+    """Make the same change in the first member's local and central headers."""
+    return patch(patch(data, LOCAL, local_offset, value), CENTRAL, central_offset, value)
 
 
-def zip64(data: bytes) -> bytes:
-    """The archive with the records of the zip64 form before its end."""
+def with_zip64(data: bytes) -> bytes:
+    """Insert zip64 records before the end record."""
     body, end = data[:-22], data[-22:]
     entries, size, start = struct.unpack("<HLL", end[10:20])
     record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, entries, entries, size, start)
     return body + record + struct.pack("<4sLQL", b"PK\6\7", 0, len(body), 1) + end
 
 
-def forced64(files: Mapping[str, bytes]) -> bytes:
-    """A pack with sizes of the zip64 form in the headers before its members."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as target:
+def with_zip64_sizes(files: Mapping[str, bytes]) -> bytes:
+    """Build a pack with zip64 sizes in its local headers."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as target:
         for name, data in members(files):
             with target.open(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
                 member.write(data)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
-def nested(files: Mapping[str, bytes], data: bytes) -> bytes:
-    """A pack whose manifest and directory name a member that lies inside of another one."""
+def with_nested(files: Mapping[str, bytes], data: bytes) -> bytes:
+    """Build a pack whose manifest and directory name a member inside another member."""
     name = "clock.cpu.7.parquet"
     inner = make_zip([(name, data)])
     body, directory = inner[: inner.index(CENTRAL)], inner[inner.index(CENTRAL) : -22]
     outer = {**files, ROUND: body}
-    whole = make_zip(members(outer, files=listing(outer, name, data)))
-    end, place = whole[-22:], whole.index(body)
+    outer_zip = make_zip(members(outer, files=listing(outer, name, data)))
+    end, place = outer_zip[-22:], outer_zip.index(body)
     entry = directory[:42] + struct.pack("<L", place) + directory[46:]
     entries, size, start = struct.unpack("<HLL", end[10:20])
     counted = struct.pack("<2H2L", entries + 1, entries + 1, size + len(entry), start)
-    return whole[:-22] + entry + end[:8] + counted + end[20:]
+    return outer_zip[:-22] + entry + end[:8] + counted + end[20:]
 
 
-def renamed(files: Mapping[str, bytes], name: str, old: bytes, new: bytes) -> bytes:
-    """A pack with one more member, in whose name some bytes are others."""
+def with_name(files: Mapping[str, bytes], name: str, old: bytes, new: bytes) -> bytes:
+    """Build a pack with an extra member, and replace bytes in its name."""
     return make_zip([*members(files), (name, b"")]).replace(old, new)
 
 
@@ -147,29 +147,29 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
     "bytes between": (lambda good, files: good.replace(CENTRAL, bytes(100) + CENTRAL, 1), UNREADABLE),
     "compressed": (lambda good, files: make_zip([*members(files), ("bomb.cpu.1.parquet", bytes(10**7))],
                                                method=zipfile.ZIP_DEFLATED), "is compressed"),
-    "a larger size told": (lambda good, files: both(good, 22, 24, struct.pack("<L", 10**6)), "is compressed"),
-    "larger sizes told": (lambda good, files: both(good, 18, 20, struct.pack("<2L", 10**6, 10**6)),
-                          "more bytes than it has"),
-    "a smaller size told": (lambda good, files: both(good, 18, 20, struct.pack("<2L", 9, 9)), "cannot be read"),
-    "encrypted": (lambda good, files: both(good, 6, 8, b"\1\0"), "manifest.json: is encrypted, and nothing in a pack"),
-    "other flags": (lambda good, files: both(good, 6, 8, b"\0\x08"), "in another order or form"),
-    "an unknown method": (lambda good, files: both(good, 8, 10, b"\x63\0"), "is compressed"),
-    "a version to come": (lambda good, files: patched(good, CENTRAL, 6, b"\xff\0"), UNREADABLE),
-    "another date": (lambda good, files: both(good, 10, 12, b"\1\1\1\1"), "in another order or form"),
-    "names that differ": (lambda good, files: patched(good, LOCAL, 30, b"M"), UNREADABLE),
-    "two members in one place": (lambda good, files: patched(good, CENTRAL, 42, bytes(4), which=1), UNREADABLE),
-    "a member inside of a member": (lambda good, files: nested(files, files[ROUND]), "they lie over each other"),
-    # Later versions of Python tell it as they read.
-    "a small one inside of a member": (lambda good, files: nested(files, b"x"), "pack the node again"),
-    "a place beyond the end": (lambda good, files: patched(good, CENTRAL, 42, b"\x7f" * 4, which=1), UNREADABLE),
-    "a number of files that is none": (lambda good, files: patched(good, END, 8, b"\xff\xff\xff\xff"), "65,535 files"),
-    "a directory of 4 GB": (lambda good, files: patched(good, END, 12, b"\xff\xff\xff\xff"), "a directory of 4,294"),
-    "zip64": (lambda good, files: zip64(good), "of the zip64 form"),
-    "zip64 in each header": (lambda good, files: forced64(files), "in another order or form"),
+    "a false larger size": (lambda good, files: patch_both(good, 22, 24, struct.pack("<L", 10**6)), "is compressed"),
+    "two false larger sizes": (lambda good, files: patch_both(good, 18, 20, struct.pack("<2L", 10**6, 10**6)),
+                               "more bytes than it has"),
+    "a false small size": (lambda good, files: patch_both(good, 18, 20, struct.pack("<2L", 9, 9)), "cannot be read"),
+    "encrypted": (lambda good, files: patch_both(good, 6, 8, b"\1\0"), "manifest.json: is encrypted, and nothing in"),
+    "other flags": (lambda good, files: patch_both(good, 6, 8, b"\0\x08"), "in another order or form"),
+    "an unknown method": (lambda good, files: patch_both(good, 8, 10, b"\x63\0"), "is compressed"),
+    "a version to come": (lambda good, files: patch(good, CENTRAL, 6, b"\xff\0"), UNREADABLE),
+    "another date": (lambda good, files: patch_both(good, 10, 12, b"\1\1\1\1"), "in another order or form"),
+    "names that differ": (lambda good, files: patch(good, LOCAL, 30, b"M"), UNREADABLE),
+    "two members in one place": (lambda good, files: patch(good, CENTRAL, 42, bytes(4), which=1), UNREADABLE),
+    "a member inside a member": (lambda good, files: with_nested(files, files[ROUND]), "they lie over each other"),
+    # Later Python versions detect this while reading.
+    "a small member inside a member": (lambda good, files: with_nested(files, b"x"), "pack the node again"),
+    "a place beyond the end": (lambda good, files: patch(good, CENTRAL, 42, b"\x7f" * 4, which=1), UNREADABLE),
+    "a number of files that is none": (lambda good, files: patch(good, END, 8, b"\xff\xff\xff\xff"), "65,535 files"),
+    "a directory of 4 GB": (lambda good, files: patch(good, END, 12, b"\xff\xff\xff\xff"), "a directory of 4,294"),
+    "zip64": (lambda good, files: with_zip64(good), "of the zip64 form"),
+    "zip64 in each header": (lambda good, files: with_zip64_sizes(files), "in another order or form"),
     "links": (lambda good, files: make_zip(members(files), stat.S_IFLNK), "is a link or a folder"),
-    "a name that is not UTF-8": (lambda good, files: renamed(files, "\u00e9.cpu.1.parquet", b"\xc3\xa9", b"\xff\xff"),
+    "a name that is not UTF-8": (lambda good, files: with_name(files, "\u00e9.cpu.1.parquet", b"\xc3\xa9", b"\xff\xff"),
                                  UNREADABLE),
-    "a name that ends early": (lambda good, files: renamed(files, "clock.cpu.7.parquet#", b"et#", b"et\0"),
+    "a name that ends early": (lambda good, files: with_name(files, "clock.cpu.7.parquet#", b"et#", b"et\0"),
                                "holds 'clock.cpu.7.parquet\\x00'"),
     "a member twice": (lambda good, files: make_zip([*members(files), (ROUND, files[ROUND])]),
                        f"holds '{ROUND}' twice"),
@@ -178,12 +178,12 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
 
 
 @pytest.mark.parametrize("what", STRUCTURE)
-def test_only_an_archive_as_it_is_packed_is_let_in(
-    door: Door, good: bytes, files: Mapping[str, bytes], what: str
+def test_archive_structure_other_than_packed_is_refused(
+    inbox: Inbox, good: bytes, files: Mapping[str, bytes], what: str
 ) -> None:
     make, why = STRUCTURE[what]
-    made = make(good, files)
-    assert made != good and why in door.refused(made)
+    pack = make(good, files)
+    assert pack != good and why in inbox.refusal(pack)
 
 
 CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]]], str]] = {
@@ -202,7 +202,7 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
     "another size": (lambda files: members(files, files=listing(files, ROUND, bytes=1)), f"{ROUND}: is not the file"),
     "a malformed digest": (lambda files: members(files, files=listing(files, ROUND, sha256="\x1b[2J")), "files.clock"),
     "a missing file": (lambda files: members(files, files=listing(files, OTHER)), f"{OTHER}: is in the manifes"),
-    "a file that is nowhere told": (lambda files: [*members(files), (OTHER, files[ROUND])], f"{OTHER}: is in the pack"),
+    "an unlisted file": (lambda files: [*members(files), (OTHER, files[ROUND])], f"{OTHER}: is in the pack"),
     "no record": (lambda files: [member for member in members(files) if member[0] != "node.json"],
                   "node.json: is in the manif"),
     "two records": (lambda files: [*members(files, files=listing(files, "node.partial.json", files["node.json"])),
@@ -214,33 +214,35 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
 
 
 @pytest.mark.parametrize("what", CONTENTS)
-def test_only_what_the_manifest_and_the_record_say_is_let_in(door: Door, files: Mapping[str, bytes], what: str) -> None:
+def test_contents_that_contradict_manifest_or_record_are_refused(
+    inbox: Inbox, files: Mapping[str, bytes], what: str
+) -> None:
     make, why = CONTENTS[what]
-    assert why in door.refused(make_zip(make(files)))
+    assert why in inbox.refusal(make_zip(make(files)))
 
 
 @pytest.mark.parametrize("key", ["id", "kind", "origin"])
-def test_a_record_that_is_none_is_refused(door: Door, files: Mapping[str, bytes], key: str) -> None:
+def test_invalid_record_is_refused(inbox: Inbox, files: Mapping[str, bytes], key: str) -> None:
     record = json.loads(files["node.json"])
     spoilt = {**files, "node.json": json.dumps({**record, key: "\x1b[2J"}).encode()}
     listed = [(MANIFEST, members(files, files=listing(files, "node.json", spoilt["node.json"]))[0][1])]
-    assert f"node.json: {key}: " in door.refused(make_zip([*listed, *sorted(spoilt.items())]))
+    assert f"node.json: {key}: " in inbox.refusal(make_zip([*listed, *sorted(spoilt.items())]))
 
 
-def test_limits_hold_before_anything_is_read(
-    door: Door, good: bytes, files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch
+def test_limits_apply_before_reading(
+    inbox: Inbox, good: bytes, files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = door.root / "in" / "large.zip"
+    path = inbox.root / "in" / "large.zip"
     with path.open("wb") as file:
         file.truncate(2**40)
-    assert "1,099,511,627,776 bytes, and 134,217,728 are the limit" in door.refused(path=path)
+    assert "1,099,511,627,776 bytes, and 134,217,728 are the limit" in inbox.refusal(path=path)
     monkeypatch.setattr(node_pack, "MOST_FILES", 1)
-    assert "says that it holds 4 files" in door.refused(good)
-    # A directory that tells fewer entries than it has.
-    assert "holds 4 files, and 1 are the limit" in door.refused(patched(good, END, 8, b"\1\0\1\0"))
+    assert "says that it holds 4 files" in inbox.refusal(good)
+    # The end record gives too few entries.
+    assert "holds 4 files, and 1 are the limit" in inbox.refusal(patch(good, END, 8, b"\1\0\1\0"))
 
 
-SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "is not a plain file"),
     "a link": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
     "a folder": (lambda path: path.mkdir(), "is not a plain file"),
@@ -248,51 +250,51 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", SPOILT)
-def test_only_a_plain_file_is_a_pack(door: Door, what: str) -> None:
-    make, why = SPOILT[what]
-    make(door.root / "in" / "a.zip")
-    assert why in door.refused()
+@pytest.mark.parametrize("what", FILE_KINDS)
+def test_packs_other_than_plain_files_are_refused(inbox: Inbox, what: str) -> None:
+    make, why = FILE_KINDS[what]
+    make(inbox.root / "in" / "a.zip")
+    assert why in inbox.refusal()
 
 
-def test_a_name_of_a_pack_moves_no_terminal(door: Door, capsys: pytest.CaptureFixture[str]) -> None:
-    path = door.root / "in" / "\x1b[2J\n\u202e.zip"
+def test_control_characters_in_pack_names_are_escaped(inbox: Inbox, capsys: pytest.CaptureFixture[str]) -> None:
+    path = inbox.root / "in" / "\x1b[2J\n\u202e.zip"
     path.write_bytes(b"")
-    assert run_command(main, ["add", str(path), "--nodes", str(door.root / "data" / "nodes")]) == 2
+    assert run_command(main, ["add", str(path), "--nodes", str(inbox.root / "data" / "nodes")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable() and "\\x1b[2J\\x0a\\u202e.zip" in line
 
 
 SAMPLES: dict[str, tuple[Rows, str]] = {
-    "another node's rounds": (lambda rows: rows.__setitem__("node", "honest"), f"{ROUND}: column 'node', row 0"),
+    "rounds from another node": (lambda rows: rows.__setitem__("node", "honest"), f"{ROUND}: column 'node', row 0"),
     "synthetic rounds": (lambda rows: rows.__setitem__("origin", "synthetic"), f"{ROUND}: column 'origin'"),
-    "what is no sample": (lambda rows: rows.__setitem__("value", float("inf")), f"{ROUND}: "),
-    "another round than it says": (lambda rows: rows.__setitem__("round", 4), "holds clock.cpu.4.parquet"),
+    "an invalid sample": (lambda rows: rows.__setitem__("value", float("inf")), f"{ROUND}: "),
+    "another round number": (lambda rows: rows.__setitem__("round", 4), "holds clock.cpu.4.parquet"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", SAMPLES)
-def test_one_file_that_cannot_be_used_is_the_whole_packs_end(door: Door, tmp_path: Path, what: str) -> None:
+def test_one_unusable_file_refuses_the_whole_pack(inbox: Inbox, tmp_path: Path, what: str) -> None:
     change, why = SAMPLES[what]
-    assert why in door.refused(make_archive(node_files(copy_node(tmp_path / "of" / "victim", ROUNDS[:1], change))))
+    assert why in inbox.refusal(make_archive(node_files(copy_node(tmp_path / "of" / "victim", ROUNDS[:1], change))))
 
 
-def test_two_experiments_that_cannot_be_true_are_the_whole_packs_end(door: Door, tmp_path: Path) -> None:
+def test_two_implausible_experiments_refuse_the_whole_pack(inbox: Inbox, tmp_path: Path) -> None:
     rounds = ("clock.cpu.5", "gemm.cpu.4", "bandwidth.cpu.4", "peak.cpu.1")
-    made = copy_node(tmp_path / "of" / "victim", rounds, speed_up(1000))
-    assert "hold what cannot be true" in door.refused(make_archive(node_files(made)))
+    node = copy_node(tmp_path / "of" / "victim", rounds, speed_up(1000))
+    assert "hold what cannot be true" in inbox.refusal(make_archive(node_files(node)))
 
 
-def test_a_made_up_node_and_one_of_another_version_are_refused(door: Door, tmp_path: Path) -> None:
-    made = copy_node(tmp_path / "of" / "victim", ROUNDS[:1])
-    record = json.loads((made / "node.json").read_text())
-    (made / "node.json").write_text(json.dumps({**record, "origin": "synthetic"}))
-    assert door.refused(make_archive(node_files(made))).startswith("its data are synthetic")
+def test_synthetic_nodes_and_other_data_versions_are_refused(inbox: Inbox, tmp_path: Path) -> None:
+    node = copy_node(tmp_path / "of" / "victim", ROUNDS[:1])
+    record = json.loads((node / "node.json").read_text())
+    (node / "node.json").write_text(json.dumps({**record, "origin": "synthetic"}))
+    assert inbox.refusal(make_archive(node_files(node))).startswith("its data are synthetic")
     later = copy_node(tmp_path / "later" / "victim", ROUNDS[:1], schema=99)
-    assert f"{ROUND}: written under version 99 of the data dictionary" in door.refused(make_archive(node_files(later)))
+    assert f"{ROUND}: written under version 99 of the data dictionary" in inbox.refusal(make_archive(node_files(later)))
     older = copy_node(tmp_path / "no" / "victim", ROUNDS[:1])
     (older / ROUND).write_bytes(b"PAR1")
-    assert f"{ROUND}: cannot be read" in door.refused(make_archive(node_files(older)))
+    assert f"{ROUND}: cannot be read" in inbox.refusal(make_archive(node_files(older)))
 
 
 @settings(
@@ -303,24 +305,24 @@ def test_a_made_up_node_and_one_of_another_version_are_refused(door: Door, tmp_p
 )
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 255), st.sampled_from(["anywhere", "manifest", "directory"]))
 @example(0.0, 0, "cut")
-def test_a_pack_with_one_wrong_byte_or_cut_off_is_none(
+def test_corrupt_and_truncated_packs_are_refused(
     tmp_path: Path, good: bytes, where: float, change: int, part: str
 ) -> None:
     first = good.index(CENTRAL) if part == "directory" else 0
     last = good.index(LOCAL, 4) if part == "manifest" else len(good)
-    at = first + int(where * (last - first))
+    offset = first + int(where * (last - first))
     path = tmp_path / "a.zip"
     path.write_bytes(good)
     assert read_pack(path).files
-    flipped = good[:at] + bytes([good[at] ^ change]) + good[at + 1 :]
-    for spoilt in (good[:at], *([flipped] if change else [])):
+    flipped = good[:offset] + bytes([good[offset] ^ change]) + good[offset + 1 :]
+    for spoilt in (good[:offset], *([flipped] if change else [])):
         path.write_bytes(spoilt)
         with pytest.raises(StudyError) as refusal:
             read_pack(path)
         assert len(str(refusal.value).splitlines()) == 1 and str(refusal.value).isprintable()
 
 
-def test_the_names_of_rounds_are_those_that_measuring_gives_them() -> None:
+def test_round_file_names_match_measured_files() -> None:
     from tests.report.lying_nodes import PUBLISHED
 
     for path in PUBLISHED.glob("[!.]*.parquet"):

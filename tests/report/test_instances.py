@@ -1,4 +1,4 @@
-"""Machines of one kind are one case: the same whatever their number or order, wide where they disagree, and covered."""
+"""Machines of one kind pool into one case: independent of number and order, wider where they disagree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .test_judge import PER_CYCLE, Court
 
 MODELS = ("a", "b", "c")
 BATCHES = (8, 64, 512)
-# Each rule with the options that it needs.
+# Rules with the options they need.
 RULES: dict[str, dict[str, Any]] = {
     "at_least": {},
     "at_most": {},
@@ -45,167 +45,169 @@ errors = st.lists(st.floats(0.001, 0.3), min_size=18, max_size=18)
 
 
 def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
-    """What a machine found of three models on both devices at three batch sizes."""
+    """Build one machine's estimates for three models, both devices and three batch sizes."""
     labels = [(model, device, batch) for model in MODELS for device in ("cpu", "cuda:0") for batch in BATCHES]
     model, device, batch = zip(*labels, strict=True)
-    found = log_cases(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
-    return found.label(source_rows=[(row,) for row in range(len(found))])
+    measured = log_cases(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
+    return measured.label(source_rows=[(row,) for row in range(len(measured))])
 
 
-def said(rule: str, some: Estimates, bound: float) -> tuple[Any, ...]:
-    """All that a part's rule, its thresholds and what would turn it say of estimates."""
-    one = part(rule, bound, RULES[rule], (bound / 4, bound / 2, bound * 2))
-    result = rules.apply_rule(one, some)
-    tried = part_robustness(one, some, result, "1", NO_DATA, lambda outcome: outcome) if len(result.estimates) else None
-    moved = part_slider(PartResult(one, result.outcome, result=result), lambda outcome: outcome)
-    if tried:
-        tried.trials = [trial for trial in tried.trials if trial.kind != "without"]
+def part_outputs(rule: str, estimates: Estimates, bound: float) -> tuple[Any, ...]:
+    """Collect everything a part reports: rule result, robustness and slider."""
+    claim_part = part(rule, bound, RULES[rule], (bound / 4, bound / 2, bound * 2))
+    result = rules.apply_rule(claim_part, estimates)
+    robustness = (
+        part_robustness(claim_part, estimates, result, "1", NO_DATA, lambda outcome: outcome)
+        if len(result.estimates)
+        else None
+    )
+    slider = part_slider(PartResult(claim_part, result.outcome, result=result), lambda outcome: outcome)
+    if robustness:
+        robustness.trials = [trial for trial in robustness.trials if trial.kind != "without"]
     ends = [tuple(np.round(result.estimates.numbers(name), 9)) for name in ("estimate", "low", "high")]
-    return result.outcome, result.sides, result.representative, result.share, str(ends), str(tried), moved
+    return result.outcome, result.sides, result.representative, result.share, str(ends), str(robustness), slider
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(RULES)), values, errors, st.floats(0.3, 20), st.integers(2, 12))
-def test_copies_of_a_machine_say_what_it_says_alone(
+def test_identical_machines_give_the_same_result_as_one(
     rule: str, estimates: list[float], se: list[float], bound: float, copies: int
 ) -> None:
-    alone = machine("kind.000001", estimates, se)
+    single = machine("kind.000001", estimates, se)
     twins = concat_estimates([machine(f"kind.{number:06}", estimates, se) for number in range(1, copies + 1)])
-    assert said(rule, twins, bound) == said(rule, alone, bound)
+    assert part_outputs(rule, twins, bound) == part_outputs(rule, single, bound)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.data(), st.sampled_from(sorted(RULES)), st.floats(0.3, 20), st.lists(st.integers(1, 4), min_size=3, max_size=14)
 )
-def test_a_machine_counts_once_however_often_it_was_measured(
-    data: st.DataObject, rule: str, bound: float, runs: list[int]
-) -> None:
+def test_repeated_runs_of_a_machine_count_once(data: st.DataObject, rule: str, bound: float, runs: list[int]) -> None:
     once, often = [], []
-    for number, many in enumerate(runs):
-        found = data.draw(values), data.draw(errors)
-        names = [f"kind.{number:06}" + (f".{run}" if run > 1 else "") for run in range(1, many + 1)]
-        once.append(machine(names[0], *found))
-        often += [machine(name, *found) for name in names]
-    assert said(rule, concat_estimates(often), bound) == said(rule, concat_estimates(once), bound)
+    for number, count in enumerate(runs):
+        numbers = data.draw(values), data.draw(errors)
+        names = [f"kind.{number:06}" + (f".{run}" if run > 1 else "") for run in range(1, count + 1)]
+        once.append(machine(names[0], *numbers))
+        often += [machine(name, *numbers) for name in names]
+    assert part_outputs(rule, concat_estimates(often), bound) == part_outputs(rule, concat_estimates(once), bound)
 
 
-def test_many_runs_of_one_machine_are_no_surer_than_they_are_wide() -> None:
+def test_runs_of_one_machine_keep_the_widest_interval() -> None:
     ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
     nodes = ["kind.aaaaaa", *(f"kind.aaaaaa.{run}" for run in range(2, 31))]
-    found = rules.apply_rule(part("at_least", 4), cases(*ends, node=nodes))
-    assert found.sides == ["undecided"]
-    assert tuple(found.estimates.numbers(name).item() for name in ("low", "high")) == (1.0, 6.0)
+    result = rules.apply_rule(part("at_least", 4), cases(*ends, node=nodes))
+    assert result.sides == ["undecided"]
+    assert tuple(result.estimates.numbers(name).item() for name in ("low", "high")) == (1.0, 6.0)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(sorted(RULES)), st.floats(0.3, 20), st.permutations(range(4)))
-def test_the_order_of_machines_changes_nothing(data: st.DataObject, rule: str, bound: float, order: list[int]) -> None:
+def test_machine_order_does_not_matter(data: st.DataObject, rule: str, bound: float, order: list[int]) -> None:
     nodes = ("kind.aaaaaa", "kind.bbbbbb", "kind.cccccc.2", "kind")
     machines = [machine(node, data.draw(values), data.draw(errors)) for node in nodes]
-    other = concat_estimates([machines[place] for place in order])
-    assert said(rule, other, bound) == said(rule, concat_estimates(machines), bound)
+    reordered = concat_estimates([machines[place] for place in order])
+    assert part_outputs(rule, reordered, bound) == part_outputs(rule, concat_estimates(machines), bound)
 
 
 @given(st.lists(st.tuples(st.floats(0.5, 20), st.floats(0, 3)), min_size=2, max_size=7), st.floats(0.5, 20))
-def test_a_few_machines_decide_nothing_that_one_of_them_denies(some: list[tuple[float, float]], bound: float) -> None:
-    ends = [(least, least + width) for least, width in some]
+def test_few_machines_decide_only_if_they_agree(intervals: list[tuple[float, float]], bound: float) -> None:
+    ends = [(least, least + width) for least, width in intervals]
     nodes = [f"kind.{number:06}" for number in range(len(ends))]
     (side,) = rules.apply_rule(part("at_least", bound), cases(*ends, node=nodes)).sides
     own = {rules.apply_rule(part("at_least", bound), cases(end, node=["kind"])).sides[0] for end in ends}
     assert side == (own.pop() if len(own) == 1 else "undecided")
 
 
-def test_among_many_machines_a_stray_one_does_not_decide() -> None:
+def test_one_outlier_among_many_machines_does_not_decide() -> None:
     ends = [(5.0, 6.0)] * 29 + [(1.0, 2.0)]
     nodes = [f"kind.{number:06}" for number in range(30)]
-    found = rules.apply_rule(part("at_least", 4), cases(*ends, node=nodes))
-    assert (found.outcome, found.sides) == ("supported", ["supports"])
-    assert instance_ranges(found.estimates) == {0: (1.5, 5.5)}
+    result = rules.apply_rule(part("at_least", 4), cases(*ends, node=nodes))
+    assert (result.outcome, result.sides) == ("supported", ["supports"])
+    assert instance_ranges(result.estimates) == {0: (1.5, 5.5)}
     half = [(5.0, 6.0)] * 15 + [(1.0, 2.0)] * 15
     assert rules.apply_rule(part("at_least", 4), cases(*half, node=nodes)).outcome == "undecided"
 
 
-def test_a_model_on_which_machines_disagree_may_count_or_not() -> None:
-    """One of the two is surely above the threshold, the other surely below; the second model is above on both."""
+def test_share_interval_includes_models_on_which_machines_disagree() -> None:
+    """Model a is above the threshold on one machine and below on the other; model b is above on both."""
     nodes = ["kind.aaaaaa", "kind.bbbbbb"] * 2
-    some = log_cases([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
-    share = rules.apply_rule(part("for_share_of", 4, RULES["for_share_of"]), some).share
+    estimates = log_cases([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
+    share = rules.apply_rule(part("for_share_of", 4, RULES["for_share_of"]), estimates).share
     assert share is not None
-    both = [clopper_pearson(least, most, 2)[at] for at, (least, most) in enumerate([(1, 1), (2, 2)])]
-    assert (share.units, share.estimate, share.low, share.high) == (2, pytest.approx(0.75), *map(pytest.approx, both))
+    ends = [clopper_pearson(least, most, 2)[end] for end, (least, most) in enumerate([(1, 1), (2, 2)])]
+    assert (share.units, share.estimate, share.low, share.high) == (2, pytest.approx(0.75), *map(pytest.approx, ends))
 
 
 @pytest.mark.parametrize(
-    ("others", "outcome"),
+    ("second", "outcome"),
     [([9.0, 9.0, 9.0], "challenged"), ([0.1, 0.1, 0.1], "challenged"), ([0.1, 1, 9], "undecided")],
 )
-def test_two_that_never_change_places_do_so_on_no_machine(others: list[float], outcome: str) -> None:
-    """On the first machine the GPU is ahead throughout; the other's GPU is ahead, behind, or both."""
-    speeds = [9.0, 9.0, 9.0, 1.0, 1.0, 1.0], [*others, 1.0, 1.0, 1.0]
+def test_crossover_without_any_crossing_is_decided_over_machines(second: list[float], outcome: str) -> None:
+    """The GPU leads at every batch on the first machine; on the second it leads, trails, or both."""
+    speeds = [9.0, 9.0, 9.0, 1.0, 1.0, 1.0], [*second, 1.0, 1.0, 1.0]
     device, batch = ["cuda:0"] * 3 + ["cpu"] * 3, [*BATCHES] * 2
-    some = [
-        log_cases(one, node=node, device=device, batch=batch)
-        for one, node in zip(speeds, ("kind.aaaaaa", "kind.bbbbbb"), strict=True)
+    machines = [
+        log_cases(rates, node=node, device=device, batch=batch)
+        for rates, node in zip(speeds, ("kind.aaaaaa", "kind.bbbbbb"), strict=True)
     ]
-    assert rules.apply_rule(part("crossover", 64, RULES["crossover"]), concat_estimates(some)).outcome == outcome
+    assert rules.apply_rule(part("crossover", 64, RULES["crossover"]), concat_estimates(machines)).outcome == outcome
 
 
 @pytest.mark.parametrize("n", [3, 8, 30])
-def test_the_interval_covers_the_median_machine(n: int) -> None:
-    """Machines differ by 20%, lopsided, and each is measured to 1%; the median of all such machines is 1."""
+def test_pooled_interval_covers_the_median_machine(n: int) -> None:
+    """Coverage for machines that differ by 20% (skewed), each measured to 1%, around a true median 1."""
     random, runs = np.random.default_rng(n), 2000
-    differ = np.exp(0.2 * (random.standard_exponential((runs, n)) - np.log(2)))
-    seen = differ * np.exp(0.01 * random.standard_t(10, (runs, n)))
+    true = np.exp(0.2 * (random.standard_exponential((runs, n)) - np.log(2)))
+    measured = true * np.exp(0.01 * random.standard_t(10, (runs, n)))
     nodes = np.tile([f"kind.{number:06}" for number in range(n)], runs)
     run = np.repeat(np.arange(runs), n)
-    found = pool_machines(log_cases(seen.ravel(), 0.01, node=nodes, run=run))
-    held = (found.numbers("low") <= 1) & (found.numbers("high") >= 1)
-    # Three machines of which all are above the median, one time in four, cannot tell it at 99%.
+    pooled = pool_machines(log_cases(measured.ravel(), 0.01, node=nodes, run=run))
+    covered = (pooled.numbers("low") <= 1) & (pooled.numbers("high") >= 1)
+    # With n = 3, all machines lie on one side of the median in a quarter of the runs.
     nominal = min(0.99, 1 - 2 * 0.5**n)
-    assert len(found) == runs
-    assert held.mean() >= nominal - 3 * np.sqrt(nominal * (1 - nominal) / runs)
+    assert len(pooled) == runs
+    assert covered.mean() >= nominal - 3 * np.sqrt(nominal * (1 - nominal) / runs)
 
 
-def test_a_machine_without_an_interval_narrows_nothing() -> None:
+def test_machine_without_an_interval_does_not_narrow_the_pool() -> None:
     nan = float("nan")
-    some = cases((4.0, 6.0), (nan, nan), node=["kind.aaaaaa", "kind.bbbbbb"]).label(estimate=[5.0, 5.2])
-    found = pool_machines(some)
-    assert np.isnan(found.numbers("low")).all() and np.isnan(found.numbers("high")).all()
+    two = cases((4.0, 6.0), (nan, nan), node=["kind.aaaaaa", "kind.bbbbbb"]).label(estimate=[5.0, 5.2])
+    pooled = pool_machines(two)
+    assert np.isnan(pooled.numbers("low")).all() and np.isnan(pooled.numbers("high")).all()
     many = cases(*[(4.0, 6.0)] * 29, (nan, nan), node=[f"kind.{number:06}" for number in range(30)])
     assert pool_machines(many).rows("estimate", "low", "high") == [(5.0, 4.0, 6.0)]
 
 
-def test_the_median_is_that_of_logarithms_and_of_an_even_number_the_middle() -> None:
+def test_pooled_median_uses_logarithms_and_interpolates() -> None:
     nodes = ["kind.aaaaaa", "kind.bbbbbb"]
     assert pool_machines(log_cases([1.0, 4.0], node=nodes)).rows("estimate") == [(pytest.approx(2.0),)]
     assert pool_machines(cases((0.2, 0.2), (0.6, 0.6), node=nodes)).rows("estimate") == [(pytest.approx(0.4),)]
 
 
-def test_the_interval_at_another_level_comes_from_the_machines_own() -> None:
-    found = pool_machines(log_cases([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
+def test_pooled_interval_at_another_level_spans_the_machines() -> None:
+    pooled = pool_machines(log_cases([1.0, 1.1], [0.01, 0.02], node=["kind.aaaaaa", "kind.bbbbbb"]))
     single = [log_cases([value], [se]).ends(0.999) for value, se in ((1.0, 0.01), (1.1, 0.02))]
-    low, high = found.ends(0.999)
-    assert (low[0], high[0]) == (min(one[0][0] for one in single), max(one[1][0] for one in single))
-    assert low[0] < found.numbers("low")[0]
+    low, high = pooled.ends(0.999)
+    assert (low[0], high[0]) == (min(ends[0][0] for ends in single), max(ends[1][0] for ends in single))
+    assert low[0] < pooled.numbers("low")[0]
 
 
-def test_one_machine_of_each_kind_is_left_as_it_is() -> None:
-    some = log_cases([1.0, 2.0, 3.0], node=["one.aaaaaa", "two.aaaaaa", None])
-    assert pool_machines(some) is some
+def test_single_machines_are_not_pooled() -> None:
+    machines = log_cases([1.0, 2.0, 3.0], node=["one.aaaaaa", "two.aaaaaa", None])
+    assert pool_machines(machines) is machines
     apart = log_cases([1.0, 2.0], node=["one.aaaaaa", "one.bbbbbb"], model=["a", "b"])
     assert pool_machines(apart) is apart
 
 
-def test_published_figures_among_machines_stay_apart() -> None:
-    some = log_cases([1.0, 2.0, 3.0, 4.0], node=["one.aaaaaa", "one.bbbbbb", None, None])
-    found = pool_machines(some)
-    assert isinstance(found, PooledEstimates)
-    assert row_nodes(found) == [["one.aaaaaa", "one.bbbbbb"], [], []]
-    assert nodes_by_kind(found) == {"one": ["one.aaaaaa", "one.bbbbbb"]}
+def test_published_figures_are_not_pooled() -> None:
+    estimates = log_cases([1.0, 2.0, 3.0, 4.0], node=["one.aaaaaa", "one.bbbbbb", None, None])
+    pooled = pool_machines(estimates)
+    assert isinstance(pooled, PooledEstimates)
+    assert row_nodes(pooled) == [["one.aaaaaa", "one.bbbbbb"], [], []]
+    assert nodes_by_kind(pooled) == {"one": ["one.aaaaaa", "one.bbbbbb"]}
 
 
-# From nodes to what is told
+# From nodes to verdicts and pages
 
 
 @pytest.fixture
@@ -219,9 +221,7 @@ def measured(synthetic: Factory, name: str, rate: float) -> Any:
     return synthetic(name, seed=int(rate)).gemm(rate).clock()
 
 
-def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
-    synthetic: Factory, court: Court, tmp_path: Path
-) -> None:
+def test_verdict_gives_machine_count_and_range_per_case(synthetic: Factory, court: Court, tmp_path: Path) -> None:
     nodes = [measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30), ("other", 9))]
     document = court.judge(*nodes)
     (verdict,) = document["verdicts"]
@@ -234,13 +234,13 @@ def test_a_verdict_tells_how_many_machines_a_case_is_of_and_their_range(
 
     names = {node["id"]: node["label"] for node in document["nodes"]}
     (table,) = _case_tables(verdict, names, None)
-    shown = [row["where"] for row in table["rows"]]
-    assert shown[0].startswith(twins["machines"]) and shown[0].endswith("MAC/cycle from machine to machine)")
-    assert shown[1] == names["other"]
+    places = [row["where"] for row in table["rows"]]
+    assert places[0].startswith(twins["machines"]) and places[0].endswith("MAC/cycle from machine to machine)")
+    assert places[1] == names["other"]
     assert any("one case" in text for text in _confidence_sentences(verdict, names))
 
 
-def test_a_case_of_several_runs_of_one_machine_says_so(synthetic: Factory, court: Court) -> None:
+def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, court: Court) -> None:
     document = court.judge(
         *(measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.aaaaaa.2", 30)))
     )
@@ -253,7 +253,7 @@ def test_a_case_of_several_runs_of_one_machine_says_so(synthetic: Factory, court
     assert any("counts once" in text for text in _confidence_sentences(verdict, names))
 
 
-def test_a_case_of_several_machines_is_explained_down_to_the_rows_of_each(synthetic: Factory, tmp_path: Path) -> None:
+def test_explain_lists_rows_for_every_pooled_machine(synthetic: Factory, tmp_path: Path) -> None:
     synthetic.write([measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30))])
     gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
     data = read_dataset(tmp_path / "data", read_reference(REFERENCE))

@@ -1,4 +1,4 @@
-"""From node folders and claim files to verdicts: outcomes, what is missing, and what would turn them."""
+"""Judging: from node folders and claim files to verdicts, missing evidence and sensitivity."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GPU_HOURS = [make_entry("llama31-405b.gpu_hours", 30.84e6, "h"), make_entry("lla
 
 
 class Court:
-    """Claims and nodes under one folder, and their verdicts."""
+    """Claim files, reference entries and nodes in one folder, with their verdicts."""
 
     def __init__(self, synthetic: Factory, tmp_path: Path) -> None:
         self.synthetic, self.root = synthetic, tmp_path
@@ -61,7 +61,7 @@ class Court:
         return document
 
     def verdict(self, *nodes: SyntheticNode) -> dict[str, Any]:
-        """The verdict on the last claim."""
+        """Return the verdict for the last claim."""
         return dict(self.judge(*nodes)["verdicts"][-1])
 
 
@@ -70,28 +70,28 @@ def court(synthetic: Factory, tmp_path: Path) -> Court:
     return Court(synthetic, tmp_path)
 
 
-def avx512(synthetic: Factory, mac: float = 27.9, **more: Any) -> SyntheticNode:
+def gemm_node(synthetic: Factory, mac: float = 27.9, **more: Any) -> SyntheticNode:
     node = synthetic("node-a").gemm(mac, **more).gemm(mac / 2, n=256, **more).clock(**more)
     return node.gemm(mac / 2, dtype="float64", **more)
 
 
-def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Court, synthetic: Factory) -> None:
+def test_challenged_verdict_has_numbers_rule_and_sensitivity(court: Court, synthetic: Factory) -> None:
     court.claim(**W15)
-    one = court.verdict(avx512(synthetic))
-    assert one["verdict"] == "challenged" and one["evidence_tier"] == "measured"
-    assert one["estimate"] == pytest.approx(27.9 * 128, rel=0.05)
-    assert 1000 == one["threshold"] < one["low"] < one["estimate"] < one["high"]
-    (case,) = one["cases"]
+    verdict = court.verdict(gemm_node(synthetic))
+    assert verdict["verdict"] == "challenged" and verdict["evidence_tier"] == "measured"
+    assert verdict["estimate"] == pytest.approx(27.9 * 128, rel=0.05)
+    assert 1000 == verdict["threshold"] < verdict["low"] < verdict["estimate"] < verdict["high"]
+    (case,) = verdict["cases"]
     assert (case["outcome"], case["node"], case["device"], case["labels"]["dtype"]) == (
         "challenges",
         "node-a",
         "cpu",
         "float32",
     )
-    assert case["n_rounds"] == 3 and case["estimate"] == one["estimate"]
+    assert case["n_rounds"] == 3 and case["estimate"] == verdict["estimate"]
     rule = "supported if at most 1,000 MAC/cycle in every case, after multiplying by 128 (the server)"
-    assert verdict_sentences.rules_text(one["parts"]) == rule
-    swept = {trial["threshold"]: trial["verdict"] for trial in one["parts"][0]["robustness"]["trials"][:4]}
+    assert verdict_sentences.rules_text(verdict["parts"]) == rule
+    swept = {trial["threshold"]: trial["verdict"] for trial in verdict["parts"][0]["robustness"]["trials"][:4]}
     assert swept == {200: "challenged", 500: "challenged", 2000: "challenged", 5000: "supported"}
 
 
@@ -99,14 +99,14 @@ def test_a_claim_is_challenged_with_its_numbers_and_what_would_turn_it(court: Co
     ("threshold", "node", "close"),
     [(1000, {"rounds": 1}, None), (27.9 * 128, {"spread": 0.05}, 0.5)],
 )  # fmt: skip
-def test_a_single_round_or_a_result_close_to_the_threshold_leaves_it_undecided(
+def test_single_round_or_close_result_is_undecided(
     court: Court, synthetic: Factory, threshold: float, node: dict[str, Any], close: float | None
 ) -> None:
     court.claim(**{**W15, "threshold": {"value": threshold, "why": "?"}})
-    one = court.verdict(avx512(synthetic, **node))
-    assert one["verdict"] == "undecided" and one["robust"] is None
-    assert (one["low"] is None) == ("rounds" in node)
-    widths = one["parts"][0]["robustness"]["margin_widths"]
+    verdict = court.verdict(gemm_node(synthetic, **node))
+    assert verdict["verdict"] == "undecided" and verdict["robust"] is None
+    assert (verdict["low"] is None) == ("rounds" in node)
+    widths = verdict["parts"][0]["robustness"]["margin_widths"]
     assert widths == close or (close is not None and widths < close)
 
 
@@ -120,37 +120,35 @@ SCALING = {
 }
 
 
-def test_parts_that_differ_are_told(court: Court, synthetic: Factory) -> None:
+def test_parts_with_different_outcomes_give_depends(court: Court, synthetic: Factory) -> None:
     court.claim(all_of=[CORE, SCALING])
-    one = court.verdict(avx512(synthetic).gemm(27.9 * 0.6, threads=2))
-    assert one["verdict"] == "depends"
-    assert [(part["name"], part["outcome"]) for part in one["parts"]] == [
+    verdict = court.verdict(gemm_node(synthetic).gemm(27.9 * 0.6, threads=2))
+    assert verdict["verdict"] == "depends"
+    assert [(part["name"], part["outcome"]) for part in verdict["parts"]] == [
         ("one core", "challenged"), ("all cores", "supported")
     ]  # fmt: skip
-    # No part came out as the whole did: the first with a number tells it.
-    assert one["estimate"] == one["parts"][0]["estimate"]
-    assert {case["part"] for case in one["cases"]} == {"one core", "all cores"}
-    assert all(part["robustness"]["decides"] for part in one["parts"]), "either alone may turn it"
+    # No part shares the verdict, so the first part with a number gives the estimate.
+    assert verdict["estimate"] == verdict["parts"][0]["estimate"]
+    assert {case["part"] for case in verdict["cases"]} == {"one core", "all cores"}
+    assert all(part["robustness"]["decides"] for part in verdict["parts"]), "either alone may turn it"
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_claim_bears_the_weakest_tier_of_its_parts(court: Court, synthetic: Factory, order: int) -> None:
+def test_evidence_tier_is_the_weakest_over_parts(court: Court, synthetic: Factory, order: int) -> None:
     write_references(court.reference, *GPU_HOURS)
     court.claim(all_of=[CORE, {"name": "days", **DAYS}][::order])
-    one = court.verdict(avx512(synthetic))
-    assert sorted(part["outcome"] for part in one["parts"]) == ["challenged", "supported"]
-    assert one["evidence_tier"] == "derived"
+    verdict = court.verdict(gemm_node(synthetic))
+    assert sorted(part["outcome"] for part in verdict["parts"]) == ["challenged", "supported"]
+    assert verdict["evidence_tier"] == "derived"
 
 
-def test_a_part_without_evidence_leaves_the_whole_waiting_and_says_what_is_decided(
-    court: Court, synthetic: Factory
-) -> None:
+def test_part_without_evidence_makes_the_verdict_await(court: Court, synthetic: Factory) -> None:
     gpu = {**CORE, "name": "a GPU", "quantity": "gemm.mac_per_cycle", "scope": {"device": "gpu"}, "rule": "at_least"}
     court.claim(all_of=[CORE, gpu])
-    one = court.verdict(avx512(synthetic))
-    assert one["verdict"] == "awaiting hardware"
-    assert [part["outcome"] for part in one["parts"]] == ["challenged", "awaiting hardware"]
-    assert one["estimate"] == one["parts"][0]["estimate"] and one["evidence_tier"] == "measured"
+    verdict = court.verdict(gemm_node(synthetic))
+    assert verdict["verdict"] == "awaiting hardware"
+    assert [part["outcome"] for part in verdict["parts"]] == ["challenged", "awaiting hardware"]
+    assert verdict["estimate"] == verdict["parts"][0]["estimate"] and verdict["evidence_tier"] == "measured"
 
 
 SPEEDUP = {"quantity": "training.speedup", "rule": "within", "threshold": {"value": [10, 100], "why": "?"}}
@@ -161,60 +159,60 @@ RATIO: dict[str, Any] = {
 TRIP: dict[str, Any] = {"quantity": "offload.trip", "rule": "exists", "threshold": {"value": 1, "why": "?"}}
 
 
-def refused(synthetic: Factory) -> SyntheticNode:
+def unsupported_node(synthetic: Factory) -> SyntheticNode:
     return synthetic("node-a").clock().point("gemm", 0, status="unsupported", reason="no BLAS")
 
 
 @pytest.mark.parametrize(
-    ("claim", "node", "verdict", "says", "fields"),
+    ("claim", "node", "awaited", "text", "fields"),
     [
-        (SPEEDUP, avx512, "hardware", "no node with a GPU has measured training",
+        (SPEEDUP, gemm_node, "hardware", "no node with a GPU has measured training",
          {"device": "gpu", "experiments": ["training"]}),
-        (RATIO, avx512, "hardware", "no node with a GPU has measured gemm", {"device": "gpu"}),
-        (W15, refused, "experiment", "gemm: unsupported on the CPU of Synthetic, 2 cores: no BLAS", {}),
-        (W15, lambda made: made("node-a").gemm(20), "experiment",
+        (RATIO, gemm_node, "hardware", "no node with a GPU has measured gemm", {"device": "gpu"}),
+        (W15, unsupported_node, "experiment", "gemm: unsupported on the CPU of Synthetic, 2 cores: no BLAS", {}),
+        (W15, lambda factory: factory("node-a").gemm(20), "experiment",
          "clock: not run on the CPU of Synthetic, 2 cores", {"experiments": ["clock"]}),
-        ({**W15, "scope": {"device": "cpu", "dtype": "float16"}}, avx512, "experiment",
+        ({**W15, "scope": {"device": "cpu", "dtype": "float16"}}, gemm_node, "experiment",
          "gemm: measured, but not with float16 (measured: float32, float64)",
          {"label": "dtype", "wanted": ["float16"], "measured": ["float32", "float64"]}),
-        ({**RATIO, "options": {"over": "dtype", "of": "float16", "to": "float64"}}, avx512, "experiment",
+        ({**RATIO, "options": {"over": "dtype", "of": "float16", "to": "float64"}}, gemm_node, "experiment",
          "gemm: 3 cases measured, but none that the rule ratio can compare", {"rule": "ratio", "estimates": 3}),
-        ({**TRIP, "awaits": {"experiment": "offload", "why": "the trip"}}, avx512, "experiment",
+        ({**TRIP, "awaits": {"experiment": "offload", "why": "the trip"}}, gemm_node, "experiment",
          "offload: the trip", {"experiments": ["offload"]}),
-        ({**TRIP, "awaits": {"source": "the datasheet", "why": "x"}}, avx512, "source", "the datasheet (x)", {}),
-        (CORES, avx512, "source", "A chip, Cores of one (A datasheet: not verified)", {}),
+        ({**TRIP, "awaits": {"source": "the datasheet", "why": "x"}}, gemm_node, "source", "the datasheet (x)", {}),
+        (CORES, gemm_node, "source", "A chip, Cores of one (A datasheet: not verified)", {}),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named(
-    court: Court, synthetic: Factory, claim: dict[str, Any], node: Any, verdict: str, says: str, fields: dict[str, Any]
+def test_missing_evidence_is_named(
+    court: Court, synthetic: Factory, claim: dict[str, Any], node: Any, awaited: str, text: str, fields: dict[str, Any]
 ) -> None:
     write_references(court.reference, make_entry(status="not verified"))
     court.claim(**claim)
-    one = court.verdict(node(synthetic))
-    assert one["verdict"] == f"awaiting {verdict}"
-    missing = one["parts"][0]["missing"]
-    assert verdict_sentences.missing_text(missing) == says
-    assert missing | {"verdict": one["verdict"], **fields} == missing
-    assert one["cases"] == [] and one["estimate"] is None and one["evidence_tier"] == "none"
+    verdict = court.verdict(node(synthetic))
+    assert verdict["verdict"] == f"awaiting {awaited}"
+    missing = verdict["parts"][0]["missing"]
+    assert verdict_sentences.missing_text(missing) == text
+    assert missing | {"verdict": verdict["verdict"], **fields} == missing
+    assert verdict["cases"] == [] and verdict["estimate"] is None and verdict["evidence_tier"] == "none"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [({"awaits": {"experiment": "gemm", "why": "?"}}, r"W01\.yaml: awaits: remove it"),
      ({"rule": "trend", "options": {"along": "dtpye"}}, r"W01.yaml, line \d+: options.along: 'dtpye' is not allowed")],
 )  # fmt: skip
-def test_a_claim_that_does_not_fit_what_is_there_names_its_file(
-    court: Court, synthetic: Factory, change: dict[str, Any], said: str
+def test_claim_that_does_not_fit_the_data_is_refused_by_file(
+    court: Court, synthetic: Factory, change: dict[str, Any], message: str
 ) -> None:
     court.claim(**{**W15, **change})
-    with pytest.raises(StudyError, match=said):
-        court.verdict(avx512(synthetic))
+    with pytest.raises(StudyError, match=message):
+        court.verdict(gemm_node(synthetic))
 
 
-def test_the_document_is_complete_and_ordered(court: Court, synthetic: Factory) -> None:
+def test_verdicts_document_is_complete_and_sorted(court: Court, synthetic: Factory) -> None:
     for name in ("W01", "W02", "N07"):
         court.claim(name, **W15, **({"article": "nuface"} if name == "N07" else {}))
-    document = court.judge(avx512(synthetic).point("transfer", 0, status="unsupported", reason="no accelerator"))
+    document = court.judge(gemm_node(synthetic).point("transfer", 0, status="unsupported", reason="no accelerator"))
     assert [verdict["id"] for verdict in document["verdicts"]] == ["N07", "W01", "W02"]
     assert list(document["tally"]) == list(Verdict) and document["tally"]["challenged"] == 3
     (node,) = document["nodes"]

@@ -1,4 +1,4 @@
-"""The linter finds nothing in verdicts as they are judged, and each check finds what was broken for it."""
+"""Command `lint`: no faults in real verdicts, and each check detects its fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRODUCT, SHARE, FIGURE = "gemm.mac_per_cycle_per_core", "training.matmul_time_sh
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """The verdicts on a small synthetic node: products by two libraries, the clock, the peak, and training."""
+    """Verdicts for a small synthetic node: gemm in two libraries, clock, peak and training."""
     folder = tmp_path_factory.mktemp("lint")
     node = Factory(folder / "nodes")().clock().peak(2e11).peak(4e11, threads=2)
     for n in (256, 512):
@@ -44,16 +44,16 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 class Broken:
-    """The verdicts, of which something is changed, and what the checks find in them."""
+    """Copied verdicts for tests to break, and the faults that checks find."""
 
     def __init__(self, study: Study) -> None:
         self.study = replace(study)
-        # What was read already is not read again.
+        # Copy the cached properties, to avoid reading the files again.
         for key in ("document", "summary", "entries"):
             self.study.__dict__[key] = copy.deepcopy(getattr(study, key))
 
-    def of(self, quantity: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """The first verdict with a decided part of this quantity, that part and its first case."""
+    def find_part(self, quantity: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return the first verdict with a decided part on `quantity`, with that part and its first case."""
         for verdict in self.study.document["verdicts"]:
             for part in verdict["parts"]:
                 cases = [case for case in verdict["cases"] if case["part"] == part["name"]]
@@ -62,7 +62,7 @@ class Broken:
         raise AssertionError(f"no verdict rests on {quantity}")
 
     def faults(self, check: str) -> Iterator[str]:
-        """What one check says, as the command tells it behind the check's name."""
+        """Yield messages from one check, as the command prints them after the check name."""
         for where, what, do in CHECKS[check][1](self.study):
             yield f"{where}: {what}. {do}"
 
@@ -72,21 +72,19 @@ def broken(study: Study) -> Broken:
     return Broken(study)
 
 
-def test_verdicts_as_they_are_judged_have_no_fault(
-    study: Study, published: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for one in (study, Study(published / "verdicts.json", published / "data")):
-        status = print_faults(one.verdicts, one.data, one.reference)
-        told = capsys.readouterr().out
-        assert status == 0, told
-        assert f"{len(CHECKS)} checks" in told
-        assert sum(len(cases) for *_, cases in one.parts()) > 15
+def test_real_verdicts_have_no_faults(study: Study, published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for checked in (study, Study(published / "verdicts.json", published / "data")):
+        status = print_faults(checked.verdicts, checked.data, checked.reference)
+        output = capsys.readouterr().out
+        assert status == 0, output
+        assert f"{len(CHECKS)} checks" in output
+        assert sum(len(cases) for *_, cases in checked.parts()) > 15
 
 
-def test_a_fault_is_one_line_and_the_exit_code_is_1(
+def test_fault_prints_one_line_and_exits_with_1(
     broken: Broken, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken.of(PRODUCT)[2]["n_samples"] = 0
+    broken.find_part(PRODUCT)[2]["n_samples"] = 0
     verdicts = tmp_path / "verdicts.json"
     verdicts.write_text(json.dumps(broken.study.document), encoding="utf-8")
     assert main(["lint", "--verdicts", str(verdicts), "--data", str(broken.study.data)]) == 1
@@ -95,28 +93,28 @@ def test_a_fault_is_one_line_and_the_exit_code_is_1(
 
 
 @pytest.mark.parametrize("what", ["verdicts", "data"])
-def test_a_file_that_is_missing_is_named(study: Study, tmp_path: Path, what: str) -> None:
+def test_missing_file_is_named(study: Study, tmp_path: Path, what: str) -> None:
     with pytest.raises(StudyError, match=r"none.*no such file"):
         find_faults(replace(study, **{what: tmp_path / "none"}))
 
 
 WITHOUT_INTERVAL = {"low": None, "high": None}
-WITHOUT_A_WORD = {"estimate": None, **WITHOUT_INTERVAL, "detail": ""}
+WITHOUT_REASON = {"estimate": None, **WITHOUT_INTERVAL, "detail": ""}
 
 
 @pytest.mark.parametrize(
-    ("check", "of", "change", "told"),
+    ("check", "quantity", "change", "message"),
     [
         ("rule-version", PRODUCT, lambda v, p, c: v.update(version=3), "version 3 of its rule has no reason"),
         ("rule-version", PRODUCT, lambda v, p, c: v.update(version=2, changes=[{"version": 2, "reason": " "}]),
          "version 2 of its rule has no reason"),
         *(("rule-version", PRODUCT, lambda v, p, c, key=key: p.update({key: ""}), f"decided without {key}")
           for key in ("rule", "threshold_why", "threshold")),
-        *(("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_INTERVAL), told)
-          for told in ("no interval, though all behind it have one", "without an interval")),
+        *(("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_INTERVAL), message)
+          for message in ("no interval, though all behind it have one", "without an interval")),
         ("interval", PRODUCT, lambda v, p, c: c.update(low=c["estimate"], high=c["estimate"]), "is exact, though it"),
         ("interval", PRODUCT, lambda v, p, c: c.update(estimate=c["high"] * 2), "is not within ["),
-        ("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_A_WORD), "neither an estimate nor a word why"),
+        ("interval", PRODUCT, lambda v, p, c: c.update(WITHOUT_REASON), "neither an estimate nor a word why"),
         ("counts", PRODUCT, lambda v, p, c: c.update(n_rounds=0), "no number of rounds or of samples"),
         ("unit", PRODUCT, lambda v, p, c: p.update(unit=""), "no unit"),
         ("unit", FIGURE, lambda v, p, c: p.update(unit="d"), "in d, while its entry is in"),
@@ -134,18 +132,18 @@ WITHOUT_A_WORD = {"estimate": None, **WITHOUT_INTERVAL, "detail": ""}
         ("key-number", PRODUCT, lambda v, p, c: v.update(estimate=12345.0), "its number 12345 is none of"),
     ],
 )  # fmt: skip
-def test_what_is_broken_is_found(
-    broken: Broken, check: str, of: str, change: Callable[[Any, Any, Any], Any], told: str
+def test_checks_detect_broken_verdicts(
+    broken: Broken, check: str, quantity: str, change: Callable[[Any, Any, Any], Any], message: str
 ) -> None:
-    found = broken.of(of)
-    change(*found)
-    assert any(told in line and found[0]["id"] in line for line in broken.faults(check))
+    records = broken.find_part(quantity)
+    change(*records)
+    assert any(message in line and records[0]["id"] in line for line in broken.faults(check))
 
 
-def test_what_is_broken_in_data_and_figures_is_found(broken: Broken) -> None:
-    _, part, _ = broken.of(FIGURE)
+def test_checks_detect_broken_data_and_entries(broken: Broken) -> None:
+    _, part, _ = broken.find_part(FIGURE)
     broken.study.entries[part["entries"][0]]["status"] = "not verified"  # type: ignore[index]
-    (row,) = parse_ranges(broken.of(SHARE)[2]["behind"])
+    (row,) = parse_ranges(broken.find_part(SHARE)[2]["behind"])
     broken.study.__dict__["summary"] = broken.study.summary.drop(row)
     assert any("which was not verified" in line for line in broken.faults("entries"))
     assert any(f"row {row} is not in the summary" in line for line in broken.faults("rows"))

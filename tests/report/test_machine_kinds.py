@@ -1,4 +1,4 @@
-"""A GPU is held against the machine that an article names; machines of one kind stand beside each other by name."""
+"""Machine kinds: baselines for GPUs, pooled machines of one kind, and node labels."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .priced_nodes import REFERENCE
 from .quantities.builders import passes
 
 
-def server(synthetic: Factory, cores: int) -> SyntheticNode:
-    """A GPU and its host, which trains a tenth as fast and whose memory is an eighth as fast."""
+def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
+    """Build a node with a GPU whose host trains at 1/10 and reads memory at 1/8 its speed."""
     node = synthetic("node-a", gpus=1, cores=cores)
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
@@ -38,12 +38,10 @@ def server(synthetic: Factory, cores: int) -> SyntheticNode:
     return node
 
 
-def weighed(name: str, found: Dataset) -> list[str]:
-    """What each part of a claim comes to."""
-    claim, cache = (
-        next(read_claim for read_claim in read_claims(CLAIMS, REFERENCE) if read_claim.id == name),
-        QuantityCache(found),
-    )
+def part_outcomes(name: str, data: Dataset) -> list[str]:
+    """Return the outcome of each part of a claim."""
+    claim = next(claim for claim in read_claims(CLAIMS, REFERENCE) if claim.id == name)
+    cache = QuantityCache(data)
     return [str(evaluate_part(part, claim, cache).outcome) for part in claim.parts]
 
 
@@ -59,14 +57,14 @@ def weighed(name: str, found: Dataset) -> list[str]:
             "Intel(R) Core(TM) Ultra 9 275HX", "Intel(R) Core(TM) i9-13980HX",
             "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz",
         )),
-        # With DDR4 or DDR5; four and more channels; servers.
+        # Neither: DDR4 or DDR5 possible, four or more memory channels, servers.
         *(("", name) for name in (
             "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
             "AMD Ryzen Threadripper 7970X 32-Cores", "Intel(R) Xeon(R) Platinum 8480CL",
         )),
     ],
 )  # fmt: skip
-def test_a_machine_is_known_by_its_processor(kind: str, name: str) -> None:
+def test_desktop_and_laptop_processors_are_recognised(kind: str, name: str) -> None:
     assert (bool(DESKTOP.search(name)), bool(LAPTOP.search(name))) == (kind == "desktop", kind == "laptop")
 
 
@@ -74,20 +72,20 @@ def test_a_machine_is_known_by_its_processor(kind: str, name: str) -> None:
     ("cores", "elsewhere", "outcomes"),
     [
         (SERVER_CORES - 1, False, ["awaiting hardware"] * 3),
-        # A server elsewhere is not the GPU's host.
+        # Another node with a server does not replace the GPU's host.
         (2, True, ["awaiting hardware"] * 3),
         (SERVER_CORES, False, ["awaiting hardware", "awaiting hardware", "supported"]),
     ],
 )
-def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(
+def test_gpu_without_the_baseline_machine_awaits_hardware(
     synthetic: Factory, cores: int, elsewhere: bool, outcomes: list[str]
 ) -> None:
-    nodes = [server(synthetic, cores)]
+    nodes = [gpu_server(synthetic, cores)]
     if elsewhere:
         params = {"model": "bert-base-classifier", "batch": 4}
         nodes.append(synthetic("node-d", cores=96).point("training", 0.04, params=params, flop=1e9, threads=96))
-    found = nodes_dataset(synthetic, *nodes)
-    assert [*weighed("W07", found), *weighed("W01", found)] == outcomes
+    data = nodes_dataset(synthetic, *nodes)
+    assert [*part_outcomes("W07", data), *part_outcomes("W01", data)] == outcomes
 
 
 # ------------------------------------------------------------------ several of one kind
@@ -95,61 +93,61 @@ def test_without_the_machines_that_the_articles_name_a_gpu_decides_nothing(
 NAME = PUBLISHED.name
 
 
-def taken(to: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) -> Path:
-    """Some rounds of the published node, marked as made up: as it is, or as another run of such a machine."""
+def copy_rounds(folder: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) -> Path:
+    """Copy rounds from the published node as synthetic, optionally as another run with times scaled by `factor`."""
     record = read_node(PUBLISHED / "node.json")
     identity = {"id": name, "kind": name.partition(".")[0], "instance": name.partition(".")[2]}
-    write_node(to / "node.json", {**record, **identity, "origin": "synthetic"})
+    write_node(folder / "node.json", {**record, **identity, "origin": "synthetic"})
     for path in sorted(PUBLISHED.glob("*.parquet")):
         experiment, _, number, _ = path.name.split(".")
         if experiment in EXPERIMENTS and int(number) <= rounds:
             table, about = read_samples(path)
             value = table["value"].where(table["unit"] != "s", table["value"] * factor)
             more = {"node": name, "run": table["run"] + run, "value": value, "origin": "synthetic"}
-            write_samples(to / path.name, table.assign(**more), about)
-    return to
+            write_samples(folder / path.name, table.assign(**more), about)
+    return folder
 
 
-def judged(out: Path, *folders: Path) -> dict[str, Any]:
-    found, claims = Dataset(read_nodes(folders, True), read_reference(ENTRIES)), write_few_claims(out / "claims")
-    return judge(found, out / "verdicts.json", claims, allow_synthetic=True)
+def judge_nodes(out: Path, *folders: Path) -> dict[str, Any]:
+    data, claims = Dataset(read_nodes(folders, True), read_reference(ENTRIES)), write_few_claims(out / "claims")
+    return judge(data, out / "verdicts.json", claims, allow_synthetic=True)
 
 
-def test_a_machine_of_a_published_kind_joins_its_cases_and_takes_no_verdict_away(tmp_path: Path) -> None:
-    """Beside the published rounds one round of the same machine, and a friend's machine."""
-    alone, mine = taken(tmp_path / "published", NAME, 5), taken(tmp_path / "mine", NAME, 1, "again", 1.04)
-    friend = taken(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
-    before, after = judged(tmp_path / "one", alone), judged(tmp_path / "all", alone, mine, friend)
+def test_machine_of_a_known_kind_joins_cases_and_keeps_verdicts(tmp_path: Path) -> None:
+    """Add one round from the same machine, and three rounds from another machine of its kind."""
+    first, mine = copy_rounds(tmp_path / "published", NAME, 5), copy_rounds(tmp_path / "mine", NAME, 1, "again", 1.04)
+    friend = copy_rounds(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
+    before, after = judge_nodes(tmp_path / "one", first), judge_nodes(tmp_path / "all", first, mine, friend)
     verdicts = [{verdict["id"]: verdict["verdict"] for verdict in document["verdicts"]} for document in (before, after)]
     decided = {name: verdict for name, verdict in verdicts[0].items() if not verdict.startswith("awaiting")}
     assert {*decided.values()} == {"challenged", "supported"} and decided.items() <= verdicts[1].items()
 
     def cases(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
-        every = [(verdict["id"], case) for verdict in document["verdicts"] for case in verdict["cases"]]
-        return {(claim, case["part"], verdict_case_name(case)): case for claim, case in every if case["node"]}
+        pairs = [(verdict["id"], case) for verdict in document["verdicts"] for case in verdict["cases"]]
+        return {(claim, case["part"], verdict_case_name(case)): case for claim, case in pairs if case["node"]}
 
     marks = zip((NAME, f"{NAME}.2", f"{NAME}.0a1b2c"), ("2026-11-22", "2", "0a1b2c"), strict=True)
-    told = [(node["id"], node["label"]) for node in after["nodes"]]
-    assert told == [(name, f"AMD EPYC, 2 cores ({mark})") for name, mark in marks]
+    labels = [(node["id"], node["label"]) for node in after["nodes"]]
+    assert labels == [(name, f"AMD EPYC, 2 cores ({mark})") for name, mark in marks]
     assert cases(before).keys() == cases(after).keys()
-    for own, joined in ((own, cases(after)[key]) for key, own in cases(before).items()):
-        assert (joined["node"], "instances" in own) == (NAME, False)
-        # One round has no interval: it decides nothing where another of its kind does.
+    for case, joined in ((case, cases(after)[key]) for key, case in cases(before).items()):
+        assert (joined["node"], "instances" in case) == (NAME, False)
+        # The single round has no interval, so it does not join the case.
         assert {NAME, f"{NAME}.0a1b2c"} <= {*joined["instances"]}
-        assert joined["low"] <= own["low"] <= own["high"] <= joined["high"]
-        assert joined["instance_low"] <= own["estimate"] <= joined["instance_high"]
+        assert joined["low"] <= case["low"] <= case["high"] <= joined["high"]
+        assert joined["instance_low"] <= case["estimate"] <= joined["instance_high"]
 
 
-def test_a_label_that_one_node_bears_is_not_marked(synthetic: Factory) -> None:
+def test_only_duplicate_labels_are_marked(synthetic: Factory) -> None:
     nodes = [synthetic("node-a"), synthetic("node-b.0a1b2c", cores=4), synthetic("node-c", cores=4)]
-    found = nodes_dataset(synthetic, *(node.gemm(20) for node in nodes))
-    assert [found.label(node.id) for node in nodes] == [
+    data = nodes_dataset(synthetic, *(node.gemm(20) for node in nodes))
+    assert [data.label(node.id) for node in nodes] == [
         "Synthetic, 2 cores", "Synthetic, 4 cores (0a1b2c)", "Synthetic, 4 cores (node-c)"
     ]  # fmt: skip
 
 
 @given(st.text(max_size=400))
-def test_a_label_has_room_in_a_figure_whatever_a_machine_calls_itself(name: str) -> None:
+def test_labels_are_short_for_any_processor_name(name: str) -> None:
     record: dict[str, Any] = {"id": "some-2c", "hardware": {"cpu": {"model": name, "usable_cores": 2}}, "devices": []}
     label = node_label(record)
     assert len(label) <= 60 and label.endswith(", 2 cores")

@@ -1,4 +1,4 @@
-"""The study for programs: claim reviews, tables of verdicts, data packages and the citation file."""
+"""Machine-readable metadata: claim reviews, verdict tables, data packages and the citation file."""
 
 from __future__ import annotations
 
@@ -39,35 +39,35 @@ HOSTILE = '</script><script>alert(1)</script><!-- & \u2028 "quoted" \\ é'
 
 @pytest.fixture(scope="module")
 def document(small_study: Path) -> dict[str, Any]:
-    """Verdicts of every kind: decided and undecided ones, and those that wait."""
+    """Verdicts from the small study: decided, undecided and awaiting."""
     return read_verdicts(small_study / "verdicts.json")
 
 
 def verdict(document: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in document["verdicts"] if one["id"] == name)
+    return next(item for item in document["verdicts"] if item["id"] == name)
 
 
-def faults(reviews: Any) -> list[str]:
+def schema_errors(reviews: Any) -> list[str]:
     return [fault.message for fault in SHAPES.iter_errors(reviews)]
 
 
-def test_every_verdict_has_a_review_of_the_vocabularys_shape(document: dict[str, Any]) -> None:
+def test_every_verdict_has_a_valid_claim_review(document: dict[str, Any]) -> None:
     reviews = claim_reviews(document, "https://example.org/report/claims/", MEANING)
-    assert faults(reviews) == []
-    assert [one["identifier"] for one in reviews["@graph"]] == [one["id"] for one in document["verdicts"]]
-    review = next(one for one in reviews["@graph"] if one["identifier"] == "W15")
-    told = verdict(document, "W15")
-    assert review["claimReviewed"] == told["says"] and review["reviewBody"] == told["finding"]
+    assert schema_errors(reviews) == []
+    assert [item["identifier"] for item in reviews["@graph"]] == [item["id"] for item in document["verdicts"]]
+    review = next(item for item in reviews["@graph"] if item["identifier"] == "W15")
+    w15 = verdict(document, "W15")
+    assert review["claimReviewed"] == w15["says"] and review["reviewBody"] == w15["finding"]
     assert review["url"] == "https://example.org/report/claims/W15.html"
     assert review["datePublished"] == document["generated_utc"][:10]
-    assert review["itemReviewed"]["appearance"] == {"@type": "CreativeWork", "name": told["article_title"]}
+    assert review["itemReviewed"]["appearance"] == {"@type": "CreativeWork", "name": w15["article_title"]}
     assert review["author"]["name"] == read_study().authors
 
 
-def test_only_what_was_decided_is_rated_with_a_number(document: dict[str, Any]) -> None:
-    one = verdict(document, "W15")
+def test_only_decided_verdicts_have_numeric_ratings(document: dict[str, Any]) -> None:
+    w15 = verdict(document, "W15")
     for name in Verdict:
-        (review,) = claim_reviews({**document, "verdicts": [{**one, "verdict": name}]}, "", MEANING)["@graph"]
+        (review,) = claim_reviews({**document, "verdicts": [{**w15, "verdict": name}]}, "", MEANING)["@graph"]
         rating = review["reviewRating"]
         assert rating["alternateName"].lower() == name and rating["ratingExplanation"] == MEANING[name]
         assert rating.get("ratingValue") == RATINGS.get(name)
@@ -75,22 +75,22 @@ def test_only_what_was_decided_is_rated_with_a_number(document: dict[str, Any]) 
     assert sorted(RATINGS, key=RATINGS.__getitem__) == ["challenged", "outdated", "depends", "supported"]
 
 
-def test_articles_and_sources_are_cited_with_what_they_tell_of_themselves(document: dict[str, Any]) -> None:
+def test_reviews_cite_articles_and_sources(document: dict[str, Any]) -> None:
     reviews = claim_reviews(document)["@graph"]
-    works = {one["article"]: review["itemReviewed"]["appearance"]
-             for one, review in zip(document["verdicts"], reviews, strict=True)}  # fmt: skip
+    works = {item["article"]: review["itemReviewed"]["appearance"]
+             for item, review in zip(document["verdicts"], reviews, strict=True)}  # fmt: skip
     assert works["nuface"]["author"]["@type"] == "Person" and works["nuface"]["datePublished"] == "2026-01-08"
     for article in ("gpuserver", "whygpu"):
         assert set(works[article]) == {"@type", "name"}
-    assert any(one["sources"] for one in document["verdicts"])
-    for one, review in zip(document["verdicts"], reviews, strict=True):
-        assert [source["url"] for source in review.get("citation", [])] == [source["url"] for source in one["sources"]]
+    assert any(item["sources"] for item in document["verdicts"])
+    for item, review in zip(document["verdicts"], reviews, strict=True):
+        assert [source["url"] for source in review.get("citation", [])] == [source["url"] for source in item["sources"]]
     assert all("Synthetic" in review["creativeWorkStatus"] for review in reviews)
     measured = claim_reviews({**document, "origin": "measured"})["@graph"]
     assert not any("creativeWorkStatus" in review for review in measured)
 
 
-def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
+def test_script_element_escapes_hostile_text(document: dict[str, Any]) -> None:
     reviews = claim_reviews({**document, "verdicts": [{**verdict(document, "W15"), "finding": HOSTILE}]})
     script = script_element(reviews)
     assert script.count("</script>") == 1 and script.count("<") == 2 and "\u2028" not in script
@@ -99,43 +99,43 @@ def test_no_text_can_end_the_script_element(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "https://example.org/report/"])
-def test_each_claims_page_carries_its_own_review(document: dict[str, Any], url: str) -> None:
-    few = [{**one, "finding": HOSTILE} for one in document["verdicts"][:2]]
+def test_claim_pages_embed_their_own_review(document: dict[str, Any], url: str) -> None:
+    few = [{**item, "finding": HOSTILE} for item in document["verdicts"][:2]]
     pages = [page for page in build_content(Evidence({**document, "verdicts": few}, None), url).pages if page.script]
-    assert [page.path for page in pages] == [f"claims/{one['id']}" for one in few]
-    for page, one in zip(pages, few, strict=True):
+    assert [page.path for page in pages] == [f"claims/{item['id']}" for item in few]
+    for page, item in zip(pages, few, strict=True):
         script: Any = BeautifulSoup(page.script, "html.parser").script
         (review,) = json.loads(script.get_text())["@graph"]
-        assert review["identifier"] == one["id"] and review["reviewBody"] == HOSTILE
-        # Its address leads from the page to itself.
+        assert review["identifier"] == item["id"] and review["reviewBody"] == HOSTILE
+        # The review's URL resolves to its own page.
         here = f"{url}{page.path}.html"
         assert urljoin(here, review["url"]) == here
 
 
-def test_the_tables_hold_what_the_verdicts_say(document: dict[str, Any], tmp_path: Path) -> None:
+def test_verdict_tables_match_the_verdicts(document: dict[str, Any], tmp_path: Path) -> None:
     claims, cases = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
-    assert list(claims["id"]) == [one["id"] for one in document["verdicts"]]
-    told, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
+    assert list(claims["id"]) == [item["id"] for item in document["verdicts"]]
+    w15, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
     for name in ("verdict", "finding", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
-        assert row[name] == told[name], name
-    assert list(row["threshold"]) == [told["threshold"]] and row["turn"] == verdict_sentences.turn_text(told)
-    counts = {one["id"]: len(one["cases"]) for one in document["verdicts"] if one["cases"]}
+        assert row[name] == w15[name], name
+    assert list(row["threshold"]) == [w15["threshold"]] and row["turn"] == verdict_sentences.turn_text(w15)
+    counts = {item["id"]: len(item["cases"]) for item in document["verdicts"] if item["cases"]}
     assert cases.groupby("claim").size().to_dict() == counts
-    (one,) = cases[cases["claim"] == "N03"].to_dict("records")
+    (case_row,) = cases[cases["claim"] == "N03"].to_dict("records")
     (case,) = verdict(document, "N03")["cases"]
     for name in ("node", "device", "estimate", "low", "high", "n_rounds", "outcome"):
-        assert one[name] == case[name], name
-    labels = json.loads(one["labels"])
+        assert case_row[name] == case[name], name
+    labels = json.loads(case_row["labels"])
     assert labels["dtype"] == case["labels"]["dtype"] == "float32" and not set(labels) & set(cases.columns)
-    # Even where nothing was compared: the types do not come from the values.
-    none = [{**one, "cases": []} for one in document["verdicts"]]
+    # Without cases: column types are declared, not inferred.
+    none = [{**item, "cases": []} for item in document["verdicts"]]
     for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):
         schema = parquet.read_schema(path)
         assert str(schema.field("estimate").type) == "double"
         assert all(field.metadata[b"description"] for field in schema)
 
 
-def test_every_gathered_file_is_described_with_its_size_and_hash(synthetic: Factory, tmp_path: Path) -> None:
+def test_datapackage_describes_every_gathered_file(synthetic: Factory, tmp_path: Path) -> None:
     synthetic("node-a").gemm(20).clock().write()
     gathered = tmp_path / "data"
     gather([synthetic.root], gathered, allow_synthetic=True)
@@ -150,8 +150,8 @@ def test_every_gathered_file_is_described_with_its_size_and_hash(synthetic: Fact
         assert resource["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def test_the_published_package_is_that_of_the_published_nodes(tmp_path: Path) -> None:
-    """If this fails: `python -m report datapackage`."""
+def test_published_datapackage_is_up_to_date(tmp_path: Path) -> None:
+    """To update the package: `python -m report datapackage`."""
     for name in ("nodes", "published"):
         (tmp_path / name).symlink_to(ROOT / "data" / name)
     write_published(tmp_path)
@@ -159,7 +159,7 @@ def test_the_published_package_is_that_of_the_published_nodes(tmp_path: Path) ->
         assert (tmp_path / name).read_text() == (ROOT / "data" / name).read_text(), "write it again: report datapackage"
 
 
-def test_the_command_describes_a_folder_and_refuses_one_without_nodes(
+def test_datapackage_command_needs_nodes(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     synthetic("node-a").clock().write()
@@ -171,7 +171,7 @@ def test_the_command_describes_a_folder_and_refuses_one_without_nodes(
         main(["datapackage", "--data", str(tmp_path / "nodes")])
 
 
-def test_the_citation_file_says_what_the_project_says() -> None:
+def test_citation_file_matches_the_project_metadata() -> None:
     cited = read_yaml(CITATION)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert cited["cff-version"] == "1.2.0" and {"authors", "message", "title"} <= set(cited)
@@ -180,7 +180,7 @@ def test_the_citation_file_says_what_the_project_says() -> None:
     assert licence.startswith(f"{cited['license']} License") and cited["authors"][0]["name"] in licence
 
 
-def test_a_folder_that_gather_did_not_write_is_refused(tmp_path: Path) -> None:
+def test_datapackage_refuses_other_folders(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"dictionary\.csv: no such file"):
         write_datapackage(tmp_path)
     assert not list(tmp_path.iterdir())

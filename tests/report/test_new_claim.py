@@ -1,4 +1,4 @@
-"""A new claim: scaffolded, read at once, judged and shown; a mistake leaves no file."""
+"""Command `new-claim`: scaffolds parse at once, and errors leave no file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from report.quantities import quantities
 
 from .test_cli import run_report
 
-GIVEN: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "article": "whygpu", "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
     "says": 'A core is "fast": it multiplies in no time.', "quantity": "gemm.rate", "rule": "at_least",
     "threshold": [1e9], "why": "because: a thousand million is many", "kind": None, "scope": [], "option": [],
     "sensitivity": [], "note": "A number made up for this test.",
 }  # fmt: skip
-NEEDS: dict[str, dict[str, Any]] = {
+RULE_OPTIONS: dict[str, dict[str, Any]] = {
     "within": {"threshold": [10, 60.5], "sensitivity": [5, 100, 10, 60.5]},
     "ratio": {"option": ["over=device", "of=gpu", "to=cpu"]},
     "trend": {"option": ["along=m"]},
@@ -35,38 +35,39 @@ NEEDS: dict[str, dict[str, Any]] = {
 
 
 def scaffold(folder: Path, name: str = "W39", **changes: Any) -> Path:
-    return new_claim(name, folder, Namespace(**{**GIVEN, **changes}))
+    return new_claim(name, folder, Namespace(**{**OPTIONS, **changes}))
 
 
-def words(folder: Path, **changes: str) -> list[str]:
-    """The command as a person types it."""
-    given = {**{key: value for key, value in GIVEN.items() if value}, "threshold": "1e9", **changes}
-    return ["new-claim", "W39", "--claims", str(folder), *(w for key, one in given.items() for w in (f"--{key}", one))]
+def command_line(folder: Path, **changes: str) -> list[str]:
+    """Build the command line."""
+    options = {**{key: value for key, value in OPTIONS.items() if value}, "threshold": "1e9", **changes}
+    words = [word for key, value in options.items() for word in (f"--{key}", value)]
+    return ["new-claim", "W39", "--claims", str(folder), *words]
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_scaffolded_claim_reads_at_once(tmp_path: Path, rule: str) -> None:
-    path = scaffold(tmp_path, rule=rule, **NEEDS.get(rule, {}), scope=["dtype=float32,int8", "threads=1"])
+def test_scaffolded_claim_parses(tmp_path: Path, rule: str) -> None:
+    path = scaffold(tmp_path, rule=rule, **RULE_OPTIONS.get(rule, {}), scope=["dtype=float32,int8", "threads=1"])
     (claim,) = read_claims(tmp_path, {})
     (part,) = claim.parts
     assert path == claim.path == tmp_path / "W39.yaml"
-    assert (claim.article, claim.section, claim.says) == ("whygpu", GIVEN["section"], GIVEN["says"])
-    assert (part.quantity, part.rule, part.why) == ("gemm.rate", rule, GIVEN["why"])
-    assert list(part.threshold.ends) == NEEDS.get(rule, {}).get("threshold", [1e9])
-    # What was not said is left to comments: it decides nothing.
+    assert (claim.article, claim.section, claim.says) == ("whygpu", OPTIONS["section"], OPTIONS["says"])
+    assert (part.quantity, part.rule, part.why) == ("gemm.rate", rule, OPTIONS["why"])
+    assert list(part.threshold.ends) == RULE_OPTIONS.get(rule, {}).get("threshold", [1e9])
+    # Omitted options appear only as comments.
     ranges = (Threshold(5, 100), Threshold(10, 60.5))
     assert part.sensitivity == (ranges if rule == "within" else ())
-    assert (claim.note, claim.kind) == (GIVEN["note"], "measured")
+    assert (claim.note, claim.kind) == (OPTIONS["note"], "measured")
     assert part.scope == {"dtype": ["float32", "int8"], "threads": 1}
     assert tuple(EXPLAINED) == RULES and f"#   {rule}: {EXPLAINED[rule]}" in path.read_text(encoding="utf-8")
 
 
-def test_every_quantity_can_be_scaffolded_and_its_labels_are_named(tmp_path: Path) -> None:
+def test_scaffold_lists_the_labels_of_every_quantity(tmp_path: Path) -> None:
     for name, quantity in quantities().items():
         if quantity.tier == Tier.PUBLISHED:
-            # What others measured bears on a rule of ours, and makes none.
+            # Published quantities only add evidence to other rules.
             continue
-        # What a published figure is of has to be said.
+        # reference.value needs an entry.
         path = scaffold(tmp_path, quantity=name, scope=["entry=bert-large.layers"] if name == "reference.value" else [])
         text = path.read_text(encoding="utf-8")
         for label in quantity.labels:
@@ -77,7 +78,7 @@ def test_every_quantity_can_be_scaffolded_and_its_labels_are_named(tmp_path: Pat
 
 
 @pytest.mark.parametrize("changes", [{}, {"rule": "within", "threshold": [10, 60.5]}])
-def test_what_it_offers_in_comments_reads_too(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_commented_options_parse_when_enabled(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = scaffold(tmp_path, **changes)
     offered = ("# scope: ", "# sensitivity: ")
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -90,7 +91,7 @@ def test_what_it_offers_in_comments_reads_too(tmp_path: Path, changes: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"name": "W399"}, "one capital letter and two digits, as in W39"),
         ({"quantity": "gemm.rat"}, "there is no quantity 'gemm.rat'. Did you mean 'gemm.rate'? `python -m report quan"),
@@ -104,27 +105,25 @@ def test_what_it_offers_in_comments_reads_too(tmp_path: Path, changes: dict[str,
         ({"quantity": "reference.value", "scope": ["entry=no.such"]}, "there is no reference entry 'no.such'"),
     ],
 )
-def test_a_mistake_leaves_no_file(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_invalid_options_leave_no_file(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError) as caught:
         scaffold(tmp_path, **changes)
-    assert said in str(caught.value) and str(caught.value).startswith("new claim ")
+    assert message in str(caught.value) and str(caught.value).startswith("new claim ")
     assert not list(tmp_path.iterdir())
 
 
-def test_an_existing_claim_is_left_alone(tmp_path: Path) -> None:
+def test_existing_claim_is_not_overwritten(tmp_path: Path) -> None:
     before = scaffold(tmp_path).read_text(encoding="utf-8")
     with pytest.raises(StudyError, match="there is a claim W39 already"):
         scaffold(tmp_path, says="Something else.")
     assert (tmp_path / "W39.yaml").read_text(encoding="utf-8") == before
 
 
-def test_the_command_says_where_the_file_is_and_what_comes_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(tmp_path)) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"{tmp_path / 'W39.yaml'}\n") and "report explain W39" in told
+def test_new_claim_prints_path_and_next_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command_line(tmp_path)) == 0
+    output = capsys.readouterr().out
+    assert output.startswith(f"{tmp_path / 'W39.yaml'}\n") and "report explain W39" in output
     assert [claim.id for claim in read_claims(tmp_path, {})] == ["W39"]
-    wrong = run_report(*words(tmp_path / "none", threshold="1e999"))
-    assert wrong.returncode == 2 and wrong.stdout == "" and len(wrong.stderr.splitlines()) == 1
-    assert "--threshold" in wrong.stderr
+    result = run_report(*command_line(tmp_path / "none", threshold="1e999"))
+    assert result.returncode == 2 and result.stdout == "" and len(result.stderr.splitlines()) == 1
+    assert "--threshold" in result.stderr

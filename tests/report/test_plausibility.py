@@ -1,4 +1,4 @@
-"""What cannot be true is left out by name, with the figure and its limit; what was measured stays as it is."""
+"""Plausibility checks: impossible rounds are left out with figure and limit, and measured ones stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOME = ("clock.cpu.1", "peak.cpu.1", "gemm.cpu.4", "bandwidth.cpu.4", "tabular.c
 
 
 @pytest.mark.parametrize("thorough", [False, True], ids=["values", "and every clock"])
-def test_a_node_that_is_a_thousand_times_as_quick_is_left_out_and_the_other_is_as_it_was(
+def test_node_a_thousand_times_too_fast_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], thorough: bool
 ) -> None:
     copy_node(tmp_path / "nodes" / "honest", SOME)
@@ -27,8 +27,8 @@ def test_a_node_that_is_a_thousand_times_as_quick_is_left_out_and_the_other_is_a
     capsys.readouterr()
     gather([tmp_path / "nodes"], tmp_path / "both")
     for name in ("samples.parquet", "summary.parquet"):
-        alone, both = (pd.read_parquet(tmp_path / folder / name) for folder in ("alone", "both"))
-        pd.testing.assert_frame_equal(alone, both)
+        expected, actual = (pd.read_parquet(tmp_path / folder / name) for folder in ("alone", "both"))
+        pd.testing.assert_frame_equal(expected, actual)
     (refusal,) = json.loads((tmp_path / "both" / "refused.json").read_text())
     assert refusal["file"] == str(tmp_path / "nodes" / "liar")
     assert "experiments hold what cannot be true, the first bandwidth" in refusal["reason"]
@@ -36,30 +36,30 @@ def test_a_node_that_is_a_thousand_times_as_quick_is_left_out_and_the_other_is_a
     assert f"left out: {tmp_path / 'nodes' / 'liar'}" in capsys.readouterr().err
 
 
-def read(folder: Path) -> Nodes:
-    """The node beside one that can be believed."""
+def read_pair(folder: Path) -> Nodes:
+    """Read a node together with an honest one."""
     copy_node(folder.parent / "honest", ("models.cpu.1",))
-    found = read_nodes([folder.parent])
-    assert "honest" in [node.id for node in found.nodes]
-    return found
+    nodes = read_nodes([folder.parent])
+    assert "honest" in [node.id for node in nodes.nodes]
+    return nodes
 
 
-def kept(found: Nodes) -> set[str]:
-    """The liar's experiments that were read."""
-    return {name for node in found.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
+def liar_experiments(nodes: Nodes) -> set[str]:
+    """List the experiments read from node liar."""
+    return {name for node in nodes.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
 
 
-def with_another(node: Path, name: str, change: Rows | None = None) -> Path:
-    """The node with one more round, changed otherwise than the rest."""
+def add_round(node: Path, name: str, change: Rows | None = None) -> Path:
+    """Add round `name` to a node, with its own change."""
     (copy_node(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
     return node
 
 
-def setting(**columns: Any) -> Rows:
+def fill(**columns: Any) -> Rows:
     return lambda rows: [rows.__setitem__(name, value) for name, value in columns.items()]
 
 
-def times(column: str, factor: float, where: str = "value > 0") -> Rows:
+def scale(column: str, factor: float, where: str = "value > 0") -> Rows:
     def change(rows: pd.DataFrame) -> None:
         rows.loc[rows.query(where).index, column] *= factor
 
@@ -69,36 +69,36 @@ def times(column: str, factor: float, where: str = "value > 0") -> Rows:
 @pytest.mark.parametrize(
     ("rounds", "change", "words"),
     [
-        # With its clock unchanged, a core would do twice, or five times, what its widest units can.
+        # At an unchanged clock, 2 or 5 times the peak of the widest units.
         (["peak.cpu.1"], speed_up(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
         (["content.cpu.4"], speed_up(5, True),
          ["FLOP/s is", "times the most that can be", "GHz, 30% above the highest clock measured here"]),
         (["bandwidth.cpu.4"], speed_up(40, True), ["B/s is", "times the most that can be", "zen5.l1_bytes_per_cycle"]),
-        (["clock.cpu.1"], times("value", 3.0), ["a clock of 11.", "none above 9.13 GHz", "cpu.highest_clock_hz"]),
-        (["peak.cpu.1"], setting(clock_mhz=1e5), ["a clock of 100 GHz"]),
+        (["clock.cpu.1"], scale("value", 3.0), ["a clock of 11.", "none above 9.13 GHz", "cpu.highest_clock_hz"]),
+        (["peak.cpu.1"], fill(clock_mhz=1e5), ["a clock of 100 GHz"]),
         (["tabular.cpu.4"], speed_up(1e4), ["no call from Python is over in 1e-08 s"]),
-        (["content.cpu.4"], times("value", 4.0), ["its samples come to", "the round's timed_s is"]),
-        (["tabular.cpu.4"], times("value", 0.01, "calls > 1"), ["times the time that passed between them"]),
-        (["content.cpu.4"], times("elapsed_s", 10.0), ["its last sample's elapsed_s come to", "the round's wall_s is"]),
-        (["content.cpu.4"], times("flop", 0.1), ["FLOP a call, and", "are declared"]),
-        (["content.cpu.4"], setting(device="cuda:0"), ["node.json lists no device 'cuda:0', only cpu"]),
-        (["content.cpu.4"], setting(error=0.5), ["column 'error', row 0: 0.5 exceeds the tolerance"]),
-        (["content.cpu.4"], setting(value=float("inf")), ["column 'value', row 0: inf is not finite"]),
-        (["content.cpu.1"], times("value", 3.0, "unit == '1'"), ["is more than the whole, for a share"]),
-        (["content.cpu.4"], setting(backend="../../x\x1b[2J"), ["column 'backend', row 0:", "is not such a name"]),
+        (["content.cpu.4"], scale("value", 4.0), ["its samples come to", "the round's timed_s is"]),
+        (["tabular.cpu.4"], scale("value", 0.01, "calls > 1"), ["times the time that passed between them"]),
+        (["content.cpu.4"], scale("elapsed_s", 10.0), ["its last sample's elapsed_s come to", "the round's wall_s is"]),
+        (["content.cpu.4"], scale("flop", 0.1), ["FLOP a call, and", "are declared"]),
+        (["content.cpu.4"], fill(device="cuda:0"), ["node.json lists no device 'cuda:0', only cpu"]),
+        (["content.cpu.4"], fill(error=0.5), ["column 'error', row 0: 0.5 exceeds the tolerance"]),
+        (["content.cpu.4"], fill(value=float("inf")), ["column 'value', row 0: inf is not finite"]),
+        (["content.cpu.1"], scale("value", 3.0, "unit == '1'"), ["is more than the whole, for a share"]),
+        (["content.cpu.4"], fill(backend="../../x\x1b[2J"), ["column 'backend', row 0:", "is not such a name"]),
     ],
 )  # fmt: skip
-def test_each_untruth_is_named_with_its_figure(
+def test_implausible_rounds_are_refused_with_figure_and_limit(
     tmp_path: Path, rounds: list[str], change: Rows, words: list[str]
 ) -> None:
     node = copy_node(tmp_path / "nodes" / "liar", rounds, change)
-    found = read(node if rounds == ["clock.cpu.1"] else with_another(node, "clock.cpu.2"))
-    (refusal,) = found.refused
+    nodes = read_pair(node if rounds == ["clock.cpu.1"] else add_round(node, "clock.cpu.2"))
+    (refusal,) = nodes.refused
     assert Path(refusal["file"]).name == f"{rounds[0]}.parquet"
     for word in words:
         assert word in refusal["reason"]
-    # The other experiment of the same node counts on.
-    assert kept(found) == set() if rounds == ["clock.cpu.1"] else {"clock"}
+    # Other experiments from the same node still count.
+    assert liar_experiments(nodes) == set() if rounds == ["clock.cpu.1"] else {"clock"}
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_each_untruth_is_named_with_its_figure(
         ({"more": 1}, "more: unknown key"),
     ],
 )
-def test_what_a_file_says_of_its_round_is_checked(tmp_path: Path, about: dict[str, Any], words: str) -> None:
-    (refusal,) = read(copy_node(tmp_path / "nodes" / "liar", ["content.cpu.4"], **about)).refused
+def test_implausible_round_metadata_is_refused(tmp_path: Path, about: dict[str, Any], words: str) -> None:
+    (refusal,) = read_pair(copy_node(tmp_path / "nodes" / "liar", ["content.cpu.4"], **about)).refused
     assert words in refusal["reason"] and len(refusal["reason"]) < 1000
 
 
 def one_core(rows: pd.DataFrame) -> None:
-    """What one core did, at twice the speed."""
+    """Keep one-thread rows, at twice the speed."""
     rows.drop(rows.index[rows["threads"] != 1], inplace=True)
     speed_up(2, True)(rows)
 
@@ -129,48 +129,46 @@ def all_cores(rows: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize(("change", "faults"), [(one_core, 1), (all_cores, 0)])
-def test_the_cores_that_worked_bound_a_rate_not_those_that_there_are(tmp_path: Path, change: Rows, faults: int) -> None:
-    node = with_another(copy_node(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change), "clock.cpu.2")
-    assert [Path(one["file"]).name for one in read(node).refused] == ["peak.cpu.1.parquet"] * faults
+def test_rates_are_bounded_by_the_cores_in_use(tmp_path: Path, change: Rows, faults: int) -> None:
+    node = add_round(copy_node(tmp_path / "nodes" / "liar", ["peak.cpu.1"], change), "clock.cpu.2")
+    assert [Path(refusal["file"]).name for refusal in read_pair(node).refused] == ["peak.cpu.1.parquet"] * faults
 
 
 @pytest.mark.parametrize(
-    ("name", "times", "fault"),
+    ("name", "factor", "fault"),
     [
-        # The H100 reaches three quarters of its rating in TF32, and nine tenths of that of its memory.
+        # The H100 reaches 3/4 of its TF32 rating, and 9/10 of its memory rating.
         ("gemm.cuda-0.1", 5.0, ""),
         ("gemm.cuda-0.1", 5.3, "(4 times h100-sxm.bf16_flops, by the size of a number)"),
         ("bandwidth.cuda-0.1", 21.5, ""),
         ("bandwidth.cuda-0.1", 22.5, "(20 times h100-sxm.memory_bytes_per_s)"),
     ],
 )
-def test_a_gpu_is_bounded_by_its_own_rating(tmp_path: Path, name: str, times: float, fault: str) -> None:
-    found = read(copy_node(tmp_path / "nodes" / "liar", [name], speed_up(times, True), node=WITH_GPU))
-    assert [one["reason"].endswith(fault) for one in found.refused] == [True] * bool(fault), found.refused
+def test_gpu_rates_are_bounded_by_the_rating(tmp_path: Path, name: str, factor: float, fault: str) -> None:
+    nodes = read_pair(copy_node(tmp_path / "nodes" / "liar", [name], speed_up(factor, True), node=WITH_GPU))
+    assert [refusal["reason"].endswith(fault) for refusal in nodes.refused] == [True] * bool(fault), nodes.refused
 
 
 @pytest.mark.parametrize(
     ("untrue", "out"), [(["tabular"], "liar/tabular.cpu.4.parquet"), (["tabular", "gemm"], "nodes/liar")]
 )
-def test_two_untrue_experiments_cost_the_whole_node_and_one_only_its_file(
-    tmp_path: Path, untrue: list[str], out: str
-) -> None:
+def test_two_implausible_experiments_exclude_the_whole_node(tmp_path: Path, untrue: list[str], out: str) -> None:
     def change(rows: pd.DataFrame) -> None:
         if rows["experiment"].iloc[0] in untrue:
             speed_up(1e4)(rows)
 
-    found = read(copy_node(tmp_path / "nodes" / "liar", ["clock.cpu.1", "gemm.cpu.4", "tabular.cpu.4"], change))
-    assert ["/".join(Path(one["file"]).parts[-2:]) for one in found.refused] == [out]
-    assert kept(found) == ({"clock", "gemm"} if len(untrue) == 1 else set())
+    nodes = read_pair(copy_node(tmp_path / "nodes" / "liar", ["clock.cpu.1", "gemm.cpu.4", "tabular.cpu.4"], change))
+    assert ["/".join(Path(refusal["file"]).parts[-2:]) for refusal in nodes.refused] == [out]
+    assert liar_experiments(nodes) == ({"clock", "gemm"} if len(untrue) == 1 else set())
 
 
-def test_a_round_may_say_other_operations_only_where_all_its_rounds_do(tmp_path: Path) -> None:
+def test_operation_counts_must_agree_between_rounds(tmp_path: Path) -> None:
     node = copy_node(tmp_path / "nodes" / "liar", ["training.cpu.1"])
-    (refusal,) = read(with_another(node, "training.cpu.2", times("flop", 0.5))).refused
+    (refusal,) = read_pair(add_round(node, "training.cpu.2", scale("flop", 0.5))).refused
     assert refusal["file"] == str(node / "training.cpu.2.parquet") and "in another round" in refusal["reason"]
 
 
-def test_nothing_but_untruth_is_no_node(tmp_path: Path) -> None:
+def test_gather_without_a_plausible_node_fails(tmp_path: Path) -> None:
     copy_node(tmp_path / "liar", SOME, speed_up(1000))
     with pytest.raises(StudyError, match=r"no usable node under .*: .*/liar: .* hold what cannot be true"):
         gather([tmp_path], tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Every published figure in data/reference has a use, and who uses it is told."""
+"""Command `references`: users for every reference entry, and a failure for unused ones."""
 
 from __future__ import annotations
 
@@ -29,37 +29,39 @@ def claim(name: str, **more: Any) -> Claim:
     return Claim(name, "whygpu", "A section", "Something.", "documented", 1, Path(f"{name}.yaml"), **more)
 
 
-def users(*entries: dict[str, Any], claims: tuple[Claim, ...] = (), against: tuple[Contradiction, ...] = ()) -> Any:
-    """Users of these entries, with nothing measured."""
-    cache = QuantityCache(Dataset(Nodes([], []), {one["id"]: one for one in entries}, NO_DATA.table))
+def list_users(
+    *entries: dict[str, Any], claims: tuple[Claim, ...] = (), against: tuple[Contradiction, ...] = ()
+) -> Any:
+    """Return the users of `entries` in a dataset without measurements."""
+    cache = QuantityCache(Dataset(Nodes([], []), {item["id"]: item for item in entries}, NO_DATA.table))
     with suppress(MissingSourceError):
         cache.estimates(quantities()[DAYS])
     return reference_users(cache, claims, against, None)
 
 
-def test_a_claim_uses_what_it_names_and_what_its_rule_compares() -> None:
-    compares = part("exists", 1, quantity="reference.value", scope={"entry": ["a.x"]})
-    claims = (claim("W01", parts=(compares,)), claim("W02", sources=("a.x", "b.x")))
-    found = users(*(make_entry(name, 1.0) for name in ("a.x", "b.x", "c.x")), claims=claims)
-    assert found == {"a.x": ["W01", "W02"], "b.x": ["W02"], "c.x": []}
+def test_claim_uses_its_sources_and_compared_entries() -> None:
+    rule_part = part("exists", 1, quantity="reference.value", scope={"entry": ["a.x"]})
+    claims = (claim("W01", parts=(rule_part,)), claim("W02", sources=("a.x", "b.x")))
+    used_by = list_users(*(make_entry(name, 1.0) for name in ("a.x", "b.x", "c.x")), claims=claims)
+    assert used_by == {"a.x": ["W01", "W02"], "b.x": ["W02"], "c.x": []}
 
 
-@pytest.mark.parametrize("known", [10.0, None])
-def test_a_claim_uses_what_its_quantity_asks_for_also_in_vain(known: float | None) -> None:
-    """A quantity that waits for its source is who the failed look-up is kept for."""
-    hours = make_entry("llama31-405b.gpu_hours", known, "h")
-    asks = claim("W04", parts=(part("exists", 1, quantity=DAYS),))
-    found = users(hours, make_entry("llama31-405b.gpus", 10.0, "1"), claims=(asks,))
-    assert found["llama31-405b.gpu_hours"][:2] == ["W04", DAYS]
-    assert found["llama31-405b.gpus"][0] == "W04" or known is None
+@pytest.mark.parametrize("value", [10.0, None])
+def test_claim_uses_entries_that_its_quantity_looks_up(value: float | None) -> None:
+    """A failed look-up still counts as a use by the awaiting quantity."""
+    hours = make_entry("llama31-405b.gpu_hours", value, "h")
+    days_claim = claim("W04", parts=(part("exists", 1, quantity=DAYS),))
+    used_by = list_users(hours, make_entry("llama31-405b.gpus", 10.0, "1"), claims=(days_claim,))
+    assert used_by["llama31-405b.gpu_hours"][:2] == ["W04", DAYS]
+    assert used_by["llama31-405b.gpus"][0] == "W04" or value is None
 
 
-def test_patterns_contradictions_and_ratings_are_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_contradictions_and_ratings_count_as_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = [make_entry("card-9.memory_bytes_per_s", 1e12, "B/s"), make_entry("card-9.fp32_flops", None, "FLOP/s")]
-    some = [make_entry(name, 2.0, "1") for name in ("card-9.slots", "chip.lanes", "chip.sockets")]
+    others = [make_entry(name, 2.0, "1") for name in ("card-9.slots", "chip.lanes", "chip.sockets")]
     monkeypatch.setattr(several_devices, "ENTRIES", ("*.lanes",), raising=False)
-    found = users(*rates, *some, against=(Contradiction({"id": "cards"}, (), (some[0],)),))
-    assert found == {
+    used_by = list_users(*rates, *others, against=(Contradiction({"id": "cards"}, (), (others[0],)),))
+    assert used_by == {
         "card-9.memory_bytes_per_s": ["rating card-9"],
         "card-9.fp32_flops": ["rating card-9"],
         "card-9.slots": ["contradiction cards"],
@@ -69,7 +71,7 @@ def test_patterns_contradictions_and_ratings_are_uses(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("value", "more", "said"),
+    ("value", "more", "text"),
     [
         (7.8e11, {"low": 6.5e11, "high": 7.8e11}, "780 [650, 780] GB/s"),
         (None, {}, "no figure"),
@@ -78,14 +80,14 @@ def test_patterns_contradictions_and_ratings_are_uses(monkeypatch: pytest.Monkey
         (2022, {"unit": "1", "what": "Year in which it came to market"}, "2022"),
     ],
 )
-def test_a_figure_is_told_in_words(value: Any, more: dict[str, Any], said: str) -> None:
-    assert format_figure(make_entry("a.x", value, **{"unit": "B/s", **more})) == said
+def test_figures_are_formatted(value: Any, more: dict[str, Any], text: str) -> None:
+    assert format_figure(make_entry("a.x", value, **{"unit": "B/s", **more})) == text
 
 
-def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(
+def test_references_lists_unverified_first_and_fails_for_unused(
     published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the orphan it succeeds: `test_references_tell_who_uses_each_record`."""
+    """`test_references_command_lists_record_users` covers success, without an unused entry."""
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder)
     write_references(folder, make_entry("lonely.figure", 1.0, "B/s"))
@@ -94,5 +96,5 @@ def test_the_command_lists_them_the_unverified_first_and_fails_for_an_orphan(
     unread = [name for name, entry in read_reference(REFERENCE).items() if entry["status"] == "not verified"]
     assert lines[0] == f"{len(unread)} figures not verified:"
     assert [line.split(":")[0].strip() for line in lines[1 : len(unread) + 1]] == unread
-    # Give any other a use, or remove it from data/reference.
+    # If others are listed, use them or remove them from data/reference.
     assert lines[-2:] == ["1 used by nobody:", "  lonely.figure: 1 B/s, verified"]
