@@ -28,7 +28,7 @@ def with_entries(synthetic: Factory, *entries: dict[str, Any]) -> Dataset:
     return Dataset(nodes_dataset(synthetic, synthetic("node-a").clock()).nodes, {item["id"]: item for item in entries})
 
 
-def measured(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
+def case(value: float, se: float = 0.02, df: float = 8.0, **labels: Any) -> Estimates:
     row = {"estimate": value, "se": se, "df": df, "n_rounds": 3, "n_samples": 15, "source_rows": (4, 7), "detail": ""}
     return Estimates.from_rows([{**labels, **row}], log=True)
 
@@ -90,7 +90,7 @@ def test_interval_includes_source_ranges_but_not_assumed_ranges(synthetic: Facto
 
 
 def test_interval_from_measured_inputs_matches_a_quotient() -> None:
-    above, below = measured(8e9, unit="FLOP"), measured(2.0, se=0.03, df=5.0)
+    above, below = case(8e9, unit="FLOP"), case(2.0, se=0.03, df=5.0)
     rate = derive(
         [Derivation({}, RATE, {"F": measured_input(above, 0, "FLOP", ""), "t": measured_input(below, 0, "s", "")})]
     )
@@ -98,14 +98,14 @@ def test_interval_from_measured_inputs_matches_a_quotient() -> None:
     for name in ("estimate", "low", "high", "se", "df"):
         assert single_row(rate)[name] == pytest.approx(expected[name], rel=1e-6), name
     assert rate.log and single_row(rate)["source_rows"] == (4, 7) and single_row(rate)["n_samples"] == 30
-    unknown = measured_input(measured(2.0, math.nan, 0.0), 0, "s", "")
+    unknown = measured_input(case(2.0, math.nan, 0.0), 0, "s", "")
     row = single_row(derive([Derivation({}, RATE, {"F": assumed_input(1.0, "FLOP", "w"), "t": unknown})]))
     assert row["estimate"] == pytest.approx(0.5) and np.isnan(row["low"]) and np.isnan(row["high"])
 
 
 def test_moving_a_shared_input_moves_all_cases() -> None:
     shared = assumed_input(10.0, "FLOP", "w", 5.0, 20.0)
-    rates = derive([Derivation({"model": name}, RATE, {"F": shared, "t": measured_input(measured(seconds), 0, "s", "")})
+    rates = derive([Derivation({"model": name}, RATE, {"F": shared, "t": measured_input(case(seconds), 0, "s", "")})
                    for name, seconds in (("a", 1.0), ("b", 2.0))])  # fmt: skip
     assert list(rates.move_input(1, "F", "high")["estimate"]) == pytest.approx([20, 10])
     own = list(rates.move_input(1, "t", "low")["estimate"])

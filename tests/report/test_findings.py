@@ -36,6 +36,7 @@ def possible_outcomes(claim: Claim) -> set[str]:
     shares = all(part.rule == "for_share_of" for part in claim.parts)
     exists = all(part.rule == "exists" for part in claim.parts)
     outcomes = {"supported", "challenged", "awaiting"}
+    # A single share or exists rule has no cases that differ.
     if len(claim.parts) > 1 or (measured and not shares and not exists):
         outcomes.add("depends")
     if measured or shares:

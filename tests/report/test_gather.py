@@ -149,22 +149,22 @@ def test_copied_node_counts_once_and_is_reported(
 
 
 def test_another_run_under_the_same_id_is_a_separate_node(synthetic: Factory, tmp_path: Path) -> None:
-    """Two machines of one make whose hosts cannot be told apart, and a friend's that can."""
+    """Three runs with the same node id, another node, and a node with an instance suffix."""
     first = write_node_folder(synthetic)
     folders = [first, *(Factory(tmp_path / f"run{seed}")("node-a", seed=seed).gemm(30).clock().write()
                         for seed in (1, 2)), Factory(tmp_path)("node-b").gemm(5).write(),
                Factory(tmp_path)("node-a.0a1b2c", seed=3).gemm(20).write()]  # fmt: skip
-    alone = [read_nodes([folder], True).nodes[0] for folder in folders]
-    found = read_nodes(folders, True)
-    assert [node.id for node in found.nodes] == ["node-a", "node-a.2", "node-a.3", "node-a.0a1b2c", "node-b"]
-    assert found.refused == []
-    by_id = {node.id: node for node in found.nodes}
-    for node, before in zip(("node-a", "node-a.2", "node-a.3", "node-b", "node-a.0a1b2c"), alone, strict=True):
+    separate = [read_nodes([folder], True).nodes[0] for folder in folders]
+    together = read_nodes(folders, True)
+    assert [node.id for node in together.nodes] == ["node-a", "node-a.2", "node-a.3", "node-a.0a1b2c", "node-b"]
+    assert together.refused == []
+    by_id = {node.id: node for node in together.nodes}
+    for node, before in zip(("node-a", "node-a.2", "node-a.3", "node-b", "node-a.0a1b2c"), separate, strict=True):
         assert sorted_samples(by_id[node]) == sorted_samples(before)
         assert set(by_id[node].samples["node"]) == {node}
     gather(folders, tmp_path / "out", allow_synthetic=True)
     summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
-    assert list(dict.fromkeys(summary["node"])) == [node.id for node in found.nodes]
+    assert list(dict.fromkeys(summary["node"])) == [node.id for node in together.nodes]
 
 
 def rename_node_folder(folder: Path, name: str) -> Path:

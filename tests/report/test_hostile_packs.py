@@ -36,7 +36,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def good(files: Mapping[str, bytes]) -> bytes:
+def good_pack(files: Mapping[str, bytes]) -> bytes:
     return make_archive(files)
 
 
@@ -179,11 +179,11 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
 
 @pytest.mark.parametrize("what", STRUCTURE)
 def test_archive_structure_other_than_packed_is_refused(
-    inbox: Inbox, good: bytes, files: Mapping[str, bytes], what: str
+    inbox: Inbox, good_pack: bytes, files: Mapping[str, bytes], what: str
 ) -> None:
     make, why = STRUCTURE[what]
-    pack = make(good, files)
-    assert pack != good and why in inbox.refusal(pack)
+    pack = make(good_pack, files)
+    assert pack != good_pack and why in inbox.refusal(pack)
 
 
 CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]]], str]] = {
@@ -230,16 +230,16 @@ def test_invalid_record_is_refused(inbox: Inbox, files: Mapping[str, bytes], key
 
 
 def test_limits_apply_before_reading(
-    inbox: Inbox, good: bytes, files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, good_pack: bytes, files: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = inbox.root / "in" / "large.zip"
     with path.open("wb") as file:
         file.truncate(2**40)
     assert "1,099,511,627,776 bytes, and 134,217,728 are the limit" in inbox.refusal(path=path)
     monkeypatch.setattr(node_pack, "MOST_FILES", 1)
-    assert "says that it holds 4 files" in inbox.refusal(good)
+    assert "says that it holds 4 files" in inbox.refusal(good_pack)
     # The end record gives too few entries.
-    assert "holds 4 files, and 1 are the limit" in inbox.refusal(patch(good, END, 8, b"\1\0\1\0"))
+    assert "holds 4 files, and 1 are the limit" in inbox.refusal(patch(good_pack, END, 8, b"\1\0\1\0"))
 
 
 FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -306,16 +306,16 @@ def test_synthetic_nodes_and_other_data_versions_are_refused(inbox: Inbox, tmp_p
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 255), st.sampled_from(["anywhere", "manifest", "directory"]))
 @example(0.0, 0, "cut")
 def test_corrupt_and_truncated_packs_are_refused(
-    tmp_path: Path, good: bytes, where: float, change: int, part: str
+    tmp_path: Path, good_pack: bytes, where: float, change: int, part: str
 ) -> None:
-    first = good.index(CENTRAL) if part == "directory" else 0
-    last = good.index(LOCAL, 4) if part == "manifest" else len(good)
+    first = good_pack.index(CENTRAL) if part == "directory" else 0
+    last = good_pack.index(LOCAL, 4) if part == "manifest" else len(good_pack)
     offset = first + int(where * (last - first))
     path = tmp_path / "a.zip"
-    path.write_bytes(good)
+    path.write_bytes(good_pack)
     assert read_pack(path).files
-    flipped = good[:offset] + bytes([good[offset] ^ change]) + good[offset + 1 :]
-    for spoilt in (good[:offset], *([flipped] if change else [])):
+    flipped = good_pack[:offset] + bytes([good_pack[offset] ^ change]) + good_pack[offset + 1 :]
+    for spoilt in (good_pack[:offset], *([flipped] if change else [])):
         path.write_bytes(spoilt)
         with pytest.raises(StudyError) as refusal:
             read_pack(path)

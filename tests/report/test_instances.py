@@ -48,8 +48,8 @@ def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
     """Build one machine's estimates for three models, both devices and three batch sizes."""
     labels = [(model, device, batch) for model in MODELS for device in ("cpu", "cuda:0") for batch in BATCHES]
     model, device, batch = zip(*labels, strict=True)
-    measured = log_cases(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
-    return measured.label(source_rows=[(row,) for row in range(len(measured))])
+    result = log_cases(estimates, np.array(se), model=model, device=device, batch=batch, node=node)
+    return result.label(source_rows=[(row,) for row in range(len(result))])
 
 
 def part_outputs(rule: str, estimates: Estimates, bound: float) -> tuple[Any, ...]:
@@ -158,10 +158,10 @@ def test_pooled_interval_covers_the_median_machine(n: int) -> None:
     """Coverage for machines that differ by 20% (skewed), each measured to 1%, around a true median 1."""
     random, runs = np.random.default_rng(n), 2000
     true = np.exp(0.2 * (random.standard_exponential((runs, n)) - np.log(2)))
-    measured = true * np.exp(0.01 * random.standard_t(10, (runs, n)))
+    noisy = true * np.exp(0.01 * random.standard_t(10, (runs, n)))
     nodes = np.tile([f"kind.{number:06}" for number in range(n)], runs)
     run = np.repeat(np.arange(runs), n)
-    pooled = pool_machines(log_cases(measured.ravel(), 0.01, node=nodes, run=run))
+    pooled = pool_machines(log_cases(noisy.ravel(), 0.01, node=nodes, run=run))
     covered = (pooled.numbers("low") <= 1) & (pooled.numbers("high") >= 1)
     # With n = 3, all machines lie on one side of the median in a quarter of the runs.
     nominal = min(0.99, 1 - 2 * 0.5**n)
@@ -217,12 +217,14 @@ def court(synthetic: Factory, tmp_path: Path) -> Court:
     return court
 
 
-def measured(synthetic: Factory, name: str, rate: float) -> Any:
+def measured_node(synthetic: Factory, name: str, rate: float) -> Any:
     return synthetic(name, seed=int(rate)).gemm(rate).clock()
 
 
 def test_verdict_gives_machine_count_and_range_per_case(synthetic: Factory, court: Court, tmp_path: Path) -> None:
-    nodes = [measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30), ("other", 9))]
+    nodes = [
+        measured_node(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30), ("other", 9))
+    ]
     document = court.judge(*nodes)
     (verdict,) = document["verdicts"]
     twins, single = verdict["cases"]
@@ -242,7 +244,7 @@ def test_verdict_gives_machine_count_and_range_per_case(synthetic: Factory, cour
 
 def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, court: Court) -> None:
     document = court.judge(
-        *(measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.aaaaaa.2", 30)))
+        *(measured_node(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.aaaaaa.2", 30)))
     )
     (verdict,) = document["verdicts"]
     (case,) = verdict["cases"]
@@ -254,7 +256,7 @@ def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, c
 
 
 def test_explain_lists_rows_for_every_pooled_machine(synthetic: Factory, tmp_path: Path) -> None:
-    synthetic.write([measured(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30))])
+    synthetic.write([measured_node(synthetic, name, rate) for name, rate in (("kind.aaaaaa", 20), ("kind.bbbbbb", 30))])
     gather([synthetic.root], tmp_path / "data", allow_synthetic=True)
     data = read_dataset(tmp_path / "data", read_reference(REFERENCE))
     document = judge(data, tmp_path / "verdicts.json", allow_synthetic=True)

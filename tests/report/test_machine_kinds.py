@@ -88,7 +88,7 @@ def test_gpu_without_the_baseline_machine_awaits_hardware(
     assert [*part_outcomes("W07", data), *part_outcomes("W01", data)] == outcomes
 
 
-# ------------------------------------------------------------------ several of one kind
+# ------------------------------------------------------------------ several machines per kind
 
 NAME = PUBLISHED.name
 

@@ -45,7 +45,7 @@ def read_pair(folder: Path) -> Nodes:
 
 
 def liar_experiments(nodes: Nodes) -> set[str]:
-    """List the experiments read from node liar."""
+    """Return the experiments read from node liar."""
     return {name for node in nodes.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
 
 

@@ -1,4 +1,4 @@
-"""Rules decide by intervals alone, of the estimates in scope, and name the boundary where a claim holds in part."""
+"""Rules: outcomes from intervals, scope selection, ratios, trends, crossovers and boundaries."""
 
 from __future__ import annotations
 
@@ -45,44 +45,46 @@ threshold = st.floats(0.1, 100)
         )),
     ],
 )  # fmt: skip
-def test_the_whole_interval_on_one_side_decides(low: float, high: float, bound: Any, how: str, side: str) -> None:
-    # Beside others, each is decided by itself.
-    others = rules.interval_sides(
+def test_interval_sides_need_the_whole_interval_on_one_side(
+    low: float, high: float, bound: Any, how: str, side: str
+) -> None:
+    # Each interval is decided independently from its neighbours.
+    sides = rules.interval_sides(
         np.array([-9.0, low, 999.0]), np.array([-8.0, high, 1e4]), Threshold.from_json(bound), how
     )
-    assert others[1] == side and len(others) == 3
+    assert sides[1] == side and len(sides) == 3
 
 
 @given(some_intervals, threshold)
-def test_a_claim_and_its_opposite_are_never_both_supported(some: list[tuple[float, float]], bound: float) -> None:
-    both = {decide(rule, cases(*some), bound).outcome for rule in ("at_least", "at_most")}
-    # What ends on the threshold itself may meet both.
-    if bound not in {end for ends in some for end in ends}:
-        assert both not in ({"supported"}, {"challenged"})
+def test_opposite_claims_are_never_both_supported(intervals: list[tuple[float, float]], bound: float) -> None:
+    outcomes = {decide(rule, cases(*intervals), bound).outcome for rule in ("at_least", "at_most")}
+    # An interval that ends at the threshold may satisfy both.
+    if bound not in {end for ends in intervals for end in ends}:
+        assert outcomes not in ({"supported"}, {"challenged"})
 
 
 @given(some_intervals, st.floats(0.1, 50), st.floats(1, 2))
-def test_a_harder_threshold_never_helps(some: list[tuple[float, float]], bound: float, factor: float) -> None:
+def test_a_harder_threshold_never_helps(intervals: list[tuple[float, float]], bound: float, factor: float) -> None:
     order = ["challenged", "undecided", "supported"]
-    easy, hard = (decide("exists", cases(*some), bound * by).outcome for by in (1, factor))
+    easy, hard = (decide("exists", cases(*intervals), bound * by).outcome for by in (1, factor))
     assert order.index(hard) <= order.index(easy)
 
 
 @given(some_intervals, threshold, st.randoms(use_true_random=False))
-def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]], bound: float, random: Any) -> None:
-    mixed = random.sample(some, len(some))
+def test_estimate_order_does_not_matter(intervals: list[tuple[float, float]], bound: float, random: Any) -> None:
+    shuffled = random.sample(intervals, len(intervals))
     for rule in ("at_least", "exists"):
-        one, other = (decide(rule, cases(*given), bound).outcome for given in (some, mixed))
-        assert one == other
+        first, second = (decide(rule, cases(*order), bound).outcome for order in (intervals, shuffled))
+        assert first == second
 
 
 @pytest.mark.parametrize(
-    ("rule", "some", "bound", "options", "outcome"),
+    ("rule", "intervals", "bound", "options", "outcome"),
     [
-        *(("at_least", some, bound, {}, outcome) for some, bound, outcome in (
+        *(("at_least", intervals, bound, {}, outcome) for intervals, bound, outcome in (
             ([(2, 3), (4, 5)], 1, "supported"), ([(2, 3), (4, 5)], 9, "challenged"), ([(2, 3), (4, 9)], 3.5, "depends"),
             ([(2, 9), (1, 9)], 3.5, "undecided"),
-            # Those that decide agree: they have to be most.
+            # Cases that decide must agree and be a majority.
             ([(5, 9), (1, 9)], 3.5, "undecided"), ([(5, 9), (1, 9), (6, 7)], 3.5, "supported"),
             ([(1, 2), (1, 9)], 3.5, "undecided"), ([(1, 2), (1, 9), (1, 3)], 3.5, "challenged"),
         )),
@@ -91,14 +93,14 @@ def test_the_order_of_estimates_does_not_matter(some: list[tuple[float, float]],
         ("exists", [(3, 6), (12, 14)], 9, {"compare": "at_most"}, "supported"),
     ],
 )  # fmt: skip
-def test_one_outcome_of_all(
-    rule: str, some: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
+def test_outcome_over_several_cases(
+    rule: str, intervals: list[tuple[float, float]], bound: float, options: dict[str, Any], outcome: str
 ) -> None:
-    assert decide(rule, cases(*some), bound, options=options).outcome == outcome
+    assert decide(rule, cases(*intervals), bound, options=options).outcome == outcome
 
 
 @pytest.mark.parametrize(
-    ("rule", "some", "bound", "options", "stands"),
+    ("rule", "intervals", "bound", "options", "representative"),
     [
         ("at_least", [(20, 21), (5, 6), (50, 60)], 4, {}, 1),
         ("at_most", [(20, 21), (5, 6), (50, 60)], 99, {}, 2),
@@ -111,15 +113,15 @@ def test_one_outcome_of_all(
         ("at_least", [(math.nan, math.nan), (5, 6)], 4, {}, 1),
     ],
 )
-def test_the_estimate_that_stands_for_all_is_the_weakest_link(
-    rule: str, some: list[tuple[float, float]], bound: Any, options: dict[str, Any], stands: int
+def test_representative_is_the_weakest_deciding_case(
+    rule: str, intervals: list[tuple[float, float]], bound: Any, options: dict[str, Any], representative: int
 ) -> None:
-    told = cases(*some, model=list(range(len(some))))
-    assert decide(rule, told, bound, options=options).representative == stands
+    estimates = cases(*intervals, model=list(range(len(intervals))))
+    assert decide(rule, estimates, bound, options=options).representative == representative
 
 
 @pytest.mark.parametrize(("rule", "estimates"), [("at_least", [5.0, 4.1, 6.0]), ("exists", [5.0, 9.0, 4.5])])
-def test_an_estimate_without_an_interval_stands_for_none_that_has_one(rule: str, estimates: list[float]) -> None:
+def test_representative_has_an_interval_if_any_case_has(rule: str, estimates: list[float]) -> None:
     assert decide(rule, log_cases(estimates), 4).representative == 1
     assert decide(rule, log_cases(estimates, se=[0.01, math.nan, 0.01]), 4).representative == 0
     assert decide(rule, log_cases(estimates, se=math.nan), 4).representative == 1
@@ -139,34 +141,34 @@ def test_an_estimate_without_an_interval_stands_for_none_that_has_one(rule: str,
         ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
     ],
 )  # fmt: skip
-def test_the_verdict_on_a_claim_follows_from_its_parts(outcomes: str, verdict: str) -> None:
+def test_combined_verdict_from_part_outcomes(outcomes: str, verdict: str) -> None:
     assert {combine_verdicts(order) for order in permutations(outcomes.split(", "))} == {verdict}
 
 
-def one(log: bool = True, **values: float) -> Estimates:
-    known = {"estimate": 2.0, "low": 1.9, "high": 2.1, "se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 9}
-    return Estimates(pd.DataFrame([{**known, **values, "detail": ""}]), log)
+def single_estimate(log: bool = True, **values: float) -> Estimates:
+    row = {"estimate": 2.0, "low": 1.9, "high": 2.1, "se": 0.01, "df": 4.0, "n_rounds": 3, "n_samples": 9}
+    return Estimates(pd.DataFrame([{**row, **values, "detail": ""}]), log)
 
 
-def test_the_ends_at_another_level_are_students() -> None:
-    made = Estimates.from_estimates(one().frame)
+def test_interval_ends_at_another_level_use_student_t() -> None:
+    single = Estimates.from_estimates(single_estimate().frame)
     half = student.ppf(0.9975, 4) * 0.01
-    assert np.ravel(made.ends(0.995)) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
-    assert np.ravel(made.ends(statistics.LEVEL)) == pytest.approx([made.frame["low"][0], made.frame["high"][0]])
-    # Off the log scale both sides widen in proportion; an end that is clipped stays.
+    assert np.ravel(single.ends(0.995)) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
+    assert np.ravel(single.ends(statistics.LEVEL)) == pytest.approx([single.frame["low"][0], single.frame["high"][0]])
+    # Linear intervals widen in proportion on both sides; a clipped end stays.
     grown = student.ppf(0.9995, 4) / student.ppf((1 + statistics.LEVEL) / 2, 4)
-    share = one(False, estimate=0.9, low=0.85, high=1.0)
+    share = single_estimate(False, estimate=0.9, low=0.85, high=1.0)
     assert np.ravel(share.ends(0.999)) == pytest.approx((0.9 - 0.05 * grown, 1.0))
-    # Published figures stand as given, and an unknown interval stays unknown.
+    # Exact intervals stay, and unknown intervals stay unknown.
     assert np.ravel(cases((1.0, 3.0)).ends(0.999)).tolist() == [1.0, 3.0]
-    assert np.isnan(one(low=np.nan, high=np.nan, df=0.0).ends(0.999)).all()
+    assert np.isnan(single_estimate(low=np.nan, high=np.nan, df=0.0).ends(0.999)).all()
 
 
-def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
+def test_exists_uses_a_stricter_level_for_more_cases() -> None:
     assert rules.deciding_level("at_least", 10) == rules.deciding_level("exists", 1) == statistics.DECIDING
     assert 1 - rules.deciding_level("exists", 10) == pytest.approx((1 - statistics.DECIDING) / 10)
     assert rules.deciding_level("for_share_of", 4) == rules.deciding_level("at_least", 1)
-    single = Estimates.from_estimates(one().frame)
+    single = Estimates.from_estimates(single_estimate().frame)
     two = Estimates(pd.concat([single.frame, single.frame], ignore_index=True))
     low = float(single.frame["low"].iloc[0])
     wide = float(two.ends(rules.deciding_level("exists", 2))[0][0])
@@ -176,17 +178,17 @@ def test_where_one_of_many_is_enough_each_must_be_surer() -> None:
     assert decide("exists", two, wide * 0.999).outcome == "supported"
 
 
-def test_all_threads_are_each_node_s_own_most() -> None:
-    """A server with more cores takes nothing from a smaller one; a GPU has no threads of the CPU's."""
+def test_threads_all_selects_the_largest_count_per_node() -> None:
+    """threads=all picks the largest count per node; GPU rows have no CPU threads."""
     where = {"node": ["small"] * 2 + ["large"] * 4, "device": ["cpu"] * 5 + ["cuda:0"], "threads": [1, 2, 1, 2, 8, 0]}
-    some = cases(*[(1, 2)] * 6, **where)
-    found = select(some, {"threads": "all"})
-    assert found.rows("node", "device", "threads") == [("small", "cpu", 2), ("large", "cpu", 8), ("large", "cuda:0", 0)]
-    assert select(some, {"threads": "all", "device": "cpu"}).rows("threads") == [(2,), (8,)]
+    estimates = cases(*[(1, 2)] * 6, **where)
+    picks = select(estimates, {"threads": "all"})
+    assert picks.rows("node", "device", "threads") == [("small", "cpu", 2), ("large", "cpu", 8), ("large", "cuda:0", 0)]
+    assert select(estimates, {"threads": "all", "device": "cpu"}).rows("threads") == [(2,), (8,)]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "dtypes", "left"),
+    ("nodes", "dtypes", "selected"),
     [
         (("x.1", "x.2"), ("float32", "float32"), ["x.1"]),
         (("x", "x.2"), ("float32", "float32"), ["x"]),
@@ -194,38 +196,38 @@ def test_all_threads_are_each_node_s_own_most() -> None:
         (("x.1", "y.2"), ("float32", "float32"), ["x.1", "y.2"]),
     ],
 )
-def test_a_single_round_goes_where_a_machine_of_its_kind_has_an_interval_for_the_same(
-    nodes: tuple[str, str], dtypes: tuple[str, str], left: list[str]
+def test_rows_without_interval_give_way_to_rows_of_their_kind(
+    nodes: tuple[str, str], dtypes: tuple[str, str], selected: list[str]
 ) -> None:
     for order in (slice(None), slice(None, None, -1)):
         intervals = [(1.0, 2.0), (math.nan, math.nan)][order]
-        found = select(cases(*intervals, node=nodes[order], dtype=dtypes[order]), {})
-        assert sorted(found["node"]) == left
-    # Where none is sure, all stay.
+        rows = select(cases(*intervals, node=nodes[order], dtype=dtypes[order]), {})
+        assert sorted(rows["node"]) == selected
+    # Without any interval, all rows stay.
     assert len(select(cases(*[(math.nan, math.nan)] * 2, node=nodes, dtype=dtypes), {})) == 2
 
 
-def test_the_best_library_enters_only_where_it_is_asked_for() -> None:
-    some = cases(*[(1, 2)] * 3, backend=["torch", "best", "best"], shape=["512", "512", "best"], threads=[1, 1, 2])
-    assert select(some, {}).rows("backend", "shape") == [("torch", "512")]
-    assert select(some, {"backend": "best"}).rows("backend", "shape") == [("best", "best")]
-    assert select(some, {"threads": [1, 4]}).rows("backend") == [("torch",)]
-    assert not len(select(some, {"model": "mlp"})), "a label that nothing bears"
+def test_best_backend_is_selected_only_on_request() -> None:
+    estimates = cases(*[(1, 2)] * 3, backend=["torch", "best", "best"], shape=["512", "512", "best"], threads=[1, 1, 2])
+    assert select(estimates, {}).rows("backend", "shape") == [("torch", "512")]
+    assert select(estimates, {"backend": "best"}).rows("backend", "shape") == [("best", "best")]
+    assert select(estimates, {"threads": [1, 4]}).rows("backend") == [("torch",)]
+    assert not len(select(estimates, {"model": "mlp"})), "a label without values"
 
 
-# Estimates that hold, fail, or are too close to 4.
+# Intervals that hold, fail or are undecided at threshold 4.
 ENDS = {"h": (5, 6), "f": (1, 2), "u": (3, 6)}
 
 
-def where_it_holds(found: rules.RuleResult) -> str:
-    """The boundary in words."""
-    record = boundary_record(found)
+def boundary_text(result: rules.RuleResult) -> str:
+    """Format the boundary as text."""
+    record = boundary_record(result)
     assert record is not None
     return verdict_sentences.boundary_text(record)
 
 
 @pytest.mark.parametrize(
-    ("some", "labels", "where"),
+    ("kinds", "labels", "text"),
     [
         ("ffhh", {"batch": [8, 16, 64, 256], "model": [*"abab"]}, "holds from batch 64 on, fails up to batch 16"),
         ("hhf", {"batch": [8, 16, 64]}, "holds up to batch 16, fails at batch 64"),
@@ -238,22 +240,22 @@ def where_it_holds(found: rules.RuleResult) -> str:
         ("fhfh", {"batch": [1] * 4}, "holds in 2 and fails in 2 of 4 cases, which no one or two labels tell apart"),
     ],
 )  # fmt: skip
-def test_what_separates_the_sides_is_named(some: str, labels: dict[str, Sequence[Any]], where: str) -> None:
+def test_boundary_names_the_labels_that_separate_sides(kinds: str, labels: dict[str, Sequence[Any]], text: str) -> None:
     names = {"x1": "Old CPU", "x2": "New CPU"}
-    found = decide("at_least", cases(*(ENDS[one] for one in some), **labels), 4, node_labels=names)
-    assert where_it_holds(found) == where
+    result = decide("at_least", cases(*(ENDS[kind] for kind in kinds), **labels), 4, node_labels=names)
+    assert boundary_text(result) == text
 
 
-def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
+def test_ratio_rule_pairs_cases_with_equal_labels() -> None:
     where = {"node": ["a"] * 4 + ["b"], "device": ["cuda:0", "cpu"] * 2 + ["cuda:0"], "threads": [0, 2, 0, 2, 0]}
-    some = log_cases([10, 2, 30, 3, 7], **where, op=["copy", "copy", "add", "add", "add"])
-    found = decide("ratio", some, 4, options={"over": "device", "of": "gpu", "to": "cpu"})
-    assert found.estimates.rows("op", "estimate") == [("copy", pytest.approx(5)), ("add", pytest.approx(10))]
-    assert found.outcome == "supported"
-    assert (found.estimates["low"] < found.estimates["estimate"]).all()
-    inverse = decide("ratio", some, 4, options={"over": "device", "of": "cpu", "to": "gpu"})
-    assert sorted(1 / inverse.estimates["high"]) == pytest.approx(sorted(found.estimates["low"]))
-    # Of exact figures it is exact.
+    rates = log_cases([10, 2, 30, 3, 7], **where, op=["copy", "copy", "add", "add", "add"])
+    result = decide("ratio", rates, 4, options={"over": "device", "of": "gpu", "to": "cpu"})
+    assert result.estimates.rows("op", "estimate") == [("copy", pytest.approx(5)), ("add", pytest.approx(10))]
+    assert result.outcome == "supported"
+    assert (result.estimates["low"] < result.estimates["estimate"]).all()
+    inverse = decide("ratio", rates, 4, options={"over": "device", "of": "cpu", "to": "gpu"})
+    assert sorted(1 / inverse.estimates["high"]) == pytest.approx(sorted(result.estimates["low"]))
+    # A ratio between exact figures is exact.
     over = {"over": "entry", "of": "a", "to": "b"}
     figures = decide("ratio", cases((8, 8), (4, 4), entry=["a", "b"]), 1, options=over)
     assert figures.estimates.rows("low", "high") == [(2, 2)]
@@ -264,15 +266,15 @@ def test_a_ratio_pairs_what_agrees_in_all_else() -> None:
     [("ratio", {"over": "devise", "of": "a", "to": "b"}), ("trend", {"along": "devise"}),
      ("crossover", {"over": "device", "of": "a", "to": "b", "along": "devise"})],
 )  # fmt: skip
-def test_an_unknown_label_is_a_mistake(rule: str, options: dict[str, Any]) -> None:
+def test_unknown_label_is_refused(rule: str, options: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="Did you mean 'device'"):
         decide(rule, log_cases([1.0], device=["cpu"]), 1, options=options)
 
 
-def test_a_trend_is_the_exponent_of_a_power_law() -> None:
+def test_trend_is_a_power_law_exponent() -> None:
     batch, along = np.array([1, 4, 16, 64, 256]), {"along": "batch"}
-    found = decide("trend", log_cases(3 * batch**0.5, batch=batch), 0.4, options=along)
-    assert found.estimates.rows("estimate") == [(pytest.approx(0.5),)] and found.outcome == "supported"
+    result = decide("trend", log_cases(3 * batch**0.5, batch=batch), 0.4, options=along)
+    assert result.estimates.rows("estimate") == [(pytest.approx(0.5),)] and result.outcome == "supported"
     bent = log_cases([1, 2, 1, 2, 1], batch=batch)
     assert decide("trend", bent, 0.1, options=along).outcome == "undecided"
     assert not len(decide("trend", log_cases([1.0], batch=[1]), 0.1, options=along).estimates)
@@ -283,37 +285,37 @@ def test_slope_intervals_cover_the_true_exponent() -> None:
     hits = []
     for _ in range(600):
         noisy = x**0.3 * np.exp(random.normal(0, 0.02, len(x)))
-        found = decide("trend", log_cases(noisy, 0.02, batch=x), 0, options={"along": "batch"}).estimates
-        hits += [low <= 0.3 <= high for low, high in found.rows("low", "high")]
+        slopes = decide("trend", log_cases(noisy, 0.02, batch=x), 0, options={"along": "batch"}).estimates
+        hits += [low <= 0.3 <= high for low, high in slopes.rows("low", "high")]
     assert 0.97 <= np.mean(hits) <= 1.0
 
 
-def crossing(cpu: Sequence[float], gpu: Sequence[float], bound: float = 1) -> rules.RuleResult:
-    """The sizes 1, 10, 100, … from which on the CPU is ahead of the GPU, against a threshold."""
+def decide_crossover(cpu: Sequence[float], gpu: Sequence[float], bound: float = 1) -> rules.RuleResult:
+    """Apply the crossover rule at sizes 1, 10, 100, … for CPU and GPU rates."""
     n = len(cpu)
     where = {"node": ["a"] * 2 * n, "device": ["cpu"] * n + ["cuda:0"] * n, "threads": [2] * n + [0] * n}
-    some = log_cases([*cpu, *gpu], **where, size=[10**i for i in range(n)] * 2)
-    return decide("crossover", some, bound, options={"over": "device", "of": "cpu", "to": "gpu", "along": "size"})
+    rates = log_cases([*cpu, *gpu], **where, size=[10**i for i in range(n)] * 2)
+    return decide("crossover", rates, bound, options={"over": "device", "of": "cpu", "to": "gpu", "along": "size"})
 
 
-def test_a_crossover_lies_between_the_points_that_decide() -> None:
-    found = crossing([1, 10, 100, 1000], [50] * 4)
-    assert found.estimates.rows("low", "estimate", "high") == [(10, pytest.approx(50), 100)]
-    assert found.outcome == "supported"
-    assert where_it_holds(found) == "cpu is ahead from size 100 on, not up to 10"
-    assert crossing([1, 10, 100, 1000], [50] * 4, bound=200).outcome == "challenged"
-    # A point that is too close widens what the change lies between.
-    assert crossing([1, 10, 50, 1000], [50] * 4).estimates.rows("low", "high") == [(10, 1000)]
+def test_crossover_lies_between_decided_points() -> None:
+    result = decide_crossover([1, 10, 100, 1000], [50] * 4)
+    assert result.estimates.rows("low", "estimate", "high") == [(10, pytest.approx(50), 100)]
+    assert result.outcome == "supported"
+    assert boundary_text(result) == "cpu is ahead from size 100 on, not up to 10"
+    assert decide_crossover([1, 10, 100, 1000], [50] * 4, bound=200).outcome == "challenged"
+    # An undecided point widens the interval.
+    assert decide_crossover([1, 10, 50, 1000], [50] * 4).estimates.rows("low", "high") == [(10, 1000)]
 
 
-def test_series_that_never_cross_challenge_a_crossover() -> None:
-    found = crossing([1, 2, 3], [50, 50, 50])
-    assert found.outcome == "challenged" and where_it_holds(found) == "gpu is ahead at every size measured"
-    assert where_it_holds(crossing([50, 50, 50], [1, 2, 3])) == "cpu is ahead at every size measured"
-    assert crossing([1, 2, 50], [50, 50, 50]).outcome == "undecided"
+def test_series_without_a_crossing_challenge_a_crossover() -> None:
+    result = decide_crossover([1, 2, 3], [50, 50, 50])
+    assert result.outcome == "challenged" and boundary_text(result) == "gpu is ahead at every size measured"
+    assert boundary_text(decide_crossover([50, 50, 50], [1, 2, 3])) == "cpu is ahead at every size measured"
+    assert decide_crossover([1, 2, 50], [50, 50, 50]).outcome == "undecided"
 
 
-def test_a_crossover_of_which_one_series_is_not_measured_yet_has_no_estimates() -> None:
+def test_crossover_with_one_series_has_no_estimates() -> None:
     only = log_cases([1.0, 2.0], node=["a"] * 2, device=["cuda:0"] * 2, size=[1, 10])
     options = {"over": "device", "of": "cpu", "to": "gpu", "along": "size"}
     assert not len(decide("crossover", only, 1, options=options).estimates)

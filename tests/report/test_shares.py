@@ -1,4 +1,4 @@
-"""Shares of a population have one interval of their own, each unit counted once."""
+"""Shares over models: Clopper-Pearson intervals, with one count per model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from report.judging.rules import Population, clopper_pearson
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
-    """Cases of models, exact or with a standard error of the logarithm."""
-    rows = [{"model": name, "estimate": one, "detail": ""} for name, some in values.items() for one in some]
+    """Build a population from estimates per model. se: standard error on the log scale, 0 for exact."""
+    rows = [{"model": name, "estimate": value, "detail": ""} for name, points in values.items() for value in points]
     if not se:
         return Population(exact_estimates(rows), "model", compare)
     frame = pd.DataFrame(rows).assign(se=se, df=4.0, n_rounds=3, n_samples=9)
@@ -26,29 +26,29 @@ def population(values: dict[str, list[float]], compare: str = "at_least", se: fl
 
 
 @given(st.integers(1, 60), st.data())
-def test_whole_counts_have_the_interval_of_clopper_and_pearson(n: int, data: Any) -> None:
+def test_whole_counts_match_scipy_clopper_pearson(n: int, data: Any) -> None:
     k = data.draw(st.integers(0, n))
-    known = binomtest(k, n).proportion_ci(statistics.DECIDING, method="exact")
-    assert clopper_pearson(k, k, n) == pytest.approx((known.low, known.high), abs=1e-9)
+    expected = binomtest(k, n).proportion_ci(statistics.DECIDING, method="exact")
+    assert clopper_pearson(k, k, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 @given(st.integers(1, 40), st.floats(0, 1), st.floats(0, 1))
-def test_counts_between_whole_ones_lie_between_their_intervals(n: int, one: float, other: float) -> None:
-    least, most = sorted((one * n, other * n))
+def test_fractional_counts_lie_between_whole_counts(n: int, first: float, second: float) -> None:
+    least, most = sorted((first * n, second * n))
     low, high = clopper_pearson(least, most, n)
     assert low <= least / n + 1e-12 and most / n <= high + 1e-12
     assert clopper_pearson(np.floor(least), np.ceil(most), n)[0] <= low + 1e-12
     assert clopper_pearson(np.floor(least), np.ceil(most), n)[1] >= high - 1e-12
 
 
-def test_each_model_counts_once_however_many_cases_it_has() -> None:
+def test_each_model_counts_once_for_any_number_of_cases() -> None:
     one_odd = population({"odd": [1.0] * 50, "a": [9.0], "b": [9.0], "c": [9.0]})
     assert one_odd.share_at(5).estimate == pytest.approx(0.75) and one_odd.share_at(5).units == 4
     half = population({"a": [1.0, 9.0], "b": [9.0, 9.0]})
     assert half.share_at(5).estimate == pytest.approx(0.75)
 
 
-def test_a_model_counts_with_the_chance_that_it_reaches_the_threshold() -> None:
+def test_models_count_by_their_probability_above_the_threshold() -> None:
     sure, unsure = population({"a": [9.0]}, se=0.01), population({"a": [5.0]}, se=0.1)
     assert sure.share_at(5).estimate == pytest.approx(1.0, abs=1e-6)
     assert unsure.share_at(5).estimate == pytest.approx(0.5)
@@ -57,7 +57,7 @@ def test_a_model_counts_with_the_chance_that_it_reaches_the_threshold() -> None:
     assert mirrored.share_at(5.5).estimate == pytest.approx(1 - unsure.share_at(5.5).estimate)
 
 
-def test_an_unknown_interval_may_lie_on_either_side() -> None:
+def test_unknown_interval_counts_for_both_sides() -> None:
     rows = [{"model": name, "estimate": 9.0, "low": low, "high": low, "detail": ""}
             for name, low in (("a", 9.0), ("b", np.nan))]  # fmt: skip
     share = Population(exact_estimates(rows), "model", "at_least").share_at(5)
@@ -66,7 +66,7 @@ def test_an_unknown_interval_may_lie_on_either_side() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "of", "wanted", "outcome"),
+    ("above", "count", "threshold", "outcome"),
     [
         (16, 17, 0.5, "supported"),
         (12, 17, 0.5, "undecided"),
@@ -78,13 +78,13 @@ def test_an_unknown_interval_may_lie_on_either_side() -> None:
         (508, 525, 0.99, "challenged"),
     ],
 )
-def test_a_share_decides_by_its_interval(above: int, of: int, wanted: float, outcome: str) -> None:
-    models = {f"m{at}": [9.0 if at < above else 1.0] for at in range(of)}
-    assert population(models).share_at(5).outcome(wanted) == outcome
+def test_share_outcome_follows_its_interval(above: int, count: int, threshold: float, outcome: str) -> None:
+    models = {f"m{index}": [9.0 if index < above else 1.0] for index in range(count)}
+    assert population(models).share_at(5).outcome(threshold) == outcome
 
 
-def sampled(share: float, draw: np.random.Generator) -> Population:
-    """Forty models of which such a share lies above the threshold 1, by 10% or so; in three rounds that vary by 5%."""
+def draw_population(share: float, draw: np.random.Generator) -> Population:
+    """Draw 40 models with `share` above threshold 1, about 10% away, in three rounds with 5% noise."""
     distance = np.where(draw.random(40) < share, 1, -1) * draw.exponential(0.1, 40)
     points = statistics.estimate_on_log_scale(list(np.exp(distance[:, None] + draw.normal(0, 0.05, (40, 3)))))
     rows = pd.DataFrame({"model": range(40), "detail": "", "n_rounds": 3, "n_samples": 3})
@@ -92,10 +92,10 @@ def sampled(share: float, draw: np.random.Generator) -> Population:
 
 
 @pytest.mark.parametrize(("share", "supported", "challenged"), [(0.5, (0, 0.02), (0, 0.02)), (0.9, (0.9, 1), (0, 0))])
-def test_false_verdicts_are_rare_and_true_ones_are_found(
+def test_share_verdicts_have_few_errors_and_enough_power(
     share: float, supported: tuple[float, float], challenged: tuple[float, float]
 ) -> None:
     draw = np.random.default_rng(20261)
-    found = [sampled(share, draw).share_at(1.0).outcome(0.5) for _ in range(300)]
+    outcomes = [draw_population(share, draw).share_at(1.0).outcome(0.5) for _ in range(300)]
     for verdict, (low, high) in (("supported", supported), ("challenged", challenged)):
-        assert low <= found.count(verdict) / 300 <= high, verdict
+        assert low <= outcomes.count(verdict) / 300 <= high, verdict

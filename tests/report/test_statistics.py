@@ -1,4 +1,4 @@
-"""The statistics hold what they promise: coverage by simulation, invariances by properties."""
+"""Statistics: interval coverage by simulation, and invariances by property tests."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def heavy_tailed_effects(random: np.random.Generator, shape: tuple[int, ...]) ->
 
 
 def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Effects, spread: float) -> np.ndarray:
-    """Logs of the rounds' medians, shape (groups, points, rounds); the true log median time is 0.
+    """Draw log medians per round, shape (groups, points, rounds), around a true log median time 0.
 
-    spread: the points' standard deviations between rounds lie log-uniformly over this factor.
+    spread: factor over which standard deviations between rounds vary log-uniformly by point.
     """
     random = np.random.default_rng(seed)
     between = BETWEEN * np.exp(random.uniform(-0.5, 0.5, (groups, points, 1)) * np.log(spread))
@@ -41,28 +41,28 @@ def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Eff
 
 
 def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
-    """Share of intervals of this level that hold the truth: of times, of ratios; and the standard error of each share.
+    """Return the coverage for times and for ratios at `level`, and the standard errors on both.
 
-    Ratios are of neighbouring points of one group (disjoint pairs) and of a point and its
-    counterpart in the next group. The standard errors take groups, not points, as independent.
+    Ratios pair neighbouring points in one group (disjoint pairs), and points with their
+    counterparts in the next group. The standard errors take groups, not points, as independent.
     """
     groups, points, _ = y.shape
     centre, se, df = np.empty(y.shape[:2]), np.empty(y.shape[:2]), np.empty(y.shape[:2])
     for group in range(groups):
-        found = statistics.estimate_on_log_scale(list(np.exp(y[group])))
-        centre[group], se[group], df[group] = np.log(found.estimate), found.se, found.df
+        group_estimates = statistics.estimate_on_log_scale(list(np.exp(y[group])))
+        centre[group], se[group], df[group] = np.log(group_estimates.estimate), group_estimates.se, group_estimates.df
     times = np.abs(centre) <= statistics.half_width(se, df, level)
 
     def ratio(a: tuple, b: tuple) -> np.ndarray:
-        both, together = statistics.combine(se[a], df[a], se[b], df[b])
-        return np.abs(centre[a] - centre[b]) <= statistics.half_width(both, together, level)
+        ratio_se, ratio_df = statistics.combine(se[a], df[a], se[b], df[b])
+        return np.abs(centre[a] - centre[b]) <= statistics.half_width(ratio_se, ratio_df, level)
 
     even = points // 2 * 2
     inside = ratio((slice(None), slice(0, even, 2)), (slice(None), slice(1, even, 2))).mean(axis=1)
     across = ratio((slice(0, None, 2),), (slice(1, None, 2),)).mean(axis=1)
     ratios = np.concatenate([inside[0::2] / 2 + inside[1::2] / 2, across])
-    both = (times.mean(axis=1), ratios)
-    return (*(one.mean() for one in both), *(one.std(ddof=1) / np.sqrt(len(one)) for one in both))
+    shares = (times.mean(axis=1), ratios)
+    return (*(share.mean() for share in shares), *(share.std(ddof=1) / np.sqrt(len(share)) for share in shares))
 
 
 @pytest.mark.parametrize("rounds", [3, 5, 8])
@@ -71,21 +71,21 @@ def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
     [(normal_effects, 1.0), (heavy_tailed_effects, 1.0), (normal_effects, 5.0), (heavy_tailed_effects, 5.0)],
     ids=["normal", "heavy tails", "unequal variances", "heavy tails and unequal variances"],
 )
-def test_intervals_of_times_and_ratios_cover_the_truth(rounds: int, effects: Effects, spread: float) -> None:
+def test_time_and_ratio_intervals_cover_the_true_value(rounds: int, effects: Effects, spread: float) -> None:
     y = round_medians(7, GROUPS, POINTS, rounds, effects, spread)
     for level, least, most in ((0.95, 0.93, 0.97), (statistics.LEVEL, 0.98, 0.996)):
         times, ratios, se_times, se_ratios = coverage(y, level)
-        assert se_times < 0.004 and se_ratios < 0.004, "too few replications to say"
+        assert se_times < 0.004 and se_ratios < 0.004, "too few replications"
         assert least <= times <= most
         assert least <= ratios <= most
 
 
 @pytest.mark.parametrize("points", [2, 5])
 @pytest.mark.parametrize(("effects", "spread"), [(normal_effects, 1.0), (heavy_tailed_effects, 5.0)])
-def test_small_groups_are_not_over_confident(points: int, effects: Effects, spread: float) -> None:
+def test_coverage_in_small_groups(points: int, effects: Effects, spread: float) -> None:
     times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97
-    assert 0.93 <= ratios <= 0.985  # conservative in groups of two: said in the docstring
+    assert 0.93 <= ratios <= 0.985  # conservative in groups with two points
 
 
 @given(st.floats(1e-3, 1e4))
@@ -93,36 +93,36 @@ def test_trigamma_inverse_inverts(x: float) -> None:
     assert special.polygamma(1, statistics.trigamma_inverse(x)) == pytest.approx(x, rel=1e-6)
 
 
-def test_few_points_of_unequal_variances_pool_less_than_the_fit_says() -> None:
-    # Their logarithms differ by log 10 from one to the next: trigamma(d0 / 2) = log(10)^2 - trigamma(1).
+def test_few_points_with_unequal_variances_pool_less() -> None:
+    # Logarithms differ by log 10 between neighbours, so trigamma(d0 / 2) = log(10)^2 - trigamma(1).
     d0 = 2 * statistics.trigamma_inverse(np.log(10) ** 2 - np.pi**2 / 6)
     variances, df = statistics.moderate([1e-4, 1e-3, 1e-2], [2.0] * 3)
     assert df == pytest.approx([1 / (1 / d0 + 2 / 4) + 2] * 3) and df[0] == pytest.approx(2.748, rel=1e-3)
     assert variances == pytest.approx([2.4524e-4, 9.0017e-4, 7.4495e-3], rel=1e-3)
 
 
-def test_a_single_point_gets_the_plain_t_interval_and_none_is_without_width() -> None:
+def test_single_point_gets_a_t_interval_and_widths_are_positive() -> None:
     y = np.log([1.0, 1.1, 1.05])
     half = student.ppf((1 + statistics.LEVEL) / 2, 2) * y.std(ddof=1) / np.sqrt(3)
-    found = statistics.estimate_on_log_scale([np.exp(y)])
-    assert (found.high[0], found.df[0]) == (pytest.approx(np.exp(y.mean() + half)), 2)
+    points = statistics.estimate_on_log_scale([np.exp(y)])
+    assert (points.high[0], points.df[0]) == (pytest.approx(np.exp(y.mean() + half)), 2)
     still = statistics.estimate_on_log_scale([[1.0, 1.0, 1.0], [1.0, 1.02, 1.01]])
     assert still.low[0] < 1 < still.high[0]
 
 
-def test_equal_variances_pool_up_to_what_the_group_knows() -> None:
-    # Every order of the same rounds: equal variances, and no correlation between points.
-    found = statistics.estimate_on_log_scale(list(permutations([1.0, 1.01, 1.02])))
-    assert (found.df <= 12).all() and (found.df > 6).all()
+def test_equal_variances_pool_up_to_the_group_degrees_of_freedom() -> None:
+    # All permutations of three rounds: equal variances, and no correlation between points.
+    points = statistics.estimate_on_log_scale(list(permutations([1.0, 1.01, 1.02])))
+    assert (points.df <= 12).all() and (points.df > 6).all()
 
 
-def test_one_round_has_no_interval_and_takes_none_from_others() -> None:
-    found = statistics.estimate_on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
-    assert np.isnan(found.low[0]) and np.isnan(found.se[0]) and found.estimate[0] == 1.0
-    assert np.isfinite(found.low[1:]).all()
+def test_single_round_has_no_interval() -> None:
+    points = statistics.estimate_on_log_scale([[1.0], [1.0, 1.02, 1.01], [2.0, 2.1]])
+    assert np.isnan(points.low[0]) and np.isnan(points.se[0]) and points.estimate[0] == 1.0
+    assert np.isfinite(points.low[1:]).all()
 
 
-def test_counted_shares_may_be_exact_and_timed_ones_may_not() -> None:
+def test_only_counted_shares_are_exact() -> None:
     counted = statistics.estimate_on_linear_scale([[1.0, 1.0, 1.0], [0.9, 1.0, 1.0]], counted=True, share=True)
     assert counted.low[0] == counted.high[0] == 1.0 and counted.exact.tolist() == [True, False]
     assert counted.low[1] < counted.estimate[1] < counted.high[1] == 1.0
@@ -137,52 +137,52 @@ group = st.lists(st.lists(positive, min_size=2, max_size=8), min_size=1, max_siz
 
 
 @given(group)
-def test_an_interval_holds_its_estimate(rounds: list[list[float]]) -> None:
-    found = statistics.estimate_on_log_scale(rounds)
-    assert (found.low <= found.estimate).all() and (found.estimate <= found.high).all()
-    assert (found.low < found.high).all()
+def test_interval_contains_its_estimate(rounds: list[list[float]]) -> None:
+    points = statistics.estimate_on_log_scale(rounds)
+    assert (points.low <= points.estimate).all() and (points.estimate <= points.high).all()
+    assert (points.low < points.high).all()
 
 
 @given(group, st.floats(1e-3, 1e3))
-def test_a_change_of_unit_changes_nothing_else(rounds: list[list[float]], unit: float) -> None:
-    found = statistics.estimate_on_log_scale(rounds)
+def test_estimates_scale_with_the_unit(rounds: list[list[float]], unit: float) -> None:
+    points = statistics.estimate_on_log_scale(rounds)
     scaled = statistics.estimate_on_log_scale([[value * unit for value in point] for point in rounds])
-    assert scaled.estimate == pytest.approx(found.estimate * unit)
-    # Rounding noise of the logarithms grows where rounds agree to the last digit.
-    assert scaled.high / scaled.low == pytest.approx(found.high / found.low, rel=1e-4)
+    assert scaled.estimate == pytest.approx(points.estimate * unit)
+    # Loose tolerance: rounding noise dominates where rounds agree to the last digit.
+    assert scaled.high / scaled.low == pytest.approx(points.high / points.low, rel=1e-4)
 
 
 @given(group, st.randoms(use_true_random=False))
-def test_the_order_of_rounds_does_not_matter(rounds: list[list[float]], random: object) -> None:
-    # A round is the same process for all points: it keeps its place among those that have as many.
+def test_round_order_does_not_matter(rounds: list[list[float]], random: object) -> None:
+    # Rounds are shared processes, so points with equal round counts share a permutation.
     orders = {n: random.sample(range(n), n) for n in set(map(len, rounds))}  # type: ignore[attr-defined]
-    found = statistics.estimate_on_log_scale(rounds)
+    points = statistics.estimate_on_log_scale(rounds)
     mixed = statistics.estimate_on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])
-    assert mixed.low == pytest.approx(found.low, rel=1e-6)
+    assert mixed.low == pytest.approx(points.low, rel=1e-6)
 
 
 @given(st.floats(1e-4, 1), st.floats(1, 50), st.floats(1e-4, 1), st.floats(1, 50))
-def test_a_ratio_and_its_inverse_have_the_same_width(se_a: float, df_a: float, se_b: float, df_b: float) -> None:
+def test_ratio_and_inverse_have_equal_width(se_a: float, df_a: float, se_b: float, df_b: float) -> None:
     assert statistics.combine(se_a, df_a, se_b, df_b) == statistics.combine(se_b, df_b, se_a, df_a)
     se, df = statistics.combine(se_a, df_a, se_b, df_b)
     assert statistics.combine(se_a, df_a, 0.0, np.inf) == (pytest.approx(se_a), pytest.approx(df_a))
     assert se >= max(se_a, se_b) and min(df_a, df_b) <= df * (1 + 1e-9) and df <= max(df_a, df_b) * (1 + 1e-9)
 
 
-def _alike(y: np.ndarray) -> float:
-    """y: logs of the rounds' medians, shape (points, rounds)."""
+def _round_correlation(y: np.ndarray) -> float:
+    """Return the mean round correlation for log medians `y`, shape (points, rounds)."""
     return statistics.mean_round_correlation(y.ravel(), np.full(len(y), y.shape[1]), np.arange(len(y)))
 
 
-def test_points_that_vary_as_one_tell_no_more_than_one() -> None:
+def test_fully_correlated_points_count_as_one() -> None:
     y = np.arange(5)[:, None] + np.array([0.01, -0.02, 0.03]) * np.linspace(1, 2, 5)[:, None]
-    assert _alike(y) == pytest.approx(1)
+    assert _round_correlation(y) == pytest.approx(1)
     assert statistics.estimate_on_log_scale(list(np.exp(y))).df == pytest.approx(2)
 
 
-def test_independent_points_keep_what_they_tell() -> None:
+def test_independent_points_keep_their_degrees_of_freedom() -> None:
     y = np.random.default_rng(1).normal(0, 0.02, (200, 5))
-    assert _alike(y) < 0.02
+    assert _round_correlation(y) < 0.02
     assert (statistics.estimate_on_log_scale(list(np.exp(y))).df > 0.8 * 800 / 2).all()
     for against in ([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], [[1.0, 1.0, 1.0], [3.0, 2.0, 1.0]], [[1.0, 2.0, 3.0]]):
-        assert _alike(np.array(against)) == 0
+        assert _round_correlation(np.array(against)) == 0

@@ -1,4 +1,4 @@
-"""The summary is what its definitions say, written out one series at a time; flagged points are kept and told."""
+"""Summary: compared with a direct implementation, series by series, and flags in words."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ WORDS = [
 
 
 def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
-    """Samples of two nodes, as odd as the data dictionary allows; a share `faults` of the series has some trouble."""
+    """Draw samples from two nodes, as odd as the data dictionary allows, with a share `faults` of troubled series."""
     random = np.random.default_rng(seed)
 
-    def some(*words: Any) -> Any:
+    def pick(*words: Any) -> Any:
         return words[random.integers(len(words))]
 
     def trouble() -> bool:
@@ -48,21 +48,21 @@ def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
 
     rows: list[dict[str, Any]] = []
     keys = {
-        ("node-" + some("a", "a", "b"), some("gemm", "gemm", "gemm", "training"), some("cpu", "cpu", "cpu", "cuda:0"),
-         some("torch", "numpy"), some("", "float32"), some(1, 2, 16), some("{}", '{"n": 2}', '{"n": 10}'),
-         some(*UNITS))
+        ("node-" + pick("a", "a", "b"), pick("gemm", "gemm", "gemm", "training"), pick("cpu", "cpu", "cpu", "cuda:0"),
+         pick("torch", "numpy"), pick("", "float32"), pick(1, 2, 16), pick("{}", '{"n": 2}', '{"n": 10}'),
+         pick(*UNITS))
         for _ in range(100)
     }  # fmt: skip
     for key in sorted(keys):
         metric = key[-1]
         centre = random.uniform(0.1, 1.2) * (1e-4 if metric == "time" else 1)
-        still, noise = trouble(), 0.0 if trouble() else some(0.001, 0.05, 0.4)
-        flop, moved, bad, flagged = (trouble() for _ in range(4))
-        for number in random.choice(9, size=some(1, 2, 3, 3, 3, 5), replace=False) + 1:
+        still, noise = trouble(), 0.0 if trouble() else pick(0.001, 0.05, 0.4)
+        flop, no_bytes, bad, flagged = (trouble() for _ in range(4))
+        for number in random.choice(9, size=pick(1, 2, 3, 3, 3, 5), replace=False) + 1:
             shift = 1.0 if still else math.exp(random.normal(0, 0.1))
             failing = bad and bool(random.random() < 0.6)
-            for sample in range(some(1, 3, 4, 6, 9, 30)):
-                status = some("ok", "wrong", "oom", "timeout") if failing else "ok"
+            for sample in range(pick(1, 3, 4, 6, 9, 30)):
+                status = pick("ok", "wrong", "oom", "timeout") if failing else "ok"
                 value = centre * shift * math.exp(noise * random.normal())
                 if metric.endswith("_share"):
                     value = min(value, 1.0)
@@ -72,28 +72,28 @@ def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
                     {
                         **dict(zip(SERIES, key, strict=True)), "run": f"run{number}", "round": number, "sample": sample,
                         "value": value if status in ("ok", "wrong") else math.nan,
-                        "unit": some("B", "1", "B/s") if metric == "loss" and flop else UNITS[metric],
-                        "calls": 1, "flop": some(1e9, 2e9, 3e9, math.nan) if flop else some(1e9, math.nan),
-                        "bytes": math.nan if moved else 64.0,
+                        "unit": pick("B", "1", "B/s") if metric == "loss" and flop else UNITS[metric],
+                        "calls": 1, "flop": pick(1e9, 2e9, 3e9, math.nan) if flop else pick(1e9, math.nan),
+                        "bytes": math.nan if no_bytes else 64.0,
                         "status": status,
-                        "reason": "" if status == "ok" else some("too large", "too slow", "odd; very"),
-                        "stop_reason": some("", "converged", "plateau", "budget"),
-                        "error": some(0.0, 1e-9, 1e-7), "tolerance": some(1e-6, math.nan),
+                        "reason": "" if status == "ok" else pick("too large", "too slow", "odd; very"),
+                        "stop_reason": pick("", "converged", "plateau", "budget"),
+                        "error": pick(0.0, 1e-9, 1e-7), "tolerance": pick(1e-6, math.nan),
                         "elapsed_s": 1.0, "clock_mhz": math.nan, "memory_clock_mhz": math.nan,
                         "temperature_c": math.nan, "power_w": math.nan, "utilisation": math.nan,
-                        "other_load": some(0.02, 0.4, math.nan), "steal": some(0.0, 0.07, math.nan),
-                        "flags": some(*WORDS) if flagged and random.random() < 0.5 else "", "origin": "synthetic",
+                        "other_load": pick(0.02, 0.4, math.nan), "steal": pick(0.0, 0.07, math.nan),
+                        "flags": pick(*WORDS) if flagged and random.random() < 0.5 else "", "origin": "synthetic",
                     }
                 )  # fmt: skip
-    made = pd.DataFrame(rows)
-    # The dictionary is one node's.
-    checked = [validate(made[made["node"] == node], node) for node in ("node-a", "node-b")]
+    samples = pd.DataFrame(rows)
+    # `validate` checks one node at a time.
+    checked = [validate(samples[samples["node"] == node], node) for node in ("node-a", "node-b")]
     return pd.concat(checked).sample(frac=1, random_state=seed)
 
 
-def commonest(words: pd.Series) -> str:
-    said = words[words != ""]
-    counts = {word: int((said == word).sum()) for word in said}
+def most_common(words: pd.Series) -> str:
+    nonempty = words[words != ""]
+    counts = {word: int((nonempty == word).sum()) for word in nonempty}
     return min(counts, key=lambda word: (-counts[word], word)) if counts else ""
 
 
@@ -105,49 +105,49 @@ def relative_half_width(values: Sequence[float]) -> float:
     return (ordered[min(n - 1, high)] - ordered[max(0, low)]) / 2 / float(np.median(ordered))
 
 
-def flags_of_samples(used: pd.DataFrame) -> list[str]:
-    borne: dict[str, int] = {}
-    seen: list[Flag] = []
+def sample_flags(used: pd.DataFrame) -> list[str]:
+    counts: dict[str, int] = {}
+    flags: list[Flag] = []
     for words in sorted(set(used["flags"]) - {""}):
         same = used[used["flags"] == words]
         for flag in parse_sample_flags(words):
-            borne[flag.name] = borne.get(flag.name, 0) + len(same)
+            counts[flag.name] = counts.get(flag.name, 0) + len(same)
             load = {"busy": ("other_load", " other load"), "steal": ("steal", "")}.get(flag.name)
             if not flag.detail and load and same[load[0]].notna().any():
                 flag = Flag(flag.name, f"{same[load[0]].max():.0%}{load[1]}")
-            seen.append(flag)
-    return [str(FlagSummary(flag.name, borne[flag.name], len(used), flag.detail)) for flag in worst_flags(seen)]
+            flags.append(flag)
+    return [str(FlagSummary(flag.name, counts[flag.name], len(used), flag.detail)) for flag in worst_flags(flags)]
 
 
-def flags_of_rounds(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
-    if len(medians) < 2 or (medians <= 0).any() or commonest(ok["unit"]) == "1":
+def round_flags(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
+    if len(medians) < 2 or (medians <= 0).any() or most_common(ok["unit"]) == "1":
         return []
     spread = medians.max() / medians.min() - 1
     widths = ok.groupby("round")["value"].agg(lambda values: relative_half_width(list(values)))
     return [f"unstable: rounds differ by {spread:.0%}"] if spread > 2 * max(TARGET_HALF_WIDTH, widths.max()) else []
 
 
-def one_series(samples: pd.DataFrame) -> dict[str, Any]:
-    """All of a row but what depends on its group; `medians` are those of its rounds."""
+def summarise_series(samples: pd.DataFrame) -> dict[str, Any]:
+    """Compute a summary row without the group-dependent columns, plus `medians` per round."""
     ok, failed = samples[samples["status"] == "ok"], samples[samples["status"] != "ok"]
     used = ok if len(ok) else samples
-    reason = commonest(failed["reason"])
+    reason = most_common(failed["reason"])
     if len(ok) and len(failed):
         rounds = f"{failed['round'].nunique()} of {samples['round'].nunique()} rounds"
-        reason = f"{rounds} {commonest(failed['status'])}: {reason}"
+        reason = f"{rounds} {most_common(failed['status'])}: {reason}"
     medians = ok.groupby("round")["value"].median()
     return {
-        **{name: commonest(used[name]) for name in ("unit", "stop_reason", "origin")},
+        **{name: most_common(used[name]) for name in ("unit", "stop_reason", "origin")},
         **{name: used[name].median() for name in ("flop", "bytes")},
         **{name: used[name].max() for name in ("error", "tolerance")},
-        "status": "ok" if len(ok) else commonest(samples["status"]),
+        "status": "ok" if len(ok) else most_common(samples["status"]),
         "reason": reason,
         "n_rounds": len(medians),
         "n_samples": len(ok),
         "n_disturbed": sum(
             2 * sum("crowded" in text for text in texts) > len(texts) for _, texts in ok.groupby("round")["flags"]
         ),
-        "flags": "; ".join([*flags_of_samples(used), *flags_of_rounds(ok, medians)]),
+        "flags": "; ".join([*sample_flags(used), *round_flags(ok, medians)]),
         "medians": medians.to_list(),
     }
 
@@ -161,8 +161,8 @@ def estimate(medians: Sequence[float], variance: float, df: float, log: bool) ->
     return {"estimate": middle, "low": low, "high": high, "log_se": se, "df": df}
 
 
-def shared(logs: list[Any]) -> float:
-    """Mean correlation of the points that have all rounds of their group."""
+def mean_correlation(logs: list[Any]) -> float:
+    """Return the mean correlation between points with all rounds in their group."""
     rounds = max(map(len, logs))
     full = [log for log in logs if len(log) == rounds and np.ptp(log) > 0]
     if rounds < 2 or len(full) < 2:
@@ -170,71 +170,71 @@ def shared(logs: list[Any]) -> float:
     return max(0.0, float(np.corrcoef(full)[np.triu_indices(len(full), 1)].mean()))
 
 
-def one_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The estimates of a group of series that are ok."""
+def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Compute the estimates for a group of series with status ok."""
     metric, share = rows["metric"].iloc[0], (rows["unit"] == "1").all()
     df = [float(len(medians) - 1) for medians in rows["medians"]]
     if not share and all(min(medians) > 0 for medians in rows["medians"]):
         logs = [np.log(medians) for medians in rows["medians"]]
-        own = [np.var(log, ddof=1) if len(log) > 1 else 0.0 for log in logs]
-        moderated = zip(rows["medians"], *statistics.moderate(own, df, shared(logs)), strict=True)
-        return [estimate(*one, log=True) for one in moderated]
-    found = []
+        variances = [np.var(log, ddof=1) if len(log) > 1 else 0.0 for log in logs]
+        moderated = zip(rows["medians"], *statistics.moderate(variances, df, mean_correlation(logs)), strict=True)
+        return [estimate(*series, log=True) for series in moderated]
+    results = []
     for medians, freedom in zip(rows["medians"], df, strict=True):
-        one: dict[str, Any]
+        result: dict[str, Any]
         if freedom and len(set(medians)) == 1:
-            # Equal in all rounds: exact if it was counted, else of unknown spread.
+            # Equal in all rounds: exact if counted, otherwise unknown spread.
             se = 0.0 if metric in COUNTED else math.nan
-            one = dict.fromkeys(("low", "high"), medians[0] if se == 0 else math.nan)
-            one |= {"estimate": medians[0], "log_se": se, "df": freedom, "exact": se == 0}
+            result = dict.fromkeys(("low", "high"), medians[0] if se == 0 else math.nan)
+            result |= {"estimate": medians[0], "log_se": se, "df": freedom, "exact": se == 0}
         else:
-            one = estimate(medians, np.var(medians, ddof=1) if freedom else 0.0, freedom, log=False)
+            result = estimate(medians, np.var(medians, ddof=1) if freedom else 0.0, freedom, log=False)
         if share and metric.endswith("share"):
-            one |= {end: min(1.0, max(0.0, one[end])) for end in ("low", "high") if not math.isnan(one[end])}
-        found.append(one)
-    return found
+            result |= {end: min(1.0, max(0.0, result[end])) for end in ("low", "high") if not math.isnan(result[end])}
+        results.append(result)
+    return results
 
 
-def plainly(samples: pd.DataFrame) -> pd.DataFrame:
-    """The summary by its definitions, one series after another."""
-    every = sorted(samples.groupby(SERIES), key=lambda found: found[0])
-    rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **one_series(part)} for key, part in every])
+def summarise_directly(samples: pd.DataFrame) -> pd.DataFrame:
+    """Compute the summary from its definitions, one series at a time."""
+    groups = sorted(samples.groupby(SERIES), key=lambda item: item[0])
+    rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **summarise_series(part)} for key, part in groups])
     rows[["estimate", "low", "high", "log_se", "df"]] = math.nan
     for _, at in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
-        for place, one in zip(at, one_group(rows.loc[at]), strict=True):
-            if one.pop("exact", False):
+        for place, result in zip(at, estimate_group(rows.loc[at]), strict=True):
+            if result.pop("exact", False):
                 rows.loc[place, "flags"] = "; ".join(filter(None, [str(rows.loc[place, "flags"]), "exact"]))
-            for name, number in one.items():
+            for name, number in result.items():
                 rows.loc[place, name] = number
     for name in ("flop", "bytes"):
         rows[f"{name}_per_s"] = (rows[name] / rows["estimate"]).where(rows["unit"] == "s")
     return rows[[*POINT, *COLUMNS]]
 
 
-def assert_same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
-    assert found.dtypes.to_dict() == expected.dtypes.to_dict()
-    pd.testing.assert_frame_equal(found, expected, rtol=1e-12, atol=1e-15)
+def assert_same(actual: pd.DataFrame, expected: pd.DataFrame) -> None:
+    assert actual.dtypes.to_dict() == expected.dtypes.to_dict()
+    pd.testing.assert_frame_equal(actual, expected, rtol=1e-12, atol=1e-15)
 
 
 TABLES = [(seed, (0.0, 0.2, 0.5)[seed % 3]) for seed in range(6)]
 
 
 @pytest.mark.parametrize(("seed", "faults"), TABLES)
-def test_every_column_is_what_its_definition_says(seed: int, faults: float) -> None:
+def test_summary_matches_the_direct_implementation(seed: int, faults: float) -> None:
     samples = table(seed, faults)
-    assert_same(summarise(samples), plainly(samples))
+    assert_same(summarise(samples), summarise_directly(samples))
 
 
-def test_the_tables_above_hold_every_case() -> None:
-    made = pd.concat([summarise(table(seed, faults)) for seed, faults in TABLES])
-    said = made["flags"]
+def test_random_tables_cover_every_case() -> None:
+    rows = pd.concat([summarise(table(seed, faults)) for seed, faults in TABLES])
+    flags = rows["flags"]
     for words in ("unstable", "exact", "busy in", "(most: 40% other load)", "heat and power cap", "; unstable"):
-        assert said.str.contains(words, regex=False).any(), words
-    assert made["reason"].str.contains(" rounds ").any() and set(made["status"]) > {"ok", "oom"}
-    linear = np.isclose(made["high"] + made["low"], 2 * made["estimate"], rtol=1e-9) & (made["low"] < made["high"])
-    energy = made["metric"].eq("energy") & made["estimate"].gt(0)
-    assert (energy & linear).any() and (energy & made["low"].notna() & ~linear).any(), "one scale only"
-    assert made.loc[made["metric"].str.endswith("_share"), "high"].eq(1).any()
+        assert flags.str.contains(words, regex=False).any(), words
+    assert rows["reason"].str.contains(" rounds ").any() and set(rows["status"]) > {"ok", "oom"}
+    linear = np.isclose(rows["high"] + rows["low"], 2 * rows["estimate"], rtol=1e-9) & (rows["low"] < rows["high"])
+    energy = rows["metric"].eq("energy") & rows["estimate"].gt(0)
+    assert (energy & linear).any() and (energy & rows["low"].notna() & ~linear).any(), "one scale only"
+    assert rows.loc[rows["metric"].str.endswith("_share"), "high"].eq(1).any()
 
 
 @pytest.mark.parametrize(
@@ -247,41 +247,41 @@ def test_the_tables_above_hold_every_case() -> None:
         ),
     ],
 )
-def test_text_may_come_in_any_kind_of_column_and_rows_in_any_order(kind: Callable[[pd.Series], pd.Series]) -> None:
+def test_text_column_types_and_row_order_do_not_matter(kind: Callable[[pd.Series], pd.Series]) -> None:
     samples = table(3)
-    other = samples.assign(**{name: kind(samples[name]) for name in TEXT})
-    assert (other.dtypes[TEXT] != samples.dtypes[TEXT]).all()
-    turned = other.sample(frac=1, random_state=5).reset_index(drop=True)
+    converted = samples.assign(**{name: kind(samples[name]) for name in TEXT})
+    assert (converted.dtypes[TEXT] != samples.dtypes[TEXT]).all()
+    turned = converted.sample(frac=1, random_state=5).reset_index(drop=True)
     pd.testing.assert_frame_equal(summarise(turned), summarise(samples), check_exact=True)
 
 
-def test_nodes_are_summarised_alike_alone_and_together() -> None:
+def test_nodes_are_summarised_independently() -> None:
     samples = table(6)
-    alone = [summarise(samples[samples["node"] == node]) for node in ("node-a", "node-b")]
-    pd.testing.assert_frame_equal(pd.concat(alone, ignore_index=True), summarise(samples), check_exact=True)
+    single = [summarise(samples[samples["node"] == node]) for node in ("node-a", "node-b")]
+    pd.testing.assert_frame_equal(pd.concat(single, ignore_index=True), summarise(samples), check_exact=True)
 
 
-def test_a_noisy_device_widens_no_interval_of_a_quiet_one(synthetic: Factory) -> None:
+def test_noisy_device_does_not_widen_intervals_on_a_quiet_one(synthetic: Factory) -> None:
     node = synthetic("node-a", gpus=1)
     for n in (64, 128, 256):
         node.gemm(100, n=n, spread=1e-4, device="cuda:0")
-    alone = summarise(pd.DataFrame(node.rows))
+    quiet = summarise(pd.DataFrame(node.rows))
     for n in (64, 128, 256):
         node.gemm(1, n=n, spread=0.5)
-    both = summarise(pd.DataFrame(node.rows))
-    both = both[both["device"] == "cuda:0"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(both, alone, check_exact=True)
+    with_noisy = summarise(pd.DataFrame(node.rows))
+    with_noisy = with_noisy[with_noisy["device"] == "cuda:0"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(with_noisy, quiet, check_exact=True)
 
 
-def test_without_a_round_that_is_ok_there_are_rows_and_no_estimates_and_without_rows_columns() -> None:
+def test_failed_samples_give_rows_without_estimates() -> None:
     samples = table(7).assign(status="failed", reason="no such library", value=math.nan, flop=math.nan)
-    found = summarise(samples)
-    assert_same(found, plainly(samples))
-    assert len(found) and found["estimate"].isna().all() and (found["reason"] == "no such library").all()
+    summary = summarise(samples)
+    assert_same(summary, summarise_directly(samples))
+    assert len(summary) and summary["estimate"].isna().all() and (summary["reason"] == "no such library").all()
     assert list(summarise(table(0).head(0)).columns) == [*POINT, *COLUMNS]
 
 
-def test_a_missing_text_is_refused_with_its_column_and_row() -> None:
+def test_missing_text_is_refused_with_column_and_row() -> None:
     samples = table(0).astype({"unit": "category"})
     samples.iloc[4, samples.columns.get_loc("unit")] = None
     with pytest.raises(StudyError, match=r"column 'unit', row 4: there is no text"):
@@ -293,12 +293,12 @@ def test_a_missing_text_is_refused_with_its_column_and_row() -> None:
     [
         (["busy: 12% other load", "", "busy: 31% other load"], {}, "busy in 2 of 15 samples (most: 31% other load)"),
         (["throttled: power cap", "throttled: heat"], {}, "throttled in 2 of 15 samples (heat and power cap)"),
-        # Bare names, of earlier data, get their figures from the columns.
+        # Earlier data have bare names, with figures from the columns.
         (["busy steal", "busy", "throttled"], {"other_load": 0.31, "steal": 0.05}, "busy in 2 of 15 samples (most: 31% "
          "other load); steal in 1 of 15 samples (most: 5%); throttled in 1 of 15 samples"),
     ],
 )  # fmt: skip
-def test_a_point_says_in_how_many_samples_and_how_bad(
+def test_flags_give_sample_counts_and_worst_values(
     synthetic: Factory, texts: list[str], columns: dict[str, float], expected: str
 ) -> None:
     node = synthetic().gemm(20)
@@ -308,27 +308,27 @@ def test_a_point_says_in_how_many_samples_and_how_bad(
 
 
 details = st.from_regex(r"[a-z0-9][a-z0-9 %,.]{0,20}", fullmatch=True).map(str.strip)
-counted = st.builds(
+counted_flags = st.builds(
     FlagSummary, st.sampled_from(sorted(FLAGS)), st.integers(0, 99), st.integers(1, 99), st.just("") | details
 )
-told = st.builds(FlagSummary, st.sampled_from(["unstable", "exact"]), most=details)
+detail_flags = st.builds(FlagSummary, st.sampled_from(["unstable", "exact"]), most=details)
 
 
-@given(st.lists(counted | told, max_size=4))
-def test_what_the_summary_says_is_read_back(seen: list[FlagSummary]) -> None:
-    assert disturbances.parse_flags(disturbances.format_flags(seen)) == seen
+@given(st.lists(counted_flags | detail_flags, max_size=4))
+def test_summary_flags_round_trip(flags: list[FlagSummary]) -> None:
+    assert disturbances.parse_flags(disturbances.format_flags(flags)) == flags
     assert disturbances.parse_flags("busy exact") == [
         FlagSummary("busy"),
         FlagSummary("exact"),
-    ]  # of an earlier edition
+    ]  # earlier edition
 
 
 @pytest.mark.parametrize(("rate", "flagged"), [(90.0, False), (145.0, True)])
-def test_a_peak_that_other_work_exceeds_is_flagged(synthetic: Factory, rate: float, flagged: bool) -> None:
+def test_peak_exceeded_by_other_work_is_flagged(synthetic: Factory, rate: float, flagged: bool) -> None:
     node = synthetic("node")
     node.point("peak", 1e-3, backend="llvm", params={"kernel": "fma"}, flop=1e8)
     node.point("gemm", 1e-3 * 100 / rate, params={"n": 256}, flop=1e8)
-    # Of another number of threads the peak is another.
+    # At other thread counts, this peak does not apply.
     node.point("gemm", 1e-5, params={"n": 256}, flop=1e8, threads=2)
     table = summarise(pd.DataFrame(node.rows))
     (flags,) = table.loc[table["experiment"] == "peak", "flags"]

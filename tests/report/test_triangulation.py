@@ -1,4 +1,4 @@
-"""Published figures beside measured ones: the declared pairs, whose device is whose, deviations, and mistakes."""
+"""Comparison of measured values with published figures: pairs, device matching, deviations and errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENTRIES = [
     make_entry("eight.work_per_s", 800.0, "1/s", low=720.0, high=880.0),
     make_entry("two.work_per_s", 20.0, "1/s", low=10.0, high=40.0),
 ]
-REFERENCES = {one["id"]: one for one in ENTRIES}
+REFERENCES = {item["id"]: item for item in ENTRIES}
 DEVICES: dict[str, Any] = {
     **{name.lower(): {"kind": "gpu", "called": f"{name} GPU", "name": rf"\b{name}\b"}
        for name in ("Big", "Small", "Blank", "Range")},
@@ -49,8 +49,8 @@ PAIR: dict[str, Any] = {
 
 
 class Machine(SyntheticNode):
-    def moves(self, rate: float, device: str = "cuda:0", op: str = "triad", spread: float = 0) -> Machine:
-        """So many bytes per second past the caches."""
+    def bandwidth(self, rate: float, device: str = "cuda:0", op: str = "triad", spread: float = 0) -> Machine:
+        """Add a bandwidth point at `rate` B/s, beyond the caches."""
         params = {"op": op, "footprint": 2**30}
         self.point("bandwidth", 3e9 / rate, device=device, params=params, bytes=3e9, spread=spread)
         return self
@@ -58,28 +58,28 @@ class Machine(SyntheticNode):
 
 @dataclass
 class Bench:
-    """A folder with nodes and a declaration."""
+    """A folder with nodes and a triangulation.yaml."""
 
     root: Path
 
     def node(self, name: str, *cards: str, cpu: dict[str, Any] | None = None, memory: float = 0.0, **more: Any) -> Any:
-        """A node with one CPU and the GPUs that are named."""
+        """Start a node with one CPU and the GPUs `cards`."""
         devices: list[dict[str, Any]] = [{"id": "cpu", "kind": "cpu", "name": (cpu or {}).get("model", "Some CPU")}]
         devices += [
             {"id": f"cuda:{at}", "kind": "gpu", "name": card, "memory_bytes": memory} for at, card in enumerate(cards)
         ]
         return Machine(self.root / "nodes" / name, devices, cpu=cpu or {}, **more)
 
-    def declared(self, *pairs: dict[str, Any], **devices: dict[str, Any]) -> Path:
-        known = {name: {**DEVICES.get(name, {}), **devices.get(name, {})} for name in {**DEVICES, **devices}}
-        return write_yaml(self.root / "triangulation.yaml", {"devices": known, "pairs": list(pairs)})
+    def write_pairs(self, *pairs: dict[str, Any], **devices: dict[str, Any]) -> Path:
+        merged = {name: {**DEVICES.get(name, {}), **devices.get(name, {})} for name in {**DEVICES, **devices}}
+        return write_yaml(self.root / "triangulation.yaml", {"devices": merged, "pairs": list(pairs)})
 
     def compare(
         self, *nodes: SyntheticNode, pair: dict[str, Any] | None = None, **devices: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """The only pair's figures beside what was measured."""
-        found = Dataset(read_nodes([node.write() for node in nodes], True), REFERENCES)
-        return compare_pairs(found, self.declared({**PAIR, **(pair or {})}, **devices))
+        """Compare the figures in a single pair with the nodes."""
+        data = Dataset(read_nodes([node.write() for node in nodes], True), REFERENCES)
+        return compare_pairs(data, self.write_pairs({**PAIR, **(pair or {})}, **devices))
 
 
 @pytest.fixture
@@ -87,28 +87,27 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def figures(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {figure["device"]: figure for figure in found[0]["figures"]}
+def figures_by_device(pairs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {figure["device"]: figure for figure in pairs[0]["figures"]}
 
 
-def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Bench) -> None:
+def test_measured_value_is_compared_with_its_own_device(bench: Bench) -> None:
     node = bench.node("node-a", "NVIDIA Big", "NVIDIA Bigger")
-    # Of several cases the largest is compared.
-    node.moves(2e12).moves(3.8e12, spread=0.02, op="copy").moves(1e12, "cuda:1")
-    found = bench.compare(node)
-    by = figures(found)
-    assert set(by) == {"big", "small", "blank", "range"}, "the CPU's entry is not a GPU's"
-    (case,) = by["big"]["cases"]
+    # The largest case is compared.
+    node.bandwidth(2e12).bandwidth(3.8e12, spread=0.02, op="copy").bandwidth(1e12, "cuda:1")
+    pairs = bench.compare(node)
+    by_device = figures_by_device(pairs)
+    assert set(by_device) == {"big", "small", "blank", "range"}, "the CPU's entry is not a GPU's"
+    (case,) = by_device["big"]["cases"]
     assert (case["device"], case["name"], case["behind"]) == ("cuda:0", "NVIDIA Big", "0")
     assert "copy" in case["label"]
-    # The interval is that of the measurement.
     assert case["low"] < case["estimate"] < case["high"]
     for name in ("estimate", "low", "high"):
         assert case["deviation"][name] == pytest.approx(case[name] / 4e12 - 1)
-    assert (case["outcome"], case["explained"], by["big"]["waits"]) == (AGREES, "", "")
-    assert by["big"]["sources"][0]["title"] == "A datasheet"
-    assert (by["small"]["cases"], by["small"]["waits"]) == ([], "Small GPU")
-    assert comparison_sentence(found) == (
+    assert (case["outcome"], case["explained"], by_device["big"]["waits"]) == (AGREES, "", "")
+    assert by_device["big"]["sources"][0]["title"] == "A datasheet"
+    assert (by_device["small"]["cases"], by_device["small"]["waits"]) == ([], "Small GPU")
+    assert comparison_sentence(pairs) == (
         "1 measured value beside a published one: 1 within a tenth of it. 3 figures wait for a machine to be measured."
     )
 
@@ -119,29 +118,29 @@ def test_a_measured_value_stands_beside_the_figure_of_its_device_alone(bench: Be
         ("Big", 3.61e12, AGREES),
         ("Big", 3.59e12, TO_EXPLAIN),
         ("Big", 4.41e12, TO_EXPLAIN),
-        # Within what is published as a range; beyond it, and by more than a tenth.
+        # Inside the published range, and more than a tenth below it.
         ("Range", 3.1e12, AGREES),
         ("Range", 2.9e12, TO_EXPLAIN),
         ("Small", 1e12, UNVERIFIED),
         ("Blank", 1e12, UNVERIFIED),
     ],
 )
-def test_more_than_a_tenth_is_to_be_explained(bench: Bench, card: str, rate: float, outcome: str) -> None:
-    found = figures(bench.compare(bench.node("node-a", card).moves(rate)))[card.lower()]
-    (case,) = found["cases"]
+def test_deviation_above_a_tenth_is_to_explain(bench: Bench, card: str, rate: float, outcome: str) -> None:
+    figure = figures_by_device(bench.compare(bench.node("node-a", card).bandwidth(rate)))[card.lower()]
+    (case,) = figure["cases"]
     assert case["outcome"] == outcome
-    assert (found["status"] == UNVERIFIED) == (outcome == UNVERIFIED)
+    assert (figure["status"] == UNVERIFIED) == (outcome == UNVERIFIED)
     assert (case["deviation"]["estimate"] is None) == (card == "Blank")
 
 
-def test_an_explanation_counts_where_it_was_measured_and_for_what_it_explains(bench: Bench) -> None:
+def test_explanation_applies_in_its_range_with_its_measurement(bench: Bench) -> None:
     why = {"between": [-0.5, -0.1], "says": "The board is held back.", "shown_by": "transfer.rate"}
-    bare, shown, above = (
-        bench.node(f"node-{name}", "Big").moves(rate) for name, rate in (("a", 3e12), ("b", 3e12), ("c", 6e12))
+    bare, explained, above = (
+        bench.node(f"node-{name}", "Big").bandwidth(rate) for name, rate in (("a", 3e12), ("b", 3e12), ("c", 6e12))
     )
-    for node in (shown, above):
+    for node in (explained, above):
         copy(node, 1e-3, 2**28)
-    cases = figures(bench.compare(bare, shown, above, pair={"explained": [why]}))["big"]["cases"]
+    cases = figures_by_device(bench.compare(bare, explained, above, pair={"explained": [why]}))["big"]["cases"]
     assert {case["node"]: (case["outcome"], case["explained"]) for case in cases} == {
         "node-a": (TO_EXPLAIN, ""),
         "node-c": (TO_EXPLAIN, ""),
@@ -149,7 +148,7 @@ def test_an_explanation_counts_where_it_was_measured_and_for_what_it_explains(be
     }
 
 
-def test_one_of_several_over_one_of_several_others_on_the_right_host(bench: Bench) -> None:
+def test_ratio_per_device_on_the_declared_host(bench: Bench) -> None:
     ratio = {
         "device": "big", "host": "host", "entry": "eight.work_per_s", "count": 8,
         "over": {"entry": "two.work_per_s", "count": 2},
@@ -160,22 +159,22 @@ def test_one_of_several_over_one_of_several_others_on_the_right_host(bench: Benc
     for name, model in (("node-a", "Host(R) 9 CPU @ 2 GHz"), ("node-b", "Other 3")):
         node = bench.node(name, "Big", cpu={"model": model, "sockets": 2})
         nodes.append(step(step(node, 500, **ONE_GPU), 100, threads=4))
-    figure = figures(bench.compare(*nodes, pair=pair))["big"]
+    figure = figures_by_device(bench.compare(*nodes, pair=pair))["big"]
     assert figure["value"] == pytest.approx(100 / 10)
     assert (figure["low"], figure["high"]) == (pytest.approx(90 / 20), pytest.approx(110 / 5)), "ends crosswise"
     assert figure["worked_out"] == "800 / 8 over 20 / 2"
     (case,) = figure["cases"]
-    assert case["node"] == "node-a", "the other host is not the one that the figure has"
-    assert case["estimate"] == pytest.approx(5 * 2), "over one of two processors"
+    assert case["node"] == "node-a", "the figure names the first host"
+    assert case["estimate"] == pytest.approx(5 * 2), "per processor, with two sockets"
 
 
-# ------------------------------------------------------------------ whose device is whose
+# ------------------------------------------------------------------ device matching
 
 EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2", "avx512f"], "matrix": ["amx_bf16"]}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("description", "matches"),
     [
         ({"name": "9r45"}, True),
         ({"name": "9R46"}, False),
@@ -185,7 +184,7 @@ EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2",
         ({"family": "26"}, True),
         ({"family": "25"}, False),
         ({"sockets": 1}, False),
-        # A figure of a whole processor says nothing of a part of it.
+        # A figure for a whole processor does not apply to a part.
         ({"cores": 64}, True),
         ({"cores": 128}, False),
         ({"has": ["avx512f", "amx_bf16"]}, True),
@@ -194,19 +193,19 @@ EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2",
         ({"has": ["avx512f"], "lacks": ["amx_bf16"]}, False),
     ],
 )
-def test_a_figure_is_of_the_devices_that_are_described(bench: Bench, wanted: dict[str, Any], found: bool) -> None:
+def test_device_descriptions_match_nodes(bench: Bench, description: dict[str, Any], matches: bool) -> None:
     node = bench.node("node-a", "NVIDIA Big", cpu=EPYC, memory=1.6e10, cores=128).clock()
-    told = {"kind": "cpu", "called": "What is asked for", "name": ".", **wanted}
+    device = {"kind": "cpu", "called": "What is asked for", "name": ".", **description}
     figure = {"device": "asked", "entry": "big.memory_bytes_per_s"}
-    waits = figures(bench.compare(node, pair={"figures": [figure]}, asked=told))["asked"]["waits"]
-    assert (" on " in waits) is found and (waits == "What is asked for") is not found
+    waits = figures_by_device(bench.compare(node, pair={"figures": [figure]}, asked=device))["asked"]["waits"]
+    assert (" on " in waits) is matches and (waits == "What is asked for") is not matches
 
 
-# ------------------------------------------------------------------ mistakes
+# ------------------------------------------------------------------ errors
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"quantity": "bandwidth.rat"}, "there is no quantity 'bandwidth.rat'. Did you mean 'bandwidth.rate'?"),
         ({"scope": {"device": "gpu", "opp": "copy"}}, "there is no label of bandwidth.rate 'opp'"),
@@ -220,17 +219,17 @@ def test_a_figure_is_of_the_devices_that_are_described(bench: Bench, wanted: dic
         ({"big": {"name": "("}}, "devices.big: not a regular expression"),
     ],
 )
-def test_mistakes_are_named_with_their_line(bench: Bench, change: dict[str, Any], said: str) -> None:
+def test_triangulation_errors_report_their_line(bench: Bench, change: dict[str, Any], message: str) -> None:
     devices = {"big": change.pop("big")} if "big" in change else {}
-    path = bench.declared({**PAIR, "id": "first"}, {**PAIR, **change}, **devices)
+    path = bench.write_pairs({**PAIR, "id": "first"}, {**PAIR, **change}, **devices)
     with pytest.raises(StudyError) as caught:
         read_triangulation(path, REFERENCES)
-    assert said in str(caught.value) and reported_line(caught.value, path)
+    assert message in str(caught.value) and reported_line(caught.value, path)
 
 
-# ------------------------------------------------------------------ the declared ones
+# ------------------------------------------------------------------ shipped pairs
 
-# What drivers call boards, with memory where a name leaves several, and whose figures they find.
+# GPU names from drivers -> devices with matching figures.
 NAMES = {
     "NVIDIA H100 80GB HBM3": "h100 h100-sxm",
     "NVIDIA GB200": "gb200",
@@ -248,17 +247,17 @@ def reference() -> dict[str, Any]:
     return read_reference(REFERENCE)
 
 
-@pytest.mark.parametrize(("name", "known"), NAMES.items())
-def test_a_driver_s_name_finds_the_figures_of_just_that_build(
-    bench: Bench, reference: dict[str, Any], name: str, known: str
+@pytest.mark.parametrize(("name", "devices"), NAMES.items())
+def test_driver_names_match_figures_for_that_build(
+    bench: Bench, reference: dict[str, Any], name: str, devices: str
 ) -> None:
     node = bench.node("node-a", name, memory=1.3e10 if "3060" in name else 1.7e10).clock()
-    found = compare_pairs(Dataset(read_nodes([node.write()], True), reference))
-    waiting = {figure["device"] for pair in found for figure in pair["figures"] if " on " in figure["waits"]}
-    assert waiting - {"any"} == set(known.split())
+    pairs = compare_pairs(Dataset(read_nodes([node.write()], True), reference))
+    waiting = {figure["device"] for pair in pairs for figure in pair["figures"] if " on " in figure["waits"]}
+    assert waiting - {"any"} == set(devices.split())
 
 
-def test_the_declared_pairs_read_and_every_device_has_a_figure(reference: dict[str, Any]) -> None:
+def test_shipped_pairs_parse_and_use_every_device(reference: dict[str, Any]) -> None:
     declared = read_triangulation(DECLARED, reference)
     used = {name for pair in declared.pairs for figure in pair.figures for name in (figure.device, figure.host)}
     assert set(declared.devices) == used - {""}

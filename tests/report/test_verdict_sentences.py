@@ -1,4 +1,4 @@
-"""Words around numbers: names within a sentence, units of one and of many, labels with their units."""
+"""Formatting: numbers, units in singular and plural, labels, and names inside sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.formatting import (
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("formatted", "text"),
     [
         (format_number(3571.2), "3,571"),
         (format_number(3.187e9), "3.19 billion"),
@@ -39,11 +39,11 @@ from report.formatting import (
         (label_value("requests_per_s", 1.0), "1 request/s"),
     ],
 )
-def test_numbers_in_words(said: str, text: str) -> None:
-    assert said == text
+def test_numbers_and_intervals_are_formatted(formatted: str, text: str) -> None:
+    assert formatted == text
 
 
-def test_a_published_figure_is_named_by_its_work_hardware_formats_and_source() -> None:
+def test_published_case_name_has_work_hardware_formats_and_source() -> None:
     labels = {"family": "mlperf", "model": "ResNet-50", "gpu": "H100 SXM", "source": "mlperf-training-3.1"}
     for precision, formats in (("mixed over bfloat16", ", mixed over bfloat16"), ("mixed", ""), ("", "")):
         name = case_name({**labels, "cpu": "2 x Xeon Platinum 8480+", "precision": precision}, "MLPerf Training v3.1")
@@ -56,18 +56,18 @@ def test_a_published_figure_is_named_by_its_work_hardware_formats_and_source() -
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "told"),
+    ("value", "unit", "expected"),
     [(1, "h", "1 hour"), (24, "h", "24 hours"), (1, "d", "1 day"), (1, "servers", "1 server"), (0.5, "h", "0.5 hours"),
      (1, "requests/s", "1 request/s"), (1, "1", "1"), (1, "MAC/cycle", "1 MAC/cycle"), (1, "s", "1 s")],
 )  # fmt: skip
-def test_one_is_singular(value: float, unit: str, told: str) -> None:
-    assert threshold_text(value, unit) == format_interval(value, value, value, unit) == told
+def test_unit_is_singular_for_one(value: float, unit: str, expected: str) -> None:
+    assert threshold_text(value, unit) == format_interval(value, value, value, unit) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [("A product runs", "a product runs"), ("Submitters, all", "submitters, all"),
      *((name, name) for name in ("CUDA cores", "TPU v4 chips", "H100 GPUs", "int8", "Llama 2", "oneDNN", ""))],
 )  # fmt: skip
-def test_an_ordinary_word_is_small_within_a_sentence_and_a_name_keeps_its_letters(text: str, told: str) -> None:
-    assert uncapitalize(text) == told
+def test_uncapitalize_keeps_names(text: str, expected: str) -> None:
+    assert uncapitalize(text) == expected

@@ -1,4 +1,4 @@
-"""What if: other thresholds, scopes and prices. What moves is what judging anew would give."""
+"""Command `what-if`: answers for other thresholds, scopes and prices match new judgements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ THING = make_entry("thing.price", None, "USD")
 
 @dataclass
 class Study:
-    """Claims, reference and nodes in one folder, and what one asks of them."""
+    """Claims, reference entries and nodes in one folder, with what-if questions."""
 
     root: Path
     nodes: Path
@@ -68,15 +68,15 @@ class Study:
     def data(self) -> Dataset:
         return Dataset(read_nodes([self.nodes], True), self.reference)
 
-    def ask(self, *asked: str, price: Sequence[str] = ()) -> dict[str, Answer]:
-        """The answers, by the claims that the settings touch."""
-        known, data = read_claims(self.folder, self.reference), self.data()
+    def answer(self, *settings: str, price: Sequence[str] = ()) -> dict[str, Answer]:
+        """Return the answers by affected claim."""
+        claims, data = read_claims(self.folder, self.reference), self.data()
         figures = parse_prices(price, self.reference)
-        answers = what_if(data, known, apply_settings(asked, known, data), figures, allow_synthetic=True)
+        answers = what_if(data, claims, apply_settings(settings, claims, data), figures, allow_synthetic=True)
         return {answer.claim.id: answer for answer in answers}
 
-    def judged(self, claims: dict[str, dict[str, Any]]) -> dict[str, str]:
-        """The verdicts of judging other claims from the beginning."""
+    def judge(self, claims: dict[str, dict[str, Any]]) -> dict[str, str]:
+        """Judge `claims` and return the verdicts by claim."""
         folder = self.root / "others"
         folder.mkdir(exist_ok=True)
         self.write(folder, claims)
@@ -85,8 +85,8 @@ class Study:
 
 
 def machine(synthetic: Factory, name: str = "node-a", sockets: int = 1) -> SyntheticNode:
-    """A CPU of 27.9 MAC/cycle in float32 and half in float64, and a GPU that trains 50 times as fast as a core,
-    20 times as fast as both."""
+    """Build a node: a 27.9 MAC/cycle CPU (4 in float64), and a GPU that trains at 50 times the speed of a core
+    and 20 times the speed of both cores."""
     node = synthetic(name, gpus=1, cpu={"sockets": sockets})
     node.gemm(27.9).gemm(4, dtype="float64").clock()
     for device, threads, rate in (("cpu", 1, 10.0), ("cpu", 2, 25.0), ("cuda:0", 0, 500.0)):
@@ -100,8 +100,8 @@ def study(synthetic: Factory, tmp_path: Path) -> Study:
     return Study(tmp_path, synthetic.root)
 
 
-def moved(answers: dict[str, Answer]) -> dict[str, tuple[str, str]]:
-    return {name: (one.before, one.after) for name, one in answers.items() if one.before != one.after}
+def changed_verdicts(answers: dict[str, Answer]) -> dict[str, tuple[str, str]]:
+    return {name: (answer.before, answer.after) for name, answer in answers.items() if answer.before != answer.after}
 
 
 @pytest.mark.parametrize(
@@ -115,34 +115,34 @@ def moved(answers: dict[str, Answer]) -> dict[str, tuple[str, str]]:
         ("W02.baseline=node", "W02", None, {"scope": {"baseline": "node", "precision": "equal"}}),
     ],
 )
-def test_what_moves_is_what_judging_a_changed_file_gives(
+def test_answers_match_judging_a_changed_file(
     study: Study, setting: str, claim: str, part: int | None, change: dict[str, Any]
 ) -> None:
-    other = json.loads(json.dumps(CLAIMS))
-    (other[claim] if part is None else other[claim]["all_of"][part]).update(change)
-    before, after = study.judged(CLAIMS), study.judged(other)
-    answers = study.ask(setting)
-    assert {name: (one.before, one.after) for name, one in answers.items()} == {
+    changed = json.loads(json.dumps(CLAIMS))
+    (changed[claim] if part is None else changed[claim]["all_of"][part]).update(change)
+    before, after = study.judge(CLAIMS), study.judge(changed)
+    answers = study.answer(setting)
+    assert {name: (answer.before, answer.after) for name, answer in answers.items()} == {
         name: (before[name], after[name]) for name in answers
     }
     assert {name for name in before if before[name] != after[name]} <= set(answers)
 
 
-def test_a_part_that_moves_is_told_though_the_whole_stays(study: Study) -> None:
-    answers = study.ask("W03.one-order-in-all.threshold=200", "W03.two-orders.threshold=20")
-    one = answers["W03"]
-    assert one.before == one.after and one.parts["two orders"] == ("challenged", "supported")
-    assert any("two orders: challenged -> supported" in line for line in format_answers([one]))
+def test_changed_part_is_listed_when_the_verdict_stays(study: Study) -> None:
+    answers = study.answer("W03.one-order-in-all.threshold=200", "W03.two-orders.threshold=20")
+    answer = answers["W03"]
+    assert answer.before == answer.after and answer.parts["two orders"] == ("challenged", "supported")
+    assert any("two orders: challenged -> supported" in line for line in format_answers([answer]))
 
 
-def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synthetic: Factory) -> None:
-    assert study.ask("W02.baseline=socket")["W02"].after == study.ask("W02.baseline=node")["W02"].after
+def test_socket_baseline_equals_node_on_one_socket(study: Study, synthetic: Factory) -> None:
+    assert study.answer("W02.baseline=socket")["W02"].after == study.answer("W02.baseline=node")["W02"].after
     machine(synthetic, sockets=2).write()
-    assert study.ask("W02.baseline=socket")["W02"].after == "awaiting experiment"
+    assert study.answer("W02.baseline=socket")["W02"].after == "awaiting experiment"
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("question", "message"),
     [
         ("W001.threshold=1", "there is no claim 'W001'. Did you mean 'W01'?"),
         ("W01.thresholds=1", "'thresholds' cannot be set. Known: threshold, "),
@@ -158,20 +158,20 @@ def test_a_base_of_one_socket_is_the_node_where_there_is_one(study: Study, synth
         *((f"price: thing.price={value}", "not a number above 0 (in USD)") for value in ("much", "-1", "0", "inf")),
     ],
 )
-def test_what_makes_no_sense_is_refused(study: Study, given: str, said: str) -> None:
-    kind, _, asked = given.partition(": ")
+def test_invalid_settings_are_refused(study: Study, question: str, message: str) -> None:
+    kind, _, price = question.partition(": ")
     with pytest.raises(StudyError) as fault:
-        study.ask(price=[asked]) if kind == "price" else study.ask(given)
-    assert said in str(fault.value)
+        study.answer(price=[price]) if kind == "price" else study.answer(question)
+    assert message in str(fault.value)
 
 
-def test_a_figure_moves_the_claims_that_rest_on_it(study: Study) -> None:
-    assert moved(study.ask(price=["llama31-405b.gpus=100"])) == {"W06": ("supported", "challenged")}
-    assert moved(study.ask(price=["thing.price=700"])) == {"W07": ("awaiting source", "supported")}
-    assert study.ask(price=["aws-p5.48xlarge.usd_per_hour=1"]) == {}
+def test_price_changes_only_claims_that_use_it(study: Study) -> None:
+    assert changed_verdicts(study.answer(price=["llama31-405b.gpus=100"])) == {"W06": ("supported", "challenged")}
+    assert changed_verdicts(study.answer(price=["thing.price=700"])) == {"W07": ("awaiting source", "supported")}
+    assert study.answer(price=["aws-p5.48xlarge.usd_per_hour=1"]) == {}
 
 
-def test_the_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_if_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     synthetic("node-b", origin="measured").gemm(27.9).clock().write()
     data, made_up = tmp_path / "data", tmp_path / "made-up"
     gather([synthetic.root / "node-b"], data)
@@ -190,7 +190,7 @@ def test_the_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: p
             main([*common, *words])
 
 
-def test_a_threshold_that_decides_nothing_yet_says_what_is_missing(synthetic: Factory, tmp_path: Path) -> None:
+def test_answer_without_evidence_names_the_missing_hardware(synthetic: Factory, tmp_path: Path) -> None:
     synthetic("node-a").gemm(27.9).clock().write()
-    one = Study(tmp_path, synthetic.root).ask("W02.threshold=[1,2]")["W02"]
-    assert one.before == one.after == "awaiting hardware" and "GPU" in "\n".join(format_answers([one]))
+    answer = Study(tmp_path, synthetic.root).answer("W02.threshold=[1,2]")["W02"]
+    assert answer.before == answer.after == "awaiting hardware" and "GPU" in "\n".join(format_answers([answer]))
