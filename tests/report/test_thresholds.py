@@ -182,7 +182,7 @@ def test_pieces_match_the_rule_and_are_minimal(estimates: Estimates, rule: str, 
     values=st.lists(st.floats(0.2, 20), min_size=3, max_size=12),
     se=st.sampled_from([0.0, 0.02, 0.3]),
     compare=st.sampled_from(["at_least", "at_most"]),
-    wanted=st.sampled_from([0.25, 0.5, 0.9]),
+    share=st.sampled_from([0.25, 0.5, 0.9]),
     threshold=st.floats(0.5, 10),
 )
 def test_share_pieces_match_the_rule(
