@@ -1,4 +1,4 @@
-"""A measuring process with experiments that end it, hang, or fail: for tests of what survives them."""
+"""A worker with experiments that kill it, hang, or fail, to test the processes that must survive them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ How = Literal[
     "observes no number",
     "observes a share of two",
 ]
-# Points with a profile, on a stand-in for a GPU.
+# Outcomes for points with a profile, on a stand-in for a GPU.
 Profiled = Literal["right", "slow to build", "killed", "raises", "no number", "hangs"]
 
 
 def _break(how: str) -> None:
-    """Die, hang or raise, where `how` says so."""
+    """Die, hang or raise if `how` asks for it."""
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "hangs":
@@ -49,7 +49,7 @@ def _break(how: str) -> None:
 
 
 def break_point(device: Device, how: How, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
-    """A point that goes wrong in the way that `how` says."""
+    """Build a point that fails as `how` names."""
 
     def call() -> None:
         _break(how)
@@ -65,11 +65,11 @@ def break_point(device: Device, how: How, index: int, backend: Literal["llvm"], 
     if how == "observes a share of two":
         return Workload(observe=lambda: {"whole_share": (2.0, "1")})
     if how.startswith("observes"):
-        seen = [1.0, 2.0, 4.0] if how == "observes three" else [1.0, float("nan")]
+        latencies = [1.0, 2.0, 4.0] if how == "observes three" else [1.0, float("nan")]
 
         def observe() -> dict[str, Observed]:
             time.sleep(0.05)
-            return {"latency": (seen, "s"), "failed_share": (0.0, "1")}
+            return {"latency": (latencies, "s"), "failed_share": (0.0, "1")}
 
         return Workload(observe=observe)
     error = {"wrong": 0.5, "nan": float("nan")}.get(how, 0.0)
@@ -80,7 +80,7 @@ _spoilt: list[str] = []
 
 
 def spoil_process(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
-    """A point that raises an error named `how`, after which no point of this process is right; 'right' raises none."""
+    """Build a point that raises `how` and so fails all later points in this process; 'right' raises nothing."""
     if _spoilt:
         raise RuntimeError(f"a point that another one spoilt ({_spoilt[0]})")
 
@@ -89,13 +89,13 @@ def spoil_process(device: Device, how: str, index: int, backend: Literal["llvm"]
             _spoilt.append(how)
             raise RuntimeError(how) if how[0] != "!" else Unsupported(how)
 
-    if how == "!capture alone":  # the point itself is timed
+    if how == "!capture alone":  # only its capture fails
         return Workload(run=lambda: None, graph=True)
     return Workload(run=call)
 
 
 class SpoilableDevice(CpuDevice):
-    """The CPU in a GPU's place, without torch; it computes nothing after a point has spoilt its process."""
+    """CPU posing as a GPU, without torch; unusable after a point has spoilt the process."""
 
     kind = "gpu"
 
@@ -113,7 +113,7 @@ _built: list[str] = []
 
 
 def profile_point(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
-    """A point whose profile goes wrong as `how` says; a right one counts the works that this process built before."""
+    """Build a point whose profile fails as `how` names, or counts the points that this process built before."""
     before = len(_built)
     _built.append(how)
     if how == "slow to build":
@@ -128,7 +128,7 @@ def profile_point(device: Device, how: Profiled, index: int, backend: Literal["l
 
 
 if __name__ == "__main__":
-    # Only in the measuring process: the suite that the tests see is the real one.
+    # Register them only in the worker: tests import the real suite.
     experiment("broken")(break_point)
     experiment("profiled")(profile_point)
     experiment("spoiling")(spoil_process)

@@ -1,4 +1,4 @@
-"""What all tests of the experiments share."""
+"""Fixtures for all tests of experiments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tree = Callable[[dict[str, str]], Path]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Tree]:
-    """Writes files of the kernel below a root of the test's own, and forgets in the end what was read there."""
+    """Write kernel files below a temporary root; clear the caches of their readers afterwards."""
 
     def write(files: dict[str, str]) -> Path:
         for name, content in files.items():
@@ -31,9 +31,9 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small work on cores that others use too: its threads would wait for one another."""
+    """Use one thread: on busy cores, threads with little work mostly wait for each other."""
     before = torch.get_num_threads()
-    # Whatever another test has asked of the device that they share.
+    # Tests share CPU and may have changed its thread count.
     CPU.set_threads(1)
     yield
     torch.set_num_threads(before)

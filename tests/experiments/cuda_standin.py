@@ -1,7 +1,7 @@
-"""CUDA C without a GPU: run as C++ on this machine, and compiled by NVIDIA's own compiler.
+"""CUDA C without a GPU: run as C++ on the CPU, and compiled with NVIDIA's compiler.
 
-Blocks run one after the other. The threads of a block do so too, unless the source has
-barriers: then each is a thread of the system, and `__shared__` memory is the block's.
+Blocks run in sequence, and so do threads in a block. Only if the source has barriers, each
+thread in a block is a system thread; they share `__shared__` memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,7 +74,7 @@ def as_unsigned(sizes: tuple[int, ...]) -> Any:
 
 
 class Array(np.ndarray):
-    """A NumPy array that answers like CuPy's."""
+    """NumPy array with the methods of CuPy arrays."""
 
     def set(self, values: Any) -> None:
         self[:] = values
@@ -84,10 +84,9 @@ class Array(np.ndarray):
 
 
 class Cupy:
-    """What the study asks of CuPy: arrays, and kernels that a C++ compiler makes of CUDA C.
+    """Stand-in for CuPy: arrays, and kernels in CUDA C that a C++ compiler builds.
 
-    launches: grid and block of each launch, as they were given. streams: the address of the stream of each, and
-    how it was made CuPy's.
+    launches: grid and block per launch. streams: stream address per launch, and the CuPy function that wrapped it.
     """
 
     uint64 = np.uint64
@@ -96,19 +95,19 @@ class Cupy:
         self.compiler = compiler
         self.cuda = SimpleNamespace(
             Device=lambda index: SimpleNamespace(use=lambda: None),
-            Stream=SimpleNamespace(from_external=self._taken),
-            ExternalStream=lambda address: self._on(address, "ExternalStream"),
+            Stream=SimpleNamespace(from_external=self._from_external),
+            ExternalStream=lambda address: self._use_stream(address, "ExternalStream"),
         )
         self.launches: list[tuple[int, ...]] = []
         self.streams: list[tuple[int, str]] = []
 
-    def _taken(self, stream: Any) -> Any:
+    def _from_external(self, stream: Any) -> Any:
         version, address = stream.__cuda_stream__()
         assert (version, type(address)) == (0, int), "CuPy takes version 0 of the protocol only"
-        return self._on(address, "from_external")
+        return self._use_stream(address, "from_external")
 
-    def _on(self, address: int, how: str) -> Any:
-        self.streams.append((address, how))
+    def _use_stream(self, address: int, wrapper: str) -> Any:
+        self.streams.append((address, wrapper))
         return nullcontext()
 
     def asarray(self, array: Any) -> Any:
@@ -122,24 +121,24 @@ class Cupy:
 
     def RawModule(self, code: str, options: tuple[str, ...] = ()) -> Any:  # noqa: N802 - CuPy's name
         defines = tuple(option for option in options if option.startswith("-D"))
-        loaded, together = _compile(self.compiler, code, defines), "__syncthreads" in code
-        return SimpleNamespace(get_function=lambda name: self._kernel(loaded, loaded[name], together))
+        library, has_barriers = _compile(self.compiler, code, defines), "__syncthreads" in code
+        return SimpleNamespace(get_function=lambda name: self._kernel(library, library[name], has_barriers))
 
-    def _kernel(self, loaded: Any, function: Any, together: bool) -> Any:
+    def _kernel(self, library: Any, function: Any, has_barriers: bool) -> Any:
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], **_: Any) -> None:
             self.launches.append((*grid, *block))
-            given = [_convert_argument(argument) for argument in arguments]
-            loaded.standin_launch(as_unsigned(pad_to_three(grid)), as_unsigned(pad_to_three(block)))
+            values = [_convert_argument(argument) for argument in arguments]
+            library.standin_launch(as_unsigned(pad_to_three(grid)), as_unsigned(pad_to_three(block)))
 
-            def thread(here: tuple[int, ...], at: tuple[int, ...]) -> None:
-                loaded.standin_thread(as_unsigned(here), as_unsigned(at))
-                function(*given)
+            def run_thread(block_index: tuple[int, ...], thread_index: tuple[int, ...]) -> None:
+                library.standin_thread(as_unsigned(block_index), as_unsigned(thread_index))
+                function(*values)
 
             threads = list(product(*map(range, pad_to_three(block))))
-            # As many threads of the system as a block has: each of them waits at the barriers.
-            with ThreadPoolExecutor(len(threads)) if together else nullcontext() as pool:
-                for here in product(*map(range, pad_to_three(grid))):
-                    for _ in (pool.map if pool else map)(lambda at, here=here: thread(here, at), threads):
+            # All threads in a block must run at once, since each waits at the barriers.
+            with ThreadPoolExecutor(len(threads)) if has_barriers else nullcontext() as pool:
+                for block_index in product(*map(range, pad_to_three(grid))):
+                    for _ in (pool.map if pool else map)(partial(run_thread, block_index), threads):
                         pass
 
         return launch
@@ -147,34 +146,34 @@ class Cupy:
 
 @cache
 def _compile(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL:
-    """The library that the compiler makes of CUDA C: once for all tests of the same source, for it takes a second."""
+    """Compile CUDA C as C++ and load it; cached, since it takes a second."""
     with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
         source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         source.write_text(SHIM + code.replace("pmevent 1;", ""))
         words = [compiler, "-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-w", *defines]
         subprocess.run([*words, "-o", str(library), str(source)], check=True)
-        # What is loaded stays when its file is gone.
+        # A loaded library stays usable after its file is deleted.
         return ctypes.CDLL(str(library))
 
 
-def _convert_argument(one: Any) -> Any:
-    if isinstance(one, np.ndarray):
-        return ctypes.c_void_p(one.ctypes.data)
-    if isinstance(one, int):  # the address of a tensor
-        return ctypes.c_void_p(one)
-    # CuPy passes NumPy's scalars as they are: a Python number would have a width of its own.
-    assert isinstance(one, np.generic), f"{one!r} is no NumPy scalar"
+def _convert_argument(argument: Any) -> Any:
+    if isinstance(argument, np.ndarray):
+        return ctypes.c_void_p(argument.ctypes.data)
+    if isinstance(argument, int):  # a tensor's address
+        return ctypes.c_void_p(argument)
+    # CuPy keeps the width of NumPy scalars, and chooses a width for Python numbers.
+    assert isinstance(argument, np.generic), f"{argument!r} is no NumPy scalar"
     kinds = {"float32": ctypes.c_float, "float64": ctypes.c_double, "int32": ctypes.c_int, "uint32": ctypes.c_uint}
-    return {**kinds, "int64": ctypes.c_longlong, "uint64": ctypes.c_ulonglong}[one.dtype.name](one.item())
+    return {**kinds, "int64": ctypes.c_longlong, "uint64": ctypes.c_ulonglong}[argument.dtype.name](argument.item())
 
 
 def find_compiler() -> str | None:
-    """The path of a C++ compiler."""
+    """Return the path to a C++ compiler, if there is one."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
-    """Put the stand-in in CuPy's place for a test. Skips it where there is no C++ compiler."""
+    """Replace CuPy with the stand-in for one test; skip the test without a C++ compiler."""
     from experiments.kernels.cuda_compile import compile_module
 
     compiler = find_compiler()
@@ -190,7 +189,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
 
 @cache
 def _load_nvrtc() -> Any:
-    places = [found for folder in map(Path, sys.path) for found in folder.glob("nvidia/*/lib/libnvrtc.so.*")]
+    places = [file for folder in map(Path, sys.path) for file in folder.glob("nvidia/*/lib/libnvrtc.so.*")]
     for name in [*map(str, places), "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]:
         try:
             return ctypes.CDLL(name)
@@ -200,9 +199,9 @@ def _load_nvrtc() -> Any:
 
 
 def compile_to_ptx(source: str, architecture: str, options: tuple[str, ...] = ()) -> dict[str, str]:
-    """Each kernel's body in PTX, by NVIDIA's compiler; fails the test with its log. architecture: compute_90.
+    """Compile with NVRTC and return the PTX body per kernel; fail the test with its log.
 
-    Skips the test where the compiler is not installed (its wheel needs no GPU).
+    architecture: for example compute_90. Skips the test if NVRTC is not installed (its wheel needs no GPU).
     """
     library, program, size = _load_nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     if library is None:

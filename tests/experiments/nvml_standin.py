@@ -1,4 +1,4 @@
-"""A stand-in for pynvml: GPUs whose answers a test gives, where there is no GPU."""
+"""Stand-in for pynvml that answers as a test specifies, without a GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-# A card as it should be; a question without an answer here is one that the driver does not support.
+# Answers from a healthy GPU; the driver does not support any query without an answer here.
 HEALTHY_GPU: dict[str, Any] = {
     "Name": "NVIDIA H200",
     "PersistenceMode": 1,
@@ -32,10 +32,10 @@ HEALTHY_GPU: dict[str, Any] = {
 
 
 class FakeNvml:
-    """Stand-in for pynvml that answers from dictionaries, one a card; an answer that is an exception is raised.
+    """Stand-in for pynvml that answers from a dictionary per GPU and raises answers that are exceptions.
 
-    "Handle" answers for a card's handle. slices: MIG's, which have no number. refuses: raised by nvmlInit. count: the
-    number of GPUs that the library tells.
+    "Handle": the answer to a query for a handle. slices: MIG slices, which have no index. refuses: raised by nvmlInit.
+    count: the reported number of GPUs.
     """
 
     NVMLError = pynvml.NVMLError
@@ -54,7 +54,7 @@ class FakeNvml:
         self._cuda, self._count = cuda, len(cards) if count is None else count
         self._refuses = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND) if broken else refuses
 
-    def nvmlInit(self) -> None:  # noqa: N802 - NVML's own name
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's name
         if self._refuses:
             raise self._refuses
 
@@ -67,12 +67,12 @@ class FakeNvml:
         return answer_or_raise(self._cards[index].get("Handle", self._cards[index]))
 
     def nvmlDeviceGetHandleByUUID(self, identity: str) -> dict[str, Any]:  # noqa: N802
-        return self._found("UUID", identity)
+        return self._find_card("UUID", identity)
 
     def nvmlDeviceGetHandleByPciBusId(self, place: str) -> dict[str, Any]:  # noqa: N802
-        return self._found("BusId", place)
+        return self._find_card("BusId", place)
 
-    def _found(self, key: str, value: str) -> dict[str, Any]:
+    def _find_card(self, key: str, value: str) -> dict[str, Any]:
         for card in [*self._cards, *self._slices]:
             if card.get(key) == value:
                 return card
@@ -101,7 +101,7 @@ class FakeNvml:
 
 
 def answer_or_raise(answer: Any) -> Any:
-    """An answer, raised if it is an exception."""
+    """Return the answer, or raise it if it is an exception."""
     if isinstance(answer, Exception):
         raise answer
     return answer

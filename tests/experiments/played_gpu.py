@@ -1,10 +1,10 @@
-"""A GPU of each maker, played: NVIDIA's, Apple's, and Intel's without float64, in the places of the real ones.
+"""Played GPUs in place of real ones: from NVIDIA, Apple, and Intel (without float64).
 
     python -m tests.experiments.played_gpu [experiment ...]
 
-measures the points of `played_points` on each, and points with planted faults on NVIDIA's, in one process, and prints
-each outcome as a line of JSON. `played_torch` is the GPU; NVML and CuPy are the other tests' stand-ins, so
-that kernels in CUDA C are compiled as C++ and run on this machine. `install` changes a process for good.
+measures the points in `played_points` on each GPU, and planted faults on NVIDIA's, in one process, and prints
+each outcome as a line of JSON. `played_torch` is the GPU; NVML and CuPy are the stand-ins from other tests, which
+run CUDA C as C++ on this machine. `install` changes a process irreversibly.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 class PlayedCuda(CudaDevice):
     interface = NAME
-    page_locks = False  # torch locks pages of batches in a thread of its own, which is not played
+    page_locks = False  # torch's own thread locks pages for batches, which is not played
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -53,7 +53,7 @@ class PlayedCuda(CudaDevice):
 
 class PlayedXpu(XpuDevice):
     interface = NAME
-    page_locks = False  # torch locks pages of batches in a thread of its own, which is not played
+    page_locks = False  # torch's own thread locks pages for batches, which is not played
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -70,12 +70,12 @@ class PlayedMps(MpsDevice):
         return {"name": "Apple M9 GPU", "memory_bytes": 10**11, "unified_memory": True}
 
 
-# By the name of such a GPU in orders.
+# GPU class by device name in orders.
 KINDS: dict[str, type[Accelerator]] = {"cuda:0": PlayedCuda, "mps": PlayedMps, "xpu:0": PlayedXpu}
 
 
 def open_played(name: str) -> Accelerator:
-    """The played GPU of this name (cuda:0, mps or xpu:0), as new, ready for work."""
+    """Reset the played GPU to `name` (cuda:0, mps or xpu:0) and open it."""
     GPU.begin(name, float64=name == "cuda:0")
     device = KINDS[name](DEVICE)
     device.open()
@@ -83,32 +83,32 @@ def open_played(name: str) -> Accelerator:
 
 
 class _CapturedCupy(Cupy):
-    """CuPy's stand-in, whose launches are captured too."""
+    """Stand-in for CuPy whose launches graphs can capture."""
 
-    def _kernel(self, loaded: Any, function: Any, together: bool) -> Any:
-        launch = super()._kernel(loaded, function, together)
+    def _kernel(self, library: Any, function: Any, has_barriers: bool) -> Any:
+        launch = super()._kernel(library, function, has_barriers)
 
-        def recorded(*given: Any, **more: Any) -> None:
+        def recorded(*args: Any, **kwargs: Any) -> None:
             GPU.fail()
-            launch(*given, **more)
-            GPU.record(lambda: launch(*given, **more), (), {}, None)
+            launch(*args, **kwargs)
+            GPU.record(lambda: launch(*args, **kwargs), (), {}, None)
 
         return recorded
 
 
 def install() -> None:
-    """Put all stand-ins in their places, and make small what takes a GPU milliseconds."""
+    """Install all stand-ins, and shrink work that takes real GPUs milliseconds."""
     warnings.simplefilter("ignore")
     played_torch.install()
     library = FakeNvml({"UUID": "GPU-00000000", "TotalEnergyConsumption": 0})
     nvml.load_pynvml = lambda: library
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
-    # The answers to what is asked by torch's name of a device.
+    # These functions look devices up by torch's name.
     cuda_compile.open_cupy = _with_maker_name(cuda_compile.open_cupy)
     libraries.switches = _with_maker_name(libraries.switches)
     experiment("planted")(planted)
-    # A short call of a GPU's is a long one here, and still captured.
+    # Calls that are short on real GPUs are long here: raise the threshold to capture them.
     worker.GRAPH_BELOW_S, worker.GRAPH_CALLS = 1.0, 2
     profiling.profile, profiling.device_activity = PlayedProfile, _activity_of_maker(profiling.device_activity)
     profiling.GAP_S = 1e-4
@@ -122,33 +122,33 @@ def install() -> None:
 
 
 def _with_maker_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    def ask(name: str, *given: Any, **more: Any) -> Any:
-        return function(GPU.name if name.startswith(NAME) else name, *given, **more)
+    def call(name: str, *args: Any, **kwargs: Any) -> Any:
+        return function(GPU.name if name.startswith(NAME) else name, *args, **kwargs)
 
-    return ask
+    return call
 
 
 class PlayedProfile(torch.profiler.profile):
-    """Torch's profiler, to which each operator that is in no other is a kernel of the device."""
+    """Torch's profiler with a device kernel added for each outermost operator."""
 
     def __init__(self, activities: list[Any]) -> None:
         super().__init__(activities=[ProfilerActivity.CPU])
         self.on_device = activities != [ProfilerActivity.CPU]
 
     def events(self) -> Any:
-        found, kernels = list(super().events()), []
-        for one in found if self.on_device else ():
-            one.use_device = "cuda"
-            within = one.cpu_parent.name if one.cpu_parent else ""
-            if one.name.startswith("aten::") and not within.startswith("aten::"):
-                start, end = one.time_range.start, one.time_range.end
-                one.append_kernel(one.name, 0, end - start)
-                kernels.append(FunctionEvent(one.id, one.name, 7, start, end, device_type=DeviceType.CUDA))
-        return found + kernels
+        events, kernels = list(super().events()), []
+        for event in events if self.on_device else ():
+            event.use_device = "cuda"
+            parent = event.cpu_parent.name if event.cpu_parent else ""
+            if event.name.startswith("aten::") and not parent.startswith("aten::"):
+                start, end = event.time_range.start, event.time_range.end
+                event.append_kernel(event.name, 0, end - start)
+                kernels.append(FunctionEvent(event.id, event.name, 7, start, end, device_type=DeviceType.CUDA))
+        return events + kernels
 
 
 def _activity_of_maker(real: Callable[[Device], Any]) -> Callable[[Device], Any]:
-    """The question for the profiler's name of a device, asked by its maker's name."""
+    """Wrap `real`, which finds the profiler's activity, to look the played device up by its real name."""
     return lambda device: real(CpuDevice(GPU.name)) if device.name == DEVICE else real(device)
 
 
@@ -166,53 +166,53 @@ FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
 
 
 def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Workload:
-    """A call with a fault that a GPU does not forgive, or not in a capture."""
-    here, there = torch.ones(8), torch.ones(8, device=device.name)
-    pinned = device.pin(here)
+    """Build a call with a fault that GPUs reject, always or in a capture."""
+    on_host, on_device = torch.ones(8), torch.ones(8, device=device.name)
+    pinned = device.pin(on_host)
     calls: dict[Fault, Callable[[], object]] = {
-        "none": lambda: there.copy_(pinned, non_blocking=True),
-        "an operand of the CPU": lambda: there + here,
-        "pageable memory": lambda: there.copy_(here, non_blocking=True),
-        "a blocking copy": lambda: there.copy_(pinned),
-        "item": lambda: there.sum().item(),
-        "a mask": lambda: there[there > 0],
+        "none": lambda: on_device.copy_(pinned, non_blocking=True),
+        "an operand of the CPU": lambda: on_device + on_host,
+        "pageable memory": lambda: on_device.copy_(on_host, non_blocking=True),
+        "a blocking copy": lambda: on_device.copy_(pinned),
+        "item": lambda: on_device.sum().item(),
+        "a mask": lambda: on_device[on_device > 0],
         "memory": lambda: GPU.refuse_memory_in_a_capture(),
         "an illegal access": lambda: setattr(GPU, "lost", True),
     }
     return Workload(run=calls[fault], graph=True)
 
 
-# A real GPU's profiler slows what is timed after it, even in a session that looks at the CPU alone.
+# With a real GPU, profiling slows all later timings in the process, even if it covers only the CPU.
 WITHOUT_PROFILES = patch(
     "torch.autograd.profiler._prepare_profiler", side_effect=AssertionError("a profile in a point")
 )
 
 
 def measure_points(only: list[str]) -> Iterator[dict[str, Any]]:
-    """The outcome of each point on each GPU: device, experiment, params, and the process's answer."""
+    """Yield the outcome per point and GPU: device, experiment, params, and the worker's answer."""
     faults = [("planted", {"fault": fault, "backend": "torch", "threads": 0}) for fault in FAULTS]
     for name in KINDS:
         device, watch = open_played(name), Watch(name)
-        for which, params in (*POINTS, *faults) if name == "cuda:0" else POINTS:
-            if (only and which not in only) or (name != "cuda:0" and is_expensive(which, params)):
+        for experiment_name, params in (*POINTS, *faults) if name == "cuda:0" else POINTS:
+            if (only and experiment_name not in only) or (name != "cuda:0" and is_expensive(experiment_name, params)):
                 continue
-            order = {"experiment": which, "params": params, "known": {"call_s": 1e-9}}
+            order = {"experiment": experiment_name, "params": params, "known": {"call_s": 1e-9}}
             policy = {"target": 0.5, "budget_s": 0.02, "max_samples": 4}
             with WITHOUT_PROFILES:
                 answer = worker.answer_order({**order, "policy": policy}, device, watch)
             if "profile" in answer:
                 answer["profiled"] = worker.answer_order({**order, "policy": policy, "profile": True}, device, watch)
-            yield {"device": name, "experiment": which, "params": params, "answer": answer}
+            yield {"device": name, "experiment": experiment_name, "params": params, "answer": answer}
 
 
 def is_right(answer: dict[str, Any]) -> bool:
-    """True for samples of all that was to be measured, and where the GPU cannot do it."""
-    lacking = [*answer.get("parts", ()), *answer.get("profiled", {}).get("profiled", ())]
-    return all(one.get("status", "ok") in ("ok", "unsupported") for one in (answer, *lacking))
+    """Tell if all metrics were measured, or are unsupported."""
+    parts = [*answer.get("parts", ()), *answer.get("profiled", {}).get("profiled", ())]
+    return all(part.get("status", "ok") in ("ok", "unsupported") for part in (answer, *parts))
 
 
 def main() -> None:
-    """Print the outcomes of the experiments that are named, or of all."""
+    """Print the outcomes for the named experiments, by default all."""
     os.environ.update({user_models.VARIABLE: json.dumps(OWN_MODELS), user_models.FILES: "{}"})
     install()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Small points of every GPU experiment: each branch by format, library, launch and kind of work, once."""
+"""Small points for every GPU experiment: one per branch by format, library, launch and kind of work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Point = tuple[str, dict[str, Any]]
 
 _SHAPE = {"m": 48, "n": 80, "k": 96}
 _PINNED = {"host_memory": "pinned"}
-# A causal network small enough for operators that are played one by one, as a network of the user's own.
+# A user's causal network, small because operators are played one by one.
 OWN_MODELS = {
     "small-gpt": {
         "class": "GPT2LMHeadModel", "config": {"n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 500},
@@ -20,13 +20,13 @@ OWN_MODELS = {
 
 
 def _grid(name: str, common: dict[str, Any], **axes: tuple[Any, ...]) -> Iterator[Point]:
-    """A point for each combination of values; in float32 by torch, where they say no other."""
+    """Yield a point per combination of values; default: float32 by torch."""
     plain = {"backend": "torch"} if name == "transfer" else {"dtype": "float32", "backend": "torch"}
     for values in product(*axes.values()):
         yield name, {**plain, **common, **dict(zip(axes, values, strict=True))}
 
 
-def _products() -> Iterator[Point]:
+def _product_points() -> Iterator[Point]:
     formats = ("float64", "float32", "tf32", "bfloat16", "float16", "float8_e4m3fn", "int8")
     yield from _grid("gemm", _SHAPE, dtype=formats)
     contents = ("zeros", "ones", "integers", "normal", "sparse", "denormal")
@@ -36,7 +36,7 @@ def _products() -> Iterator[Point]:
     yield "sustained", {"load": "triad", "extent": 24_000, "dtype": "float32", "backend": "torch"}
 
 
-def _memory() -> Iterator[Point]:
+def _memory_points() -> Iterator[Point]:
     axes: dict[str, tuple[Any, ...]] = {"op": ("copy", "scale", "add", "triad"), "backend": ("cupy", "torch")}
     yield from _grid("bandwidth", {"footprint": 24_000}, **axes)
     yield from _grid("bandwidth", {"footprint": 24_000, "op": "triad", "dtype": "float64"}, backend=("cupy", "torch"))
@@ -47,7 +47,7 @@ def _memory() -> Iterator[Point]:
     yield from _grid("transfer", {"direction": "device_to_device", "size": 70_001, "host_memory": "none"})
 
 
-def _requests() -> Iterator[Point]:
+def _request_points() -> Iterator[Point]:
     shapes = {"elementwise": (1024, 1, 1), "gemv": (48, 1, 80), "gemm": (50, 60, 70), "mlp": (9, 128, 96)}
     for op, shape in shapes.items():
         common = {"op": op, **dict(zip("mnk", shape, strict=True)), "uses": 3, **_PINNED}
@@ -56,18 +56,18 @@ def _requests() -> Iterator[Point]:
     yield from _grid("offload", common, host_memory=("pinned", "pageable"))
     yield from _grid("offload", {**common, "dtype": "float64", **_PINNED})
     yield from _grid("inference", {"batch": 2}, model=("mlp", "cnn"), backend=("torch", "graph"))
-    # A played GPU has no slices of what a network holds in inference mode, as the places of its tokens.
+    # No token models: played tensors made in inference mode, such as token positions, cannot be sliced.
     yield from _grid("inference", {"batch": 1}, model=("mobilenet-v2",), backend=("torch", "graph", "channels_last"))
     yield from _grid("inference", {"batch": 1, "dtype": "bfloat16"}, model=("gpt-1m", "lstm-32"))
     text = {"model": "llama-tiny", "format": "BF16", "tokens": 16}
     for phase, backend in (("prompt", "transformers"), ("decode", "transformers"), ("decode", "transformers-graph")):
         yield "language-models", {**text, "phase": phase, "backend": backend}
-    asked = {"users": 2, "prompt_tokens": 8, "new_tokens": 8, "seconds": 1, "cores": 1}
+    load = {"users": 2, "prompt_tokens": 8, "new_tokens": 8, "seconds": 1, "cores": 1}
     for backend in ("xllamacpp", "llama-server"):
-        yield "language-serving", {"model": "llama-tiny", "format": "Q8_0", **asked, "backend": backend}
+        yield "language-serving", {"model": "llama-tiny", "format": "Q8_0", **load, "backend": backend}
 
 
-def _models() -> Iterator[Point]:
+def _model_points() -> Iterator[Point]:
     yield from _grid("training", {"batch": 4}, model=("mlp", "cnn"), dtype=("float32", "tf32", "bfloat16"))
     yield from _grid("training", {"batch": 2}, model=("resnet",))
     yield from _grid("training", {"batch": 4, "backend": "graph"}, model=("mlp", "cnn"), dtype=("float32", "bfloat16"))
@@ -81,7 +81,7 @@ def _models() -> Iterator[Point]:
     yield "time-to-train", {"job": "digits-mlp", "dtype": "float32", "backend": "torch"}
 
 
-def _layers() -> Iterator[Point]:
+def _layer_points() -> Iterator[Point]:
     layer = {"batch": 1, "passes": "forward", "dtype": "float32"}
     kinds = (("convolution", "conv5-3x3", "library"), ("lstm", "256-cells", "native"),
              ("product", "1024x1024", "library"), ("product", "16384x512", "naive"))  # fmt: skip
@@ -91,7 +91,7 @@ def _layers() -> Iterator[Point]:
     yield "libraries", {**layer, "layer": "convolution", "shape": "conv5-3x3", "variant": "library", "passes": "both"}
 
 
-def _kernels() -> Iterator[Point]:
+def _kernel_points() -> Iterator[Point]:
     tasks = (("chain", 4, "random"), ("branches", 4096, "predictable"), ("states", 1 << 16, "text"),
              ("chase", 1 << 16, "random"))  # fmt: skip
     for (kernel, footprint, data), chains in product(tasks, ("one", "full")):
@@ -105,7 +105,7 @@ def _kernels() -> Iterator[Point]:
         yield "without-cuda", {"kernel": kernel, "n": n, "dtype": "float32", "backend": "cuda"}
 
 
-def _tables() -> Iterator[Point]:
+def _table_points() -> Iterator[Point]:
     for op, transfers in product(("filter", "sort", "group_by", "join"), ("included", "excluded")):
         yield "tabular", {"op": op, "rows": 1000, "transfers": transfers, "backend": "torch"}
     for backend in ("xgboost", "lightgbm", "sklearn"):
@@ -114,19 +114,27 @@ def _tables() -> Iterator[Point]:
 
 POINTS: list[Point] = [
     (name, {**params, "threads": 0})
-    for part in (_products, _memory, _requests, _models, _layers, _kernels, _tables)
-    for name, params in part()
+    for points in (
+        _product_points,
+        _memory_points,
+        _request_points,
+        _model_points,
+        _layer_points,
+        _kernel_points,
+        _table_points,
+    )
+    for name, params in points()
 ]
 
 
 def is_expensive(name: str, params: dict[str, Any]) -> bool:
-    """True for steps of thousands of operators, which the makers' GPUs do alike: played on one of them."""
+    """Tell if a step has thousands of operators: such points run on one GPU only, as all would run them alike."""
     if name == "language-models":
         return params["phase"] == "decode"
     return name != "language-serving" and params.get("model", "mlp") not in ("mlp", "cnn")
 
 
-# Work of GPUs that cannot be played, and the reasons.
+# GPU work that cannot be played, with reasons.
 NOT_PLAYED = {
     "libraries: cuDNN's LSTM": "the CPU's operators have no such library",
     "libraries: convolutions without cuDNN": "torch goes on to oneDNN, as on a CPU",

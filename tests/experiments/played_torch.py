@@ -1,8 +1,8 @@
-"""A GPU played on a CPU build of torch: its tensors wrap CPU tensors, and torch takes them for another device's.
+"""GPU played on a CPU build of torch: its tensors wrap CPU tensors, and torch treats them as another device's.
 
-It refuses what real GPUs refuse: operands of two devices, float64 where it has none, and in a capture whatever waits
-for the device or copies from and to memory that is not page-locked. Torch can be given such a device once in a
-process, for good: use it in processes of its own.
+Like real GPUs, it rejects operands on two devices, float64 where unsupported, and, in a capture, waits for the device
+and copies from or to pageable memory. Torch accepts a device like this once per process, irreversibly: run it in a
+separate process.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME = "played"
 DEVICE = f"{NAME}:0"
-# Operators that read a result on the host, so that they wait for the device.
+# Operators that read a result on the host and so wait for the device.
 _WAITING = (
     "_local_scalar_dense", "equal", "nonzero", "masked_select", "unique", "_unique", "bincount", "repeat_interleave",
 )  # fmt: skip
-# Operators that take operands of both sides.
+# Operators that accept operands on both host and device.
 _CROSSING = ("copy_", "_to_copy", "_foreach", "index", "_index_put_impl_", "_fused_adam")
 _ILLEGAL = "CUDA error: an illegal memory access was encountered"
 Recorded = tuple[Callable[..., Any], Any, Any, Any]
 
 
 class Played:
-    """State of the device: its limits, the capture that goes on, and planted faults.
+    """State of the device: its limits, the current capture, and planted faults.
 
-    pinned: page-locked memory by its address. capture: what a capture has recorded, if one goes on; spoilt if something
-    waited in it. lost: a launch failed, after which every call fails.
+    pinned: page-locked memory by address. capture: operations recorded so far in the current capture, if any.
+    spoilt: an operation waited in the capture. lost: a launch failed, so that every later call fails.
     """
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self, name: str = "cuda:0", float64: bool = True) -> None:
-        """Be another GPU from now on."""
+        """Reset the state and play another GPU."""
         self.name, self.float64 = name, float64
         self.pinned: dict[int, torch.Tensor] = {}
         self.capture: list[Recorded] | None = None
         self.spoilt = self.lost = False
 
     def wait(self, why: str) -> None:
-        """Wait for the device; a capture is spoilt by that."""
+        """Wait for the device, which spoils a capture."""
         if self.capture is not None:
             self.spoilt = True
             raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({why})")
         self.fail()
 
     def refuse_memory_in_a_capture(self) -> None:
-        """Have no memory left for what is captured, which spoils the capture."""
+        """Run out of memory if a capture is in progress, which spoils it."""
         if self.capture is not None:
             self.spoilt = True
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
 
     def fail(self) -> None:
-        """Raise the error after which every call fails."""
+        """Raise an illegal access if the device is lost."""
         if self.lost:
             raise torch.AcceleratorError(_ILLEGAL)
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
-        """A copy in page-locked memory."""
+        """Copy data to page-locked memory."""
         if isinstance(data, PlayedTensor):
             raise RuntimeError("cannot pin a tensor of the device: only dense CPU tensors can be pinned")
         copy = data.clone()
@@ -75,7 +75,7 @@ class Played:
         return copy
 
     def record(self, call: Callable[..., Any], args: Any, kwargs: Any, out: Any) -> None:
-        """Keep an operation on CPU tensors for replays, where a capture goes on."""
+        """Record an operation on CPU tensors for replays if a capture is in progress."""
         if self.capture is not None:
             self.capture.append((call, args, kwargs, out))
 
@@ -84,7 +84,7 @@ GPU = Played()
 
 
 class PlayedTensor(torch.Tensor):
-    """A tensor of the device. held: the CPU tensor with its data."""
+    """Tensor on the device. held: the CPU tensor with its data."""
 
     held: torch.Tensor
     is_cuda = True
@@ -94,12 +94,12 @@ class PlayedTensor(torch.Tensor):
     def __new__(cls, held: torch.Tensor) -> PlayedTensor:
         if held.dtype is torch.float64 and not GPU.float64:
             raise TypeError(f"cannot convert a tensor to float64: {NAME} does not support it")
-        made = torch.Tensor._make_wrapper_subclass(
+        tensor = torch.Tensor._make_wrapper_subclass(
             cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype,
             layout=held.layout, device=torch.device(DEVICE),
         )  # fmt: skip
-        made.held = held
-        return made
+        tensor.held = held
+        return tensor
 
     def __repr__(self, **_: Any) -> str:
         return f"PlayedTensor({tuple(self.shape)}, {self.dtype})"
@@ -123,66 +123,66 @@ class PlayedTensor(torch.Tensor):
 
 
 class Playing(TorchDispatchMode):
-    """Sends operators that make tensors of the device from nothing to it."""
+    """Mode that sends operators without tensor operands, such as `torch.ones`, to the device."""
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(operator, args, kwargs or {})
 
 
 def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Compute by the CPU's operator, with the device's rules."""
+    """Run the operator on the CPU, under the device's rules."""
     leaves = tree_leaves((args, kwargs))
-    there = [leaf for leaf in leaves if isinstance(leaf, PlayedTensor)]
-    here = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not isinstance(leaf, PlayedTensor)]
-    asked = kwargs.get("device")
-    onto = torch.device(asked).type == NAME if asked is not None else bool(there)
-    if not there and not onto:
+    on_device = [leaf for leaf in leaves if isinstance(leaf, PlayedTensor)]
+    on_host = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not isinstance(leaf, PlayedTensor)]
+    target = kwargs.get("device")
+    to_device = torch.device(target).type == NAME if target is not None else bool(on_device)
+    if not on_device and not to_device:
         return operator(*args, **kwargs)
     name = operator._schema.name.removeprefix("aten::")
-    _raise_device_errors(name, operator, args, there, here)
+    _raise_device_errors(name, operator, args, on_device, on_host)
     if name in ("copy_", "_to_copy"):
-        _wait_for_copy(name, args, kwargs, onto)
+        _wait_for_copy(name, args, kwargs, to_device)
     if name in ("_scaled_mm", "_int_mm"):
-        given = zip((argument.name for argument in operator._schema.arguments), args, strict=False)
-        return _eight_bit_product(name, **dict(given), **kwargs)
+        named = zip((argument.name for argument in operator._schema.arguments), args, strict=False)
+        return _eight_bit_product(name, **dict(named), **kwargs)
     operator, args, kwargs = _cpu_operator(name, operator, tree_map(_unwrap, args), tree_map(_unwrap, kwargs))
     out = operator(*args, **kwargs)
     GPU.record(operator, args, kwargs, out)
-    if name == "_to_copy" and not onto:
+    if name == "_to_copy" and not to_device:
         return out
-    known = {id(one.held): one for one in there} | {id(one): one for one in here}
+    operands = {id(tensor.held): tensor for tensor in on_device} | {id(tensor): tensor for tensor in on_host}
 
-    def placed(one: Any) -> Any:
-        if not isinstance(one, torch.Tensor):
-            return one
-        return known[id(one)] if id(one) in known else PlayedTensor(one)
+    def wrap(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return operands[id(leaf)] if id(leaf) in operands else PlayedTensor(leaf)
 
-    return tree_map(placed, out)
-
-
-def _unwrap(one: Any) -> Any:
-    return one.held if isinstance(one, PlayedTensor) else one
+    return tree_map(wrap, out)
 
 
-def _raise_device_errors(name: str, operator: Any, args: Any, there: list[Any], here: list[Any]) -> None:
-    """Raise what a real device raises: of a lost context, of a wait in a capture, of operands of two devices."""
+def _unwrap(leaf: Any) -> Any:
+    return leaf.held if isinstance(leaf, PlayedTensor) else leaf
+
+
+def _raise_device_errors(name: str, operator: Any, args: Any, on_device: list[Any], on_host: list[Any]) -> None:
+    """Raise real devices' errors: lost context, wait in a capture, operands on two devices."""
     GPU.fail()
-    masked = name.startswith("index") and any(one.dtype is torch.bool for one in there if one is not args[0])
+    masked = name.startswith("index") and any(index.dtype is torch.bool for index in on_device if index is not args[0])
     if masked or name.startswith(_WAITING):
         GPU.wait(name)
-    if there and not name.startswith(_CROSSING) and any(one.dim() for one in here):
+    if on_device and not name.startswith(_CROSSING) and any(tensor.dim() for tensor in on_host):
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{DEVICE} and cpu! (when checking arguments of {operator})"
         )
-    if name.startswith("index") and there and not isinstance(args[0], PlayedTensor):
+    if name.startswith("index") and on_device and not isinstance(args[0], PlayedTensor):
         raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
 
 
-def _wait_for_copy(name: str, args: Any, kwargs: Any, onto: bool) -> None:
-    """Wait as copies between host and device do, unless they are asked not to and the host's memory is page-locked."""
+def _wait_for_copy(name: str, args: Any, kwargs: Any, to_device: bool) -> None:
+    """Wait as copies between host and device do, unless the copy is asynchronous and the host memory page-locked."""
     target, source = (args[0], args[1]) if name == "copy_" else (None, args[0])
-    if isinstance(source, PlayedTensor) == (onto if target is None else isinstance(target, PlayedTensor)):
+    if isinstance(source, PlayedTensor) == (to_device if target is None else isinstance(target, PlayedTensor)):
         return
     host = source if not isinstance(source, PlayedTensor) else target
     locked = host is not None and host.untyped_storage().data_ptr() in GPU.pinned
@@ -192,7 +192,7 @@ def _wait_for_copy(name: str, args: Any, kwargs: Any, onto: bool) -> None:
 
 
 def _cpu_operator(name: str, operator: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """The operator with the arguments that the CPU takes in place of the device's."""
+    """Return the operator and arguments to use on the CPU."""
     if kwargs.get("device") is not None:
         kwargs["device"] = torch.device("cpu")
     if "pin_memory" in kwargs:
@@ -205,16 +205,16 @@ def _cpu_operator(name: str, operator: Any, args: Any, kwargs: dict[str, Any]) -
 
 
 def _lstm_cell(gates: Any, hidden: Any, cell: Any, bias: Any = None, hidden_bias: Any = None) -> tuple[Any, Any, Any]:
-    """The fused cell, which the CPU has not."""
-    for one in (hidden, bias, hidden_bias):
-        gates = gates if one is None else gates + one
+    """Compute the fused LSTM cell, which torch lacks on the CPU."""
+    for term in (hidden, bias, hidden_bias):
+        gates = gates if term is None else gates + term
     enter, forget, new, out = gates.chunk(4, 1)
     cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
     return out.sigmoid() * cell.tanh(), cell, gates
 
 
 def _eight_bit_product(name: str, self: Any, mat2: Any, out: Any, **more: Any) -> Any:
-    """torch._int_mm and torch._scaled_mm by their arguments' names, with what they refuse on NVIDIA's GPUs."""
+    """Compute torch._int_mm or torch._scaled_mm, and reject the same operands as NVIDIA GPUs do."""
     a, b = self, mat2
     if name == "_int_mm":
         if not (a.size(0) > 16 and a.size(1) % 8 == 0 and b.size(1) % 8 == 0):
@@ -223,8 +223,8 @@ def _eight_bit_product(name: str, self: Any, mat2: Any, out: Any, **more: Any) -
     else:
         if b.stride(0) != 1 or a.size(1) % 16 or b.size(1) % 16:
             raise RuntimeError("mat2 must be col_major, and trailing dimensions divisible by 16")
-        for one in (more["scale_a"], more["scale_b"]):
-            if not isinstance(one, PlayedTensor) or one.dtype is not torch.float32 or one.numel() != 1:
+        for scale in (more["scale_a"], more["scale_b"]):
+            if not isinstance(scale, PlayedTensor) or scale.dtype is not torch.float32 or scale.numel() != 1:
                 raise RuntimeError("scales must be float32 tensors of one element, on the same device")
         kind = more["out_dtype"]
     if (out.dtype, out.shape) != (kind, (a.size(0), b.size(1))):
@@ -239,12 +239,12 @@ def _eight_bit_product(name: str, self: Any, mat2: Any, out: Any, **more: Any) -
 
 
 def _with_autocast(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
-    """An operator of autocast: on numbers with a point it computes in this format."""
+    """Return the operator under autocast: it converts floating-point operands to `kind`."""
     outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 
-    def cast(one: Any) -> Any:
-        wanted = isinstance(one, PlayedTensor) and one.dtype in (torch.float32, torch.bfloat16)
-        return one.to(kind) if wanted else one
+    def cast(leaf: Any) -> Any:
+        is_float = isinstance(leaf, PlayedTensor) and leaf.dtype in (torch.float32, torch.bfloat16)
+        return leaf.to(kind) if is_float else leaf
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(outside):
@@ -254,26 +254,26 @@ def _with_autocast(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
 
 
 class Stream:
-    """A queue: what is launched is done at once. cuda_stream: its address."""
+    """Stream whose launches run at once. cuda_stream: its address."""
 
-    made = 0
+    count = 0
 
     def __init__(self, **_: Any) -> None:
-        self.cuda_stream = Stream.made
-        Stream.made += 1
+        self.cuda_stream = Stream.count
+        Stream.count += 1
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.cuda_stream
 
     def wait_stream(self, other: Stream) -> None:
-        """Both are in order."""
+        """Do nothing: all streams run in launch order."""
 
     def synchronize(self) -> None:
         GPU.wait("a stream's synchronize")
 
 
 class Event:
-    """A moment on the host's clock."""
+    """Event with a time on the host clock."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.timing, self.at = enable_timing, 0.0
@@ -292,7 +292,7 @@ class Event:
 
 
 class Graph:
-    """Operations of a capture, done again on the same memory."""
+    """Captured operations, replayed on the same memory."""
 
     def __init__(self) -> None:
         self.operations: list[Recorded] | None = None
@@ -305,33 +305,33 @@ class Graph:
         GPU.fail()
         with torch.inference_mode():
             for call, args, kwargs, out in self.operations:
-                again = tree_leaves(call(*args, **kwargs))
-                for place, value in zip(tree_leaves(out), again, strict=True):
-                    if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
-                        place.copy_(value)
+                results = tree_leaves(call(*args, **kwargs))
+                for captured, result in zip(tree_leaves(out), results, strict=True):
+                    if isinstance(captured, torch.Tensor) and captured.data_ptr() != result.data_ptr():
+                        captured.copy_(result)
 
 
 class _Streams:
-    """The default stream, and that on which work is launched now."""
+    """Default and current stream."""
 
     def __init__(self) -> None:
-        self.default = self.here = self.capturing = Stream()
+        self.default = self.current = Stream()
 
     def set(self, stream: Stream) -> None:
-        self.here = stream
+        self.current = stream
 
     @contextmanager
     def use(self, stream: Stream) -> Any:
-        before, self.here = self.here, stream
+        before, self.current = self.current, stream
         try:
             yield
         finally:
-            self.here = before
+            self.current = before
 
     @contextmanager
     def capture(self, graph: Graph, **_: Any) -> Any:
-        """Launch nothing but record; as in torch, an error leaves the stream of the capture in place."""
-        before, self.here = self.here, Stream()
+        """Record launches for a graph; as in torch, after an error the capture's stream stays current."""
+        before, self.current = self.current, Stream()
         GPU.capture, GPU.spoilt = [], False
         try:
             yield
@@ -339,12 +339,12 @@ class _Streams:
             graph.operations, GPU.capture = GPU.capture, None
             if GPU.spoilt:
                 raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-        self.here = before
+        self.current = before
 
 
 _AUTOCAST = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
 _FALLBACK = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
-# By the format that autocast computes them in. Source: torch's "Autocast Op Reference", CUDA.
+# Operators by autocast format. Source: torch's "Autocast Op Reference", CUDA.
 _CASTS = {
     torch.bfloat16: ("linear", "matmul", "mm", "addmm", "bmm", "conv2d", "scaled_dot_product_attention"),
     torch.float32: (
@@ -384,7 +384,7 @@ MODULE = SimpleNamespace(
     graph=STREAMS.capture,
     stream=STREAMS.use,
     set_stream=STREAMS.set,
-    current_stream=lambda *_: STREAMS.here,
+    current_stream=lambda *_: STREAMS.current,
     default_stream=lambda *_: STREAMS.default,
     empty_cache=lambda: None,
     mem_get_info=lambda *_: (80 * 10**9, 85 * 10**9),
@@ -397,11 +397,11 @@ MODULE = SimpleNamespace(
 
 
 def install() -> None:
-    """Give torch the device, and CUDA's questions its answers; for good."""
+    """Register the device in torch and replace CUDA queries, irreversibly."""
     _register(rename=NAME, backend_module=MODULE)
-    # Modules that move to the device get new parameters: those of the CPU cannot become wrappers.
+    # Moving a module must create new parameters: CPU parameters cannot become wrappers in place.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
-    # Torch knows no casts of such a device: these are CUDA's for the operators of this study's models.
+    # Torch has no autocast rules for this device: register CUDA's, for the operators in this study's models.
     _FALLBACK.fallback(torch.library.fallthrough_kernel)
     for kind, names in _CASTS.items():
         for name in names:
@@ -409,13 +409,13 @@ def install() -> None:
     for name in ("get_device_properties", "get_device_capability", "current_stream", "is_available", "device_count"):
         setattr(torch.cuda, name, getattr(MODULE, name))
     torch.version.cuda = "13.0"
-    plain = torch.tensor
+    make_tensor = torch.tensor
 
-    def tensor(data: Any, *words: Any, device: Any = None, **more: Any) -> torch.Tensor:
-        """torch.tensor, which makes its data on the CPU without asking a mode."""
-        where = contexts.CURRENT_DEVICE if device is None else device
-        if torch.device(where or "cpu").type != NAME:
-            return plain(data, *words, device=device, **more)
-        return PlayedTensor(plain(data, *words, device="cpu", **more))
+    def tensor(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
+        """Replace torch.tensor, which creates data on the CPU past any dispatch mode."""
+        target = contexts.CURRENT_DEVICE if device is None else device
+        if torch.device(target or "cpu").type != NAME:
+            return make_tensor(data, *args, device=device, **kwargs)
+        return PlayedTensor(make_tensor(data, *args, device="cpu", **kwargs))
 
     torch.tensor = tensor

@@ -1,9 +1,9 @@
-"""A measuring process on a played GPU, with the protocol of `experiments.worker`: for tests of what starts one.
+"""Worker on a played GPU, with the protocol in `experiments.worker`, to test its parent processes.
 
     python -u -m tests.experiments.played_worker [--device-error EXPERIMENT] [--hangs EXPERIMENT]
 
-The device of the first order, cuda:0, mps or xpu:0, says whose GPU is played. In an experiment of --device-error an
-illegal access ends the device's context, so that the process is of no more use; one of --hangs never answers.
+The device in the first order (cuda:0, mps or xpu:0) selects the played GPU. The experiment in --device-error ends
+the device's context by an illegal access, which makes the process useless; the experiment in --hangs never answers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tests.experiments.played_torch import GPU, Playing
 
 
 def main() -> None:
-    """Answer orders until there are no more."""
+    """Answer orders until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device-error", default="")
     parser.add_argument("--hangs", default="")
     faults = parser.parse_args()
     played_gpu.install()
-    right = worker.answer_order
+    real_answer = worker.answer_order
 
     def answer_to(order: dict[str, Any], device: Device, watch: Watch) -> dict[str, Any]:
         if order["experiment"] == faults.hangs:
             time.sleep(3600)
         GPU.lost = GPU.lost or order["experiment"] == faults.device_error
-        return right(order, device, watch)
+        return real_answer(order, device, watch)
 
     worker.answer_order = answer_to
     worker.open_device = played_gpu.open_played

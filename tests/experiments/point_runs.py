@@ -1,4 +1,4 @@
-"""A small point of every experiment, and what tests ask of the work that comes of one."""
+"""Small points for every experiment, and helpers to build, run and check their work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU, GPU = CpuDevice(), SecondCpu()
 
 _PLAIN: dict[str, Any] = {"dtype": "float32", "backend": "torch", "threads": 1}
 _SHAPE = {"m": 48, "n": 80, "k": 96}
-# A point on a CPU of those that ask about one, of the others one on a GPU.
+# CPU points for experiments that run on CPUs, else GPU points.
 SMALL: dict[str, dict[str, Any]] = {
     "bandwidth": {"op": "triad", "footprint": 100_000, "dtype": "float64", "backend": "llvm", "threads": 1},
     "boosting": {"phase": "fit", "rows": 2000, "trees": 100, "backend": "lightgbm", "threads": 1},
@@ -62,57 +62,54 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def point_params(name: str, device: Device = CPU, **changed: Any) -> dict[str, Any]:
-    """The small point with some parameters changed; a GPU's have no threads."""
+    """Return the parameters in SMALL with changes; threads are 0 for GPUs."""
     return {**SMALL.get(name, {}), **({} if device.kind == "cpu" else {"threads": 0}), **changed}
 
 
 def build_work(name: str, device: Device = CPU, **changed: Any) -> Workload:
-    """The work of such a point."""
+    """Build the work for a small point with changes."""
     experiment = get_experiment(name)
-    made = experiment.function(device, **convert_params(experiment, point_params(name, device, **changed)))
-    assert isinstance(made, Workload)
-    return made
+    work = experiment.function(device, **convert_params(experiment, point_params(name, device, **changed)))
+    assert isinstance(work, Workload)
+    return work
 
 
-def run_once(made: Workload) -> None:
-    """All of its calls once."""
-    for call in [*made.calls, *(phase for _, phase in made.phases)]:
+def run_once(work: Workload) -> None:
+    """Run all calls and phases once."""
+    for call in [*work.calls, *(phase for _, phase in work.phases)]:
         call()
 
 
-def check_error(made: Workload) -> float:
-    """What its check finds."""
-    assert made.check is not None
-    return made.check()
+def check_error(work: Workload) -> float:
+    assert work.check is not None
+    return work.check()
 
 
-def passes_check(made: Workload) -> bool:
-    """Whether its check passes."""
-    assert made.tolerance is not None
-    return check_error(made) <= made.tolerance
+def passes_check(work: Workload) -> bool:
+    assert work.tolerance is not None
+    return check_error(work) <= work.tolerance
 
 
-def observe(made: Workload) -> dict[str, Any]:
-    """What it observes, without units."""
-    assert made.observe is not None
-    return {metric: value for metric, (value, _) in made.observe().items()}
+def observe(work: Workload) -> dict[str, Any]:
+    """Run the observation and return its values without units."""
+    assert work.observe is not None
+    return {metric: value for metric, (value, _) in work.observe().items()}
 
 
 def answer_point(
     name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
 ) -> dict[str, Any]:
-    """The answer of a measuring process to such a point. order: further keys of its order."""
-    whole = {
+    """Answer a small point as a worker does. order: further keys in its order."""
+    full_order = {
         **(order or {}),
         "experiment": name,
         "params": point_params(name, device, **changed),
         "policy": {"target": 0.5, "budget_s": budget_s, "max_samples": 6},
-        # Small enough for any budget: on a busy machine a probe may find otherwise.
+        # Small enough for any budget; without it, a probe on a busy machine may exceed the budget.
         "known": {"call_s": 1e-9},
     }
-    return worker.answer_order(whole, device, Watch("cpu"))
+    return worker.answer_order(full_order, device, Watch("cpu"))
 
 
 def sample_metrics(reply: dict[str, Any]) -> set[str]:
-    """The metrics of its samples."""
     return {series["metric"] for part in reply["parts"] for series in part.get("series", [])}

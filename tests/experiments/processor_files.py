@@ -1,4 +1,4 @@
-"""What the processor that runs the tests lacks: nothing can install it."""
+"""Skips for tests whose instructions this processor lacks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from experiments import hardware
 from experiments.workload import Unsupported
 
-# oneDNN multiplies bfloat16 with these alone.
+# Only with these instructions does oneDNN multiply bfloat16.
 _WIDE = ("avx512", "amx", "bf16", "sve")
 
 
 @contextmanager
 def skip_without_instructions() -> Iterator[None]:
-    """Leave a test out where a library refuses a number format on a processor without instructions for it."""
+    """Skip the test if a library refuses a number format for lack of instructions."""
     try:
         yield
     except (Unsupported, RuntimeError) as refusal:

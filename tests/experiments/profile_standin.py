@@ -1,4 +1,4 @@
-"""A stand-in for torch's profiler on a GPU: its events are those that a test gives. Synthetic: nothing is measured."""
+"""Stand-in for torch's profiler on a GPU that returns events from a test. Synthetic: nothing is measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD_US, MARK_US, CALL_US = 100.0, 5000.0, 10000.0
 
 
 class Profiled(SecondCpu):
-    """A GPU that torch's profiler knows by name, whose tensors are the CPU's."""
+    """GPU that torch's profiler knows by name, with tensors on the CPU."""
 
     def __init__(self) -> None:
         super().__init__("cuda:0")
@@ -30,29 +30,29 @@ class Profiled(SecondCpu):
 
 
 def host_event(name: str, start_us: float, microseconds: float = 1.0) -> FunctionEvent:
-    """An operator, or a range with a name."""
+    """Return the event for an operator or a named range."""
     return FunctionEvent(1, name, 1, start_us, start_us + microseconds, use_device="cuda")
 
 
 def kernel_event(name: str, start_us: float, microseconds: float = 2.0, **more: Any) -> FunctionEvent:
-    """An event of the device: a kernel, copy or fill."""
+    """Return a device event: a kernel, copy or fill."""
     end = start_us + microseconds
     return FunctionEvent(2, name, 7, start_us, end, device_type=DeviceType.CUDA, use_device="cuda", **more)
 
 
 def head_events(lost: int = 0) -> list[FunctionEvent]:
-    """The kernels that a session begins with, without the first ones, and the mark."""
+    """Return the kernels at the start of a session, without the first `lost`, and the mark."""
     kernels = [kernel_event("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
     return [*kernels, host_event(profiling.MARK, MARK_US)]
 
 
 def step_kernels(count: int, names: Sequence[str]) -> list[FunctionEvent]:
-    """The kernels of so many steps, one after the other."""
+    """Return kernel events for `count` steps in sequence."""
     return [kernel_event(name, CALL_US + 10 * index) for index, name in enumerate([*names] * count)]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, events: Callable[[], list[FunctionEvent]]) -> None:
-    """Let the next profiles see these events."""
+    """Make profiles return these events."""
 
     @contextmanager
     def profile(**_: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""A rank that times its steps for a moment, not for seconds: `experiments.models.ranks` otherwise."""
+"""Rank as in `experiments.models.ranks`, but with a timing span far below a second."""
 
 from __future__ import annotations
 

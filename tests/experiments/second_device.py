@@ -1,6 +1,6 @@
-"""A GPU that is none: a device of kind gpu whose work the CPU does, for tests of what experiments ask of GPUs.
+"""Device of kind gpu that computes on the CPU, to test the calls from experiments to GPUs.
 
-Its name is torch's name of the CPU, so that tensors and models made for it are there.
+Its name is torch's name for the CPU, so that its tensors and models live there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from experiments.workload import Dtype
 
 
 class SecondCpu(Device):
-    """The CPU in a GPU's place, in order and at once: what is launched has been done when its launch returns.
+    """CPU posing as a GPU: launches are synchronous and timed by the host clock.
 
-    It is timed by the host's clock. waits: how often somebody has waited for it.
+    waits: number of calls to `synchronise`.
     """
 
     kind = "gpu"
@@ -37,7 +37,7 @@ class SecondCpu(Device):
         return {"id": self.name, "kind": self.kind, "name": "second CPU", "memory_bytes": self.free_bytes()}
 
     def set_threads(self, threads: int) -> None:
-        """The host's threads only launch, as on a GPU."""
+        """Do nothing: host threads only launch, as with a GPU."""
 
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)
@@ -51,7 +51,7 @@ class SecondCpu(Device):
         self.waits += 1
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        """Calls everything once, as a capture's warm-up does."""
+        """Run all calls once, as a capture's warm-up does."""
 
         def replay() -> None:
             for call in calls:

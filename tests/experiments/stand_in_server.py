@@ -1,4 +1,4 @@
-"""A server in the real one's place, for tests of what asks it."""
+"""Stand-in server, to test its clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Reads a request's body and has the server answer it. Silent: the client may leave, and nothing is logged."""
+    """Handler that passes request bodies to the server; it logs nothing and ignores clients that disconnect."""
 
     protocol_version = "HTTP/1.1"
 
@@ -20,17 +20,17 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.server.answer(self, body)  # type: ignore[attr-defined]
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Log nothing."""
 
 
 class StandInServer(ThreadingHTTPServer):
-    """A server of loopback, at a port that the system chooses, which answers from threads of its own.
+    """Threaded loopback server on a free port.
 
-    answer: what a subclass does with a request.
+    answer: method of a subclass that answers a request.
     """
 
     daemon_threads = True
-    # Connections that may wait until the busy machine of a test accepts them: one past these takes a second.
+    # Backlog for busy machines: a connection beyond it is retried only after a second.
     request_queue_size = 256
 
     def __init__(self) -> None:
@@ -38,6 +38,6 @@ class StandInServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has left."""
+        """Ignore clients that have disconnected."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

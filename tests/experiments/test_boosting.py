@@ -109,7 +109,7 @@ def gpu(maker: str = "NVIDIA", name: str = "cuda:1") -> Any:
     """A device that no library here computes on."""
     return SimpleNamespace(
         kind="gpu", name=name, maker=maker, describe=lambda: {"name": f"{maker} Card"},
-        unsupported=lambda backend: Unsupported(f"backend {backend} does not run on {name}"),
+        unsupported_backend=lambda backend: Unsupported(f"backend {backend} does not run on {name}"),
     )  # fmt: skip
 
 

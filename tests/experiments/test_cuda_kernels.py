@@ -51,7 +51,7 @@ def products_of(kernel: str, n: int) -> Workload:
 
 
 def chained(kernel: str, data: str, footprint: int, chains: str) -> Workload:
-    named = SimpleNamespace(kind="gpu", name="cuda:0", unsupported=GPU.unsupported)
+    named = SimpleNamespace(kind="gpu", name="cuda:0", unsupported_backend=GPU.unsupported_backend)
     device: Device = named  # type: ignore[assignment]
     return build_work(
         "sequential", device, kernel=kernel, data=data, footprint=footprint, chains=chains, backend="cupy"

@@ -24,7 +24,10 @@ from tests.experiments.point_runs import CPU, passes_check, run_once
 
 # A device of the other kind, whose memory is the host's.
 GPU: Any = SimpleNamespace(
-    kind="gpu", name="cpu", supports_float64=True, unsupported=lambda name: Unsupported(f"{name} does not run here")
+    kind="gpu",
+    name="cpu",
+    supports_float64=True,
+    unsupported_backend=lambda name: Unsupported(f"{name} does not run here"),
 )
 ON_CPU = [name for name, library in LIBRARIES.items() if "cpu" in library.fits]
 DOES = [(name, op) for name in ON_CPU for op in (*ON_TABLES, *ON_TEXT) if op not in LIBRARIES[name].without]
@@ -232,7 +235,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Cupy:
     return module
 
 
-CUDA: Any = SimpleNamespace(kind="gpu", name="cuda:1", unsupported=GPU.unsupported)
+CUDA: Any = SimpleNamespace(kind="gpu", name="cuda:1", unsupported_backend=GPU.unsupported_backend)
 
 
 @pytest.mark.parametrize("transfers", ["excluded", "included"])

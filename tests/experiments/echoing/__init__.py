@@ -1,1 +1,1 @@
-"""The processes of `experiments.serving`, with a service beside the others that is there at once."""
+"""Processes of `experiments.serving` with an added service that loads no model."""

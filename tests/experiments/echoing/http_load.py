@@ -1,4 +1,4 @@
-"""The load, as it is."""
+"""HTTP load generator, unchanged."""
 
 from experiments.serving.http_load import main
 

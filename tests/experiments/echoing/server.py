@@ -1,4 +1,4 @@
-"""The server, with `Echo` beside the other services."""
+"""Server with `Echo` added to its services."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from experiments.serving import server
 
 
 def read_order() -> Any:
-    """The orders of the server, which holds itself to its cores before it loads a library."""
-    asked = children.read_order()
+    """Read the server's orders, which bind it to its cores, before importing a library."""
+    orders = children.read_order()
     from experiments.serving.services import SERVICES
     from tests.experiments.echoing.service import Echo
 
     SERVICES["echo"] = Echo
-    return asked
+    return orders
 
 
 if __name__ == "__main__":

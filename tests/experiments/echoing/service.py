@@ -1,4 +1,4 @@
-"""A service whose answers are the scores that it is asked with: it reads no weights."""
+"""Service that returns the scores in its request and reads no weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.workload import Dtype
 
 
 class Echo(Service):
-    """Gives back the numbers of a request."""
+    """Service that echoes the numbers in a request."""
 
     SIZE = 20
     tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 1e-6}
@@ -32,7 +32,7 @@ class Echo(Service):
 
     @classmethod
     def exact_scores(cls) -> Tensor:
-        return torch.stack([torch.arange(cls.SIZE).roll(place) for place in range(REQUESTS)]).double()
+        return torch.stack([torch.arange(cls.SIZE).roll(shift) for shift in range(REQUESTS)]).double()
 
     @classmethod
     def requests(cls) -> list[bytes]:
