@@ -28,7 +28,7 @@ def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], 
         "id": name, "title": f"Made up: {name}", "publisher": "nobody", "kind": "user", "url": URL, "date": "2024",
         "terms": "synthetic", "how": "read", "family": family or name, "note": "Synthetic, for tests.",
     }  # fmt: skip
-    lines = [f"{'- ' if not at else '  '}{key}: '{value}'" for at, (key, value) in enumerate(about.items())]
+    lines = [f"{'- ' if not index else '  '}{key}: '{value}'" for index, (key, value) in enumerate(about.items())]
     with listing.open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     path = folder / f"{name}.csv"
@@ -36,7 +36,7 @@ def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], 
         columns = set(COLUMNS).union(*records)
         table = csv.DictWriter(file, [name for name in MEANING if name in columns], restval="", lineterminator="\n")
         table.writeheader()
-        table.writerows({"id": f"r{at}", **record} for at, record in enumerate(records, 1))
+        table.writerows({"id": f"r{index}", **record} for index, record in enumerate(records, 1))
     return path
 
 

@@ -56,9 +56,9 @@ def test_claims_have_short_findings_for_every_outcome(claim: Claim) -> None:
             assert sentence[-1] in ".", f"{claim.id}, {outcome}: no full stop"
 
 
-@pytest.mark.parametrize("which", ["published", "fleet"])
-def test_findings_in_kept_verdicts_are_short_and_complete(which: str) -> None:
-    document = read_kept_verdicts(which)
+@pytest.mark.parametrize("name", ["published", "fleet"])
+def test_findings_in_kept_verdicts_are_short_and_complete(name: str) -> None:
+    document = read_kept_verdicts(name)
     for verdict in document["verdicts"]:
         text = verdict["finding"]
         assert "{" not in text and not BANNED.search(text), f"{verdict['id']}: {text}"
@@ -67,8 +67,8 @@ def test_findings_in_kept_verdicts_are_short_and_complete(which: str) -> None:
         assert len(text.split()) <= LONGEST, f"{verdict['id']}: {len(text.split())} words: {text}"
 
 
-def read_kept_verdicts(which: str) -> dict[str, Any]:
-    path = KEPT / f"{which}.verdicts.json.gz"
+def read_kept_verdicts(name: str) -> dict[str, Any]:
+    path = KEPT / f"{name}.verdicts.json.gz"
     document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return document
 

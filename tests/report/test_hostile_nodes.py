@@ -187,11 +187,11 @@ FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ["node.json", f"{ROUNDS[0]}.parquet"])
-@pytest.mark.parametrize("what", FILE_KINDS)
-def test_only_plain_files_within_size_limits_are_read(tmp_path: Path, name: str, what: str) -> None:
+@pytest.mark.parametrize("kind", FILE_KINDS)
+def test_only_plain_files_within_size_limits_are_read(tmp_path: Path, name: str, kind: str) -> None:
     copy_node(tmp_path / "honest", ROUNDS[:1])
     copy_node(tmp_path / "victim", ROUNDS)
-    make, why = FILE_KINDS[what]
+    make, why = FILE_KINDS[kind]
     (tmp_path / "victim" / name).unlink()
     make(tmp_path / "victim" / name)
     nodes = read_nodes([tmp_path])

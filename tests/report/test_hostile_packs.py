@@ -177,11 +177,11 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", STRUCTURE)
+@pytest.mark.parametrize("fault", STRUCTURE)
 def test_archive_structure_other_than_packed_is_refused(
-    inbox: Inbox, good_pack: bytes, files: Mapping[str, bytes], what: str
+    inbox: Inbox, good_pack: bytes, files: Mapping[str, bytes], fault: str
 ) -> None:
-    make, why = STRUCTURE[what]
+    make, why = STRUCTURE[fault]
     pack = make(good_pack, files)
     assert pack != good_pack and why in inbox.refusal(pack)
 
@@ -213,11 +213,11 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", CONTENTS)
+@pytest.mark.parametrize("fault", CONTENTS)
 def test_contents_that_contradict_manifest_or_record_are_refused(
-    inbox: Inbox, files: Mapping[str, bytes], what: str
+    inbox: Inbox, files: Mapping[str, bytes], fault: str
 ) -> None:
-    make, why = CONTENTS[what]
+    make, why = CONTENTS[fault]
     assert why in inbox.refusal(make_zip(make(files)))
 
 
@@ -250,9 +250,9 @@ FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", FILE_KINDS)
-def test_packs_other_than_plain_files_are_refused(inbox: Inbox, what: str) -> None:
-    make, why = FILE_KINDS[what]
+@pytest.mark.parametrize("kind", FILE_KINDS)
+def test_packs_other_than_plain_files_are_refused(inbox: Inbox, kind: str) -> None:
+    make, why = FILE_KINDS[kind]
     make(inbox.root / "in" / "a.zip")
     assert why in inbox.refusal()
 
@@ -273,9 +273,9 @@ SAMPLES: dict[str, tuple[Rows, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", SAMPLES)
-def test_one_unusable_file_refuses_the_whole_pack(inbox: Inbox, tmp_path: Path, what: str) -> None:
-    change, why = SAMPLES[what]
+@pytest.mark.parametrize("fault", SAMPLES)
+def test_one_unusable_file_refuses_the_whole_pack(inbox: Inbox, tmp_path: Path, fault: str) -> None:
+    change, why = SAMPLES[fault]
     assert why in inbox.refusal(make_archive(node_files(copy_node(tmp_path / "of" / "victim", ROUNDS[:1], change))))
 
 

@@ -92,10 +92,10 @@ def test_fault_prints_one_line_and_exits_with_1(
     assert re.fullmatch(r"counts: claim \w\d\d, .*: no number of rounds or of samples\. Let the quantity .*", line)
 
 
-@pytest.mark.parametrize("what", ["verdicts", "data"])
-def test_missing_file_is_named(study: Study, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("field", ["verdicts", "data"])
+def test_missing_file_is_named(study: Study, tmp_path: Path, field: str) -> None:
     with pytest.raises(StudyError, match=r"none.*no such file"):
-        find_faults(replace(study, **{what: tmp_path / "none"}))
+        find_faults(replace(study, **{field: tmp_path / "none"}))
 
 
 WITHOUT_INTERVAL = {"low": None, "high": None}

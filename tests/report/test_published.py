@@ -34,13 +34,13 @@ from .made_estimates import NO_DATA
 from .published_runs import CPU, GPU, published_sources, write_source
 
 HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
-WAITS: dict[str, Any] = {
+AWAITING: dict[str, Any] = {
     **HEAD, "quantity": "training.speedup", "scope": {"baseline": "node", "precision": "best"}, "rule": "at_least",
     "threshold": {"value": 5, "why": "?"}, "sensitivity": [2, 5, 50],
     "findings": {"awaiting": "Open."},
 }  # fmt: skip
 EVIDENCE = {"quantity": "published.speedup", "strength": "direct", "scope": {"task": "train"}, "why": "The same."}
-TOLD = {"supported": "Others: {least:number} to {most:number}.", "challenged": "Others: at most {most:number}."}
+FINDINGS = {"supported": "Others: {least:number} to {most:number}.", "challenged": "Others: at most {most:number}."}
 
 
 def gemm_claim(threshold: float) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def gemm_claim(threshold: float) -> dict[str, Any]:
     return {
         **HEAD, "quantity": "gemm.rate", "scope": {"device": "cpu", "threads": 1}, "rule": "at_least",
         "threshold": {"value": threshold, "why": "?"}, "findings": {"supported": "Here."},
-        "published": {"evidence": evidence, "findings": TOLD},
+        "published": {"evidence": evidence, "findings": FINDINGS},
     }  # fmt: skip
 
 
@@ -265,9 +265,9 @@ def published_estimates(*rows: tuple[float, str]) -> Any:
     return exact_estimates([{"estimate": value, "family": family} for value, family in rows])
 
 
-def figure_sides(at: float, *rows: tuple[float, str]) -> list[Side]:
+def figure_sides(threshold: float, *rows: tuple[float, str]) -> list[Side]:
     """Return the side that each figure takes for at_least a threshold."""
-    return PublishedEnds(published_estimates(*rows)).sides(Threshold(at), "at_least")
+    return PublishedEnds(published_estimates(*rows)).sides(Threshold(threshold), "at_least")
 
 
 def test_single_figure_decides_only_far_from_the_threshold() -> None:
@@ -285,9 +285,9 @@ def test_two_independent_figures_that_agree_decide() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1e4), st.sampled_from("abc")), min_size=1, max_size=6), st.floats(0.1, 1e3))
-def test_figures_never_take_the_wrong_side(rows: list[tuple[float, str]], at: float) -> None:
-    for (value, _), side in zip(rows, figure_sides(at, *rows), strict=True):
-        assert side is Side.UNDECIDED or (side is Side.SUPPORTS) == (value >= at)
+def test_figures_never_take_the_wrong_side(rows: list[tuple[float, str]], threshold: float) -> None:
+    for (value, _), side in zip(rows, figure_sides(threshold, *rows), strict=True):
+        assert side is Side.UNDECIDED or (side is Side.SUPPORTS) == (value >= threshold)
 
 
 class Bench:
@@ -311,7 +311,7 @@ def bench(synthetic: Factory, tmp_path: Path) -> Bench:
 
 
 def test_direct_evidence_decides_an_awaiting_claim(bench: Bench) -> None:
-    document = bench.judge({**WAITS, "published": {"evidence": [EVIDENCE], "findings": TOLD}}, one=[GPU, CPU])
+    document = bench.judge({**AWAITING, "published": {"evidence": [EVIDENCE], "findings": FINDINGS}}, one=[GPU, CPU])
     (result,) = document["verdicts"]
     assert (result["verdict"], result["decided_on"]) == (Verdict.SUPPORTED, OTHERS)
     assert (result["evidence_tier"], result["finding"]) == ("published", "Others: 10 to 10.")
@@ -332,7 +332,7 @@ def test_direct_evidence_decides_an_awaiting_claim(bench: Bench) -> None:
 def test_insufficient_evidence_is_listed_but_does_not_decide(
     bench: Bench, change: dict[str, Any], strength: str, beside: str | None
 ) -> None:
-    claim = {**WAITS, "published": {"evidence": [{**EVIDENCE, "strength": strength}], "findings": TOLD}}
+    claim = {**AWAITING, "published": {"evidence": [{**EVIDENCE, "strength": strength}], "findings": FINDINGS}}
     (result,) = bench.judge(claim, one=[{**GPU, **change}, CPU])["verdicts"]
     assert (result["verdict"], result["decided_on"], result["finding"]) == (Verdict.AWAITING_HARDWARE, "", "Open.")
     (published_part,) = result["parts"][0]["others"]
@@ -373,9 +373,9 @@ def test_published_section_with_unknown_names_is_refused(bench: Bench) -> None:
         ({**EVIDENCE, "part": "none such"}, "there is no part 'none such'"),
     ):
         with pytest.raises(StudyError, match=re.escape(message)):
-            bench.judge({**WAITS, "published": {"evidence": [evidence], "findings": TOLD}})
+            bench.judge({**AWAITING, "published": {"evidence": [evidence], "findings": FINDINGS}})
     with pytest.raises(StudyError, match=r"published\.speedup"):
-        bench.judge({**WAITS, "quantity": "published.speedup", "scope": {}})
+        bench.judge({**AWAITING, "quantity": "published.speedup", "scope": {}})
 
 
 def test_awaiting_claims_have_published_evidence_or_a_reason() -> None:

@@ -225,11 +225,11 @@ def test_cases_that_each_change_the_verdict_are_counted() -> None:
 
 def test_share_that_depends_on_one_model_is_sensitive() -> None:
     """The interval for 8 of 8 models lies above one half, and for 7 of 7 it does not."""
-    estimates = cases(*[(40.0, 41.0)] * 8, model=[f"m{at}" for at in range(8)])
+    estimates = cases(*[(40.0, 41.0)] * 8, model=[f"m{index}" for index in range(8)])
     result = evaluate(estimates, "for_share_of", 4.0, [3.0, 5.0], options={"share": 0.5, "of": "model"})
     assert result.outcome == "supported"
     assert {(trial.of, trial.what, trial.outcome) for trial in trials_by_kind(result, "without")} == {
-        ("model", f"m{at}", "undecided") for at in range(8)
+        ("model", f"m{index}", "undecided") for index in range(8)
     }
     assert describe(result) == ("sensitive", "Without the model m0, the verdict would be undecided.")
 

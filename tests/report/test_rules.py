@@ -64,7 +64,7 @@ def test_opposite_claims_are_never_both_supported(intervals: list[tuple[float, f
 
 
 @given(some_intervals, st.floats(0.1, 50), st.floats(1, 2))
-def test_a_harder_threshold_never_helps(intervals: list[tuple[float, float]], bound: float, factor: float) -> None:
+def test_stricter_threshold_never_helps(intervals: list[tuple[float, float]], bound: float, factor: float) -> None:
     order = ["challenged", "undecided", "supported"]
     easy, hard = (decide("exists", cases(*intervals), bound * by).outcome for by in (1, factor))
     assert order.index(hard) <= order.index(easy)

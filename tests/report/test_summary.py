@@ -200,8 +200,8 @@ def summarise_directly(samples: pd.DataFrame) -> pd.DataFrame:
     groups = sorted(samples.groupby(SERIES), key=lambda item: item[0])
     rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **summarise_series(part)} for key, part in groups])
     rows[["estimate", "low", "high", "log_se", "df"]] = math.nan
-    for _, at in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
-        for place, result in zip(at, estimate_group(rows.loc[at]), strict=True):
+    for _, places in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
+        for place, result in zip(places, estimate_group(rows.loc[places]), strict=True):
             if result.pop("exact", False):
                 rows.loc[place, "flags"] = "; ".join(filter(None, [str(rows.loc[place, "flags"]), "exact"]))
             for name, number in result.items():

@@ -66,7 +66,8 @@ class Bench:
         """Start a node with one CPU and the GPUs `cards`."""
         devices: list[dict[str, Any]] = [{"id": "cpu", "kind": "cpu", "name": (cpu or {}).get("model", "Some CPU")}]
         devices += [
-            {"id": f"cuda:{at}", "kind": "gpu", "name": card, "memory_bytes": memory} for at, card in enumerate(cards)
+            {"id": f"cuda:{index}", "kind": "gpu", "name": card, "memory_bytes": memory}
+            for index, card in enumerate(cards)
         ]
         return Machine(self.root / "nodes" / name, devices, cpu=cpu or {}, **more)
 
