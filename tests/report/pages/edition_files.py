@@ -16,8 +16,8 @@ from tests.report.conftest import Factory
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A folder with data/, what gather wrote, and verdicts.json; the document that this holds."""
+class Study:
+    """A folder with gathered data/ and verdicts.json, and the parsed verdicts."""
 
     folder: Path
     document: dict[str, Any]
@@ -31,10 +31,10 @@ class Judged:
         return self.folder / "data"
 
 
-def judged(folder: Path, rates: dict[str, float], when: str) -> None:
-    """Verdicts on nodes by name, each with the multiply-adds per cycle that it retires; judged `when`.
+def write_study(folder: Path, rates: dict[str, float], judged_utc: str) -> None:
+    """Gather and judge synthetic nodes; `rates`: multiply-adds per cycle by node.
 
-    They say that they were measured: an edition holds nothing else.
+    Mark the verdicts as measured, because editions accept no other.
     """
     factory = Factory(folder / "nodes")
     for name, rate in rates.items():
@@ -44,17 +44,17 @@ def judged(folder: Path, rates: dict[str, float], when: str) -> None:
     gather([factory.root], folder / "data", allow_synthetic=True)
     data = read_dataset(folder / "data", read_reference(REFERENCE))
     document = judge(data, folder / "verdicts.json", allow_synthetic=True)
-    document = {**document, "generated_utc": when, "origin": "measured"}
+    document = {**document, "generated_utc": judged_utc, "origin": "measured"}
     (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
 
 
-def kept(folder: Path) -> Judged:
-    """What `judged` wrote."""
-    return Judged(folder, json.loads((folder / "verdicts.json").read_text(encoding="utf-8")))
+def read_study(folder: Path) -> Study:
+    """Read the study that `write_study` wrote."""
+    return Study(folder, json.loads((folder / "verdicts.json").read_text(encoding="utf-8")))
 
 
-def stand_in_report(folder: Path, of: Judged) -> Path:
-    """What rendering leaves of these verdicts, without anything on its pages."""
+def stand_in_report(folder: Path, study: Study) -> Path:
+    """Write the files that rendering makes, with placeholder content."""
     for name in (
         site_paths.PAGE,
         site_paths.PDF,
@@ -67,6 +67,6 @@ def stand_in_report(folder: Path, of: Judged) -> Path:
         (folder / name).write_text(f"synthetic: {name}", encoding="utf-8")
     (folder / "index.qmd").write_text("synthetic", encoding="utf-8")
     files = [site_paths.PAGE, site_paths.PDF, site_paths.APPENDIX, "index.qmd", "site/script.html"]
-    told = {"generated_utc": of.document["generated_utc"], "pages": ["index"], "files": files}
-    (folder / site_paths.RENDERED).write_text(json.dumps(told), encoding="utf-8")
+    rendered = {"generated_utc": study.document["generated_utc"], "pages": ["index"], "files": files}
+    (folder / site_paths.RENDERED).write_text(json.dumps(rendered), encoding="utf-8")
     return folder

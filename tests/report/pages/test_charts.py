@@ -1,4 +1,4 @@
-"""Four chart types: each for a page and for a phone, small, readable in the dark; names in them are text."""
+"""Chart types: small files for page and phone, readable on a dark page, with names as text."""
 
 from __future__ import annotations
 
@@ -64,39 +64,39 @@ def kind(request: pytest.FixtureRequest) -> Callable[..., Draw]:
     return TYPES[request.param]
 
 
-def drawn(draw: Draw, folder: Path) -> dict[str, str]:
-    """Both files of a chart as text."""
+def save_svgs(draw: Draw, folder: Path) -> dict[str, str]:
+    """Save a chart and return its SVG texts by file name."""
     with warnings.catch_warnings():
-        # Signs that the font lacks are the reader's browser's to draw.
+        # The browser draws characters that the font lacks.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font|Matplotlib currently does not support")
         save_chart(charts.Chart("chart", "A title", draw), folder)
     return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
 
 
-def squeezed(text: str) -> str:
-    """Text without white space and marks of direction: lines are broken to fit, and names are set apart."""
+def remove_spacing(text: str) -> str:
+    """Remove white space and direction marks, which charts add to wrap lines and isolate names."""
     return re.sub(r"[\s\u2068\u2069]", "", text)
 
 
-def words(svg: str) -> str:
-    """All that a reader sees of it as text. Raises ParseError if it is not XML."""
+def visible_text(svg: str) -> str:
+    """Return the text that a reader sees, without spacing. Raises ParseError if `svg` is not XML."""
     root = ET.fromstring(svg)
-    return squeezed("".join("".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")))
+    return remove_spacing("".join("".join(tag.itertext()) for tag in root.iter("{http://www.w3.org/2000/svg}text")))
 
 
-def test_a_page_and_a_phone_each_have_their_drawing(kind: Callable[..., Draw], tmp_path: Path) -> None:
-    made = drawn(kind("plain"), tmp_path)
-    assert set(made) == {"chart.svg", "chart.phone.svg"}
-    widths = {name: float(ET.fromstring(svg).attrib["width"].removesuffix("pt")) for name, svg in made.items()}
+def test_page_and_phone_each_get_a_drawing(kind: Callable[..., Draw], tmp_path: Path) -> None:
+    svgs = save_svgs(kind("plain"), tmp_path)
+    assert set(svgs) == {"chart.svg", "chart.phone.svg"}
+    widths = {name: float(ET.fromstring(svg).attrib["width"].removesuffix("pt")) for name, svg in svgs.items()}
     assert widths["chart.phone.svg"] == pytest.approx(72 * charts.NARROW, rel=0.05)
     assert widths["chart.svg"] == pytest.approx(72 * charts.WIDE, rel=0.05)
-    for svg in made.values():
+    for svg in svgs.values():
         assert len(svg.encode()) < MOST_BYTES
-        assert "plain" in words(svg)
+        assert "plain" in visible_text(svg)
 
 
-def test_a_drawing_is_readable_on_a_dark_page(kind: Callable[..., Draw], tmp_path: Path) -> None:
-    for svg in drawn(kind("plain"), tmp_path).values():
+def test_drawing_is_readable_on_a_dark_page(kind: Callable[..., Draw], tmp_path: Path) -> None:
+    for svg in save_svgs(kind("plain"), tmp_path).values():
         (style,) = re.findall(r"<style>@media \(prefers-color-scheme: dark\)\{(.*?)\}</style>", svg)
         body = svg.replace(style, "")
         for light, dark in charts.DARK.items():
@@ -106,10 +106,10 @@ def test_a_drawing_is_readable_on_a_dark_page(kind: Callable[..., Draw], tmp_pat
 
 
 @pytest.mark.parametrize("names", [HOSTILE, LONG], ids=["hostile", "long"])
-def test_a_name_is_text_whatever_it_holds(kind: Callable[..., Draw], tmp_path: Path, names: list[str]) -> None:
-    for svg in drawn(kind(*names), tmp_path).values():
-        assert not [name for name in names if squeezed(remove_invisible(name)) not in words(svg)]
-        assert not {one.tag.rpartition("}")[2] for one in ET.fromstring(svg).iter()} & {"b", "script", "a", "image"}
+def test_any_name_stays_text(kind: Callable[..., Draw], tmp_path: Path, names: list[str]) -> None:
+    for svg in save_svgs(kind(*names), tmp_path).values():
+        assert not [name for name in names if remove_spacing(remove_invisible(name)) not in visible_text(svg)]
+        assert not {tag.tag.rpartition("}")[2] for tag in ET.fromstring(svg).iter()} & {"b", "script", "a", "image"}
         assert len(svg.encode()) < MOST_BYTES
 
 
@@ -117,13 +117,13 @@ def test_a_name_is_text_whatever_it_holds(kind: Callable[..., Draw], tmp_path: P
 @example(name="half a sign \ud800")
 @given(name=st.text(min_size=1, max_size=40))
 def test_any_name_is_drawn_as_valid_xml(tmp_path: Path, name: str) -> None:
-    for svg in drawn(estimates(name), tmp_path).values():
-        assert squeezed(remove_invisible(name)) in words(svg)
+    for svg in save_svgs(estimates(name), tmp_path).values():
+        assert remove_spacing(remove_invisible(name)) in visible_text(svg)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(st.floats(-1e12, 1e12).filter(lambda one: one == 0 or abs(one) > 1e-9), min_size=1, max_size=4),
+    st.lists(st.floats(-1e12, 1e12).filter(lambda value: value == 0 or abs(value) > 1e-9), min_size=1, max_size=4),
     st.sampled_from([charts.WIDE, charts.NARROW]),
 )
 def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> None:
@@ -140,17 +140,17 @@ def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> N
     assert ticks and not any("nan" in tick or "\N{MINUS SIGN}\N{MINUS SIGN}" in tick for tick in ticks)
 
 
-def test_bars_may_be_of_more_kinds_than_there_are_colours(tmp_path: Path) -> None:
+def test_bars_may_have_more_kinds_than_colours(tmp_path: Path) -> None:
     kinds = [f"kind {at}" for at in range(2 * len(charts.SERIES))]
     table = pd.DataFrame([{"x": 1.0 + at, "y": "a row", "kind": kind} for at, kind in enumerate(kinds)])
-    for svg in drawn(charts.bar_chart(table, "x", "y", "seconds", hue="kind", stacked=True), tmp_path).values():
-        assert not [kind for kind in kinds if squeezed(kind) not in words(svg)]
+    for svg in save_svgs(charts.bar_chart(table, "x", "y", "seconds", hue="kind", stacked=True), tmp_path).values():
+        assert not [kind for kind in kinds if remove_spacing(kind) not in visible_text(svg)]
 
 
-def test_the_same_rows_make_the_same_file(kind: Callable[..., Draw], tmp_path: Path) -> None:
+def test_same_rows_make_identical_files(kind: Callable[..., Draw], tmp_path: Path) -> None:
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-    assert drawn(kind("plain"), tmp_path / "one") == drawn(kind("plain"), tmp_path / "other")
+    assert save_svgs(kind("plain"), tmp_path / "one") == save_svgs(kind("plain"), tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_the_same_rows_make_the_same_file(kind: Callable[..., Draw], tmp_path: P
         ("x", charts.WIDE, [1, 2, 5, 10, 20, 50]),
     ],
 )
-def test_an_axis_across_a_phone_has_numbers_at_decades_alone(which: str, width: float, expected: list[int]) -> None:
+def test_phone_x_axis_labels_only_decades(which: str, width: float, expected: list[int]) -> None:
     axes = Figure().subplots()
     charts.set_scale(axes, which, [1, 50], True, width)
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -1,4 +1,4 @@
-"""A claim's page: its figure shows what decides, its title tells the truth, its slider agrees with the verdict."""
+"""Claim pages: figures with the deciding cases, true titles, escaped text and complete tables."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ sizes = st.one_of(st.integers(-3, 6).map(float), st.floats(1e-3, 1e6))
 LINE = "the line"
 
 
-def made_up(estimates: Sequence[float], threshold: float, **labels: Sequence[Any]) -> dict[str, Any]:
-    """A verdict with one part and a case for each estimate; labels: a value of each for each case."""
+def make_verdict(estimates: Sequence[float], threshold: float, **labels: Sequence[Any]) -> dict[str, Any]:
+    """Return a verdict with one part and a case per estimate; labels: values by label, one per case."""
     cases = [
         {
-            "part": "", "node": "synthetic", "detail": f"case {at}", "estimate": value, "low": value, "high": value,
+            "part": "", "node": "synthetic", "detail": f"case {i}", "estimate": value, "low": value, "high": value,
             "outcome": "supports" if value >= threshold else "challenges",
-            "labels": {name: values[at] for name, values in labels.items()},
+            "labels": {name: values[i] for name, values in labels.items()},
         }
-        for at, value in enumerate(estimates)
+        for i, value in enumerate(estimates)
     ]  # fmt: skip
     part = {
         "name": "", "quantity": "training.rate", "unit": "1", "rule": "at_least", "threshold": threshold,
         "outcome": "depends", "tier": "measured", "estimate": estimates[0],
     }  # fmt: skip
-    told = {"id": "N01", "verdict": "depends", "evidence_tier": "measured", "estimate": estimates[0]}
-    return {**told, "finding_part": "", "parts": [part], "cases": cases}
+    summary = {"id": "N01", "verdict": "depends", "evidence_tier": "measured", "estimate": estimates[0]}
+    return {**summary, "finding_part": "", "parts": [part], "cases": cases}
 
 
-def rows(chart: charts.Chart) -> list[tuple[str, str]]:
-    """The label and the number in words of every row, as the figure shows them."""
+def figure_rows(chart: charts.Chart) -> list[tuple[str, str]]:
+    """Return label and number text for each row in the figure."""
     with charts.theme():
         (axes,) = chart.draw(charts.WIDE).axes
     labels = [" ".join(label.get_text().split()) for label in axes.get_yticklabels()]
@@ -54,19 +54,17 @@ def rows(chart: charts.Chart) -> list[tuple[str, str]]:
 
 
 @settings(max_examples=40)
-@given(
-    st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=30, unique_by=lambda one: f"{one:.4g}"), st.floats(1e-3, 1e6)
-)
-def test_a_figure_has_at_most_eight_cases_with_the_ends_and_those_at_the_threshold(
+@given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=30, unique_by=lambda x: f"{x:.4g}"), st.floats(1e-3, 1e6))
+def test_figure_shows_the_extremes_and_the_cases_next_to_the_threshold(
     estimates: list[float], threshold: float
 ) -> None:
     names = {f"run {at}": value for at, value in enumerate(estimates)}
-    chart = claim_chart(made_up(estimates, threshold, run=list(names)), {})
+    chart = claim_chart(make_verdict(estimates, threshold, run=list(names)), {})
     assert chart is not None
     if len(estimates) == 1:
-        assert len(rows(chart)) == 1
+        assert len(figure_rows(chart)) == 1
         return
-    shown = [names[f"run {label.removeprefix('run ')}"] for label, _ in rows(chart)]
+    shown = [names[f"run {label.removeprefix('run ')}"] for label, _ in figure_rows(chart)]
     assert shown == sorted(shown, reverse=True)
     assert len(shown) == min(len(estimates), MOST_ROWS)
     above = [value for value in estimates if value >= threshold]
@@ -77,24 +75,24 @@ def test_a_figure_has_at_most_eight_cases_with_the_ends_and_those_at_the_thresho
 
 @settings(max_examples=40)
 @given(st.data())
-def test_the_rows_of_a_figure_have_labels_that_differ(data: st.DataObject) -> None:
+def test_figure_rows_have_distinct_labels(data: st.DataObject) -> None:
     cases = st.tuples(st.sampled_from(["GPT", "ResNet"]), st.sampled_from([1, 8, 64]), st.sampled_from([1, 2]))
-    drawn = data.draw(st.lists(cases, min_size=2, max_size=12, unique=True))
-    labels = {name: [case[at] for case in drawn] for at, name in enumerate(("model", "batch", "threads"))}
-    chart = claim_chart(made_up([float(at + 1) for at in range(len(drawn))], 3.0, **labels), {})
+    combinations = data.draw(st.lists(cases, min_size=2, max_size=12, unique=True))
+    labels = {name: [case[at] for case in combinations] for at, name in enumerate(("model", "batch", "threads"))}
+    chart = claim_chart(make_verdict([float(at + 1) for at in range(len(combinations))], 3.0, **labels), {})
     assert chart is not None
-    told = [label for label, _ in rows(chart)]
-    assert all(told) and len(set(told)) == len(told)
+    row_labels = [label for label, _ in figure_rows(chart)]
+    assert all(row_labels) and len(set(row_labels)) == len(row_labels)
 
 
-def test_a_claim_without_numbers_has_no_figure() -> None:
-    verdict = made_up([1.0], 2.0)
+def test_claim_without_numbers_has_no_figure() -> None:
+    verdict = make_verdict([1.0], 2.0)
     assert claim_chart({**verdict, "cases": [{**verdict["cases"][0], "estimate": None}]}, {}) is None
     assert claim_chart({**verdict, "cases": []}, {}) is None
 
 
-def side(value: float, ends: Sequence[float], told: str) -> bool:
-    """Whether a value lies where a title says."""
+def is_on_side(value: float, ends: Sequence[float], side: str) -> bool:
+    """Tell if a value lies on the side that a title names."""
     within = ends[0] <= value <= ends[-1]
     return {
         "above": value > ends[0],
@@ -102,43 +100,43 @@ def side(value: float, ends: Sequence[float], told: str) -> bool:
         "at or below": value <= ends[0],
         "within": within,
         "outside": not within,
-    }[told]
+    }[side]
 
 
 @given(st.lists(sizes, min_size=1, max_size=12), st.lists(sizes, min_size=1, max_size=2, unique=True).map(sorted))
-def test_a_title_tells_the_truth_about_the_sides(estimates: list[float], ends: list[float]) -> None:
+def test_figure_title_counts_the_sides_correctly(estimates: list[float], ends: list[float]) -> None:
     title = chart_title([{"estimate": value} for value in estimates], ends, LINE)
     line = f"the threshold of {LINE}" if len(ends) == 1 else LINE
     assert title.endswith(line)
     if title == f"Exactly {line}":
         assert set(estimates) == set(ends)
         return
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"(?:(?P<some>\d+) of (?P<of>\d+) cases|(?P<all>All \d+|Both|It)) lies? "
         r"(?P<side>above|below|at or below|within|outside) (?:.*)",
         title,
     )
-    assert found, title
-    count = sum(side(value, ends, found["side"]) for value in estimates)
-    if found["all"]:
-        assert count == len(estimates) == {"It": 1, "Both": 2}.get(found["all"], int("0" + found["all"][4:]))
+    assert match, title
+    count = sum(is_on_side(value, ends, match["side"]) for value in estimates)
+    if match["all"]:
+        assert count == len(estimates) == {"It": 1, "Both": 2}.get(match["all"], int("0" + match["all"][4:]))
     else:
-        assert (int(found["some"]), int(found["of"])) == (count, len(estimates))
+        assert (int(match["some"]), int(match["of"])) == (count, len(estimates))
 
 
 HOSTILE = ["</script><script>alert(1)</script>", "<!--", "a\u2028b", "&amp;", '"', "\\", "مرحبا"]
 
 
 @given(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30)))
-def test_a_parts_name_cannot_leave_the_sliders_script(name: str) -> None:
-    one = {"parts": [name], "unit": "1", "declared": 2.0, "range": [1.0, 4.0], "log": False}
+def test_part_name_cannot_break_out_of_the_slider_script(name: str) -> None:
+    slider = {"parts": [name], "unit": "1", "declared": 2.0, "range": [1.0, 4.0], "log": False}
     pieces = [[1.0, "supported", "depends", 0]]
-    text = sliders_json({"parts": [{}, {}], "by_threshold": [{**one, "pieces": pieces}]})
+    text = sliders_json({"parts": [{}, {}], "by_threshold": [{**slider, "pieces": pieces}]})
     page = BeautifulSoup(f'<script type="application/json">{text}</script><p>after</p>', "html.parser")
     assert page.p is not None and page.p.get_text() == "after"
     assert not set(text) & set("<>&\u2028\u2029")
-    (read,) = json.loads(page.script.string)
-    assert read["name"].casefold() == clean(name).casefold()
+    (parsed,) = json.loads(page.script.string)
+    assert parsed["name"].casefold() == clean(name).casefold()
 
 
 @pytest.fixture(scope="module")
@@ -146,23 +144,23 @@ def document(published: Path) -> Any:
     return read_json(published / "verdicts.json")
 
 
-def test_figures_of_published_verdicts_show_few_cases_whose_labels_differ(document: Mapping[str, Any]) -> None:
+def test_published_figures_show_few_cases_with_distinct_labels(document: Mapping[str, Any]) -> None:
     names = Evidence(document, None).names
     for verdict in document["verdicts"]:
         chart = claim_chart(verdict, names)
-        labels = [label for label, _ in rows(chart)] if chart else []
+        labels = [label for label, _ in figure_rows(chart)] if chart else []
         assert len(labels) <= MOST_ROWS and bool(labels) == bool(parts_to_draw(verdict)), verdict["id"]
         assert all(labels) and len(set(labels)) == len(labels), (verdict["id"], labels)
 
 
-# Words of the judging, and numbers that are none. Some LSTMs have 256-cells, and "None of" begins a sentence.
+# Internal words and NaN; allows "256-cell" LSTMs and sentences that begin with "None of".
 FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails\b|\b(?:nan|inf|None(?! of))\b).{0,30}")
 
 
-def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mapping[str, Any]) -> None:
+def test_pages_avoid_internal_words(document: Mapping[str, Any]) -> None:
     sources = {"of a fleet": "\n".join(kept_pages("fleet")).partition("==== explained")[0]}
     templates = site_sources.template_environment()
-    # The quantity of some claims names cells: those of a matrix.
+    # Exempt claims about matrix cells.
     matrices = {
         verdict["id"]
         for verdict in document["verdicts"]
@@ -171,27 +169,29 @@ def test_pages_speak_the_readers_language_and_not_the_judging_s(document: Mappin
     for page in build_content(Evidence(document, None)).pages:
         if page.path.removeprefix("claims/") not in matrices:
             sources[page.path] = site_sources.page_source(page, templates, {})
-    assert {name: found[0] for name, text in sources.items() if (found := FORBIDDEN.search(text))} == {}
+    assert {name: match[0] for name, text in sources.items() if (match := FORBIDDEN.search(text))} == {}
 
 
-def test_a_page_says_where_the_articles_contradict_it(document: Mapping[str, Any]) -> None:
+def test_page_lists_real_contradictions(document: Mapping[str, Any]) -> None:
     pages = {verdict["id"]: claim_context(verdict, document, {}) for verdict in document["verdicts"]}
-    real = [contradiction for contradiction in document["contradictions"] if contradiction["conflict"] == "real"]
+    real = [entry for entry in document["contradictions"] if entry["conflict"] == "real"]
     assert real
-    for one in real:
-        sides = [{str(claim["id"]) for claim in side["claims"]} for side in one["sides"]]
+    for entry in real:
+        sides = [{str(claim["id"]) for claim in side["claims"]} for side in entry["sides"]]
         for own in sides:
             others = set.union(*(side for side in sides if side is not own))
             for name in own - others:
-                (told,) = [conflict for conflict in pages[name]["conflicts"] if conflict["question"] == one["question"]]
-                assert {str(claim["id"]) for claim in told["claims"]} == others & set(pages)
-                for side in one["sides"]:
-                    said = side["says"].rstrip(".") in told["says"]
-                    assert said == (name not in {claim["id"] for claim in side["claims"]})
-                assert all(claim["word"] == pages[claim["id"]]["word"] for claim in told["claims"])
+                (shown,) = [
+                    conflict for conflict in pages[name]["conflicts"] if conflict["question"] == entry["question"]
+                ]
+                assert {str(claim["id"]) for claim in shown["claims"]} == others & set(pages)
+                for side in entry["sides"]:
+                    is_quoted = side["says"].rstrip(".") in shown["says"]
+                    assert is_quoted == (name not in {claim["id"] for claim in side["claims"]})
+                assert all(claim["word"] == pages[claim["id"]]["word"] for claim in shown["claims"])
 
 
-def test_every_case_is_listed_on_its_page_with_its_side(document: Mapping[str, Any]) -> None:
+def test_every_case_is_listed_with_its_side(document: Mapping[str, Any]) -> None:
     for verdict in document["verdicts"]:
         tables = claim_context(verdict, document, {})["tables"]
         known = [case for case in verdict["cases"] if case.get("estimate") is not None]

@@ -1,4 +1,4 @@
-"""What lies beside the pages: verdicts, data and editions, built again as often as one likes."""
+"""Downloads beside the pages: verdicts, data and editions, rebuilt in place."""
 
 from __future__ import annotations
 
@@ -16,72 +16,78 @@ from report.data.row_ranges import parse_ranges
 from report.pages import site_paths
 from report.pages.downloads import RECORD, write_downloads
 from report.pages.editions.edition_record import read_editions
-from tests.report.pages.edition_files import Judged, stand_in_report
+from tests.report.pages.edition_files import Study, stand_in_report
 
 
 @pytest.fixture
-def report(second: Judged, tmp_path: Path) -> Path:
+def report(edition_2: Study, tmp_path: Path) -> Path:
     """The second edition's report without its downloads."""
-    return stand_in_report(tmp_path / "report", second)
+    return stand_in_report(tmp_path / "report", edition_2)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def folder_contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_rows_that_a_verdict_names_lead_to_samples(report: Path, second: Judged) -> None:
-    made = write_downloads(report, second.verdicts, second.data)
-    assert all((report / name).is_file() for name in made)
+def test_rows_named_by_a_verdict_have_samples(report: Path, edition_2: Study) -> None:
+    written = write_downloads(report, edition_2.verdicts, edition_2.data)
+    assert all((report / name).is_file() for name in written)
     listed = pd.read_csv(report / site_paths.FILES)
     rows = {node: set[int]() for node in listed["node"]}
-    for one in listed.itertuples():
-        rows[str(one.node)] |= set(pd.read_csv(report / str(one.path))["row"])
+    for entry in listed.itertuples():
+        rows[str(entry.node)] |= set(pd.read_csv(report / str(entry.path))["row"])
     measured = [
-        case for verdict in second.document["verdicts"] for case in verdict["cases"] if case["node"] and case["behind"]
+        case
+        for verdict in edition_2.document["verdicts"]
+        for case in verdict["cases"]
+        if case["node"] and case["behind"]
     ]
     assert measured
     for case in measured:
         assert set(parse_ranges(case["behind"])) <= rows[case["node"]]
 
 
-def test_built_again_it_is_the_same_and_knows_the_editions(report: Path, first: Judged, second: Judged) -> None:
-    write_downloads(report, second.verdicts, second.data, first.verdicts)
-    before = contents(report)
+def test_rebuild_is_identical_and_keeps_earlier_editions(report: Path, edition_1: Study, edition_2: Study) -> None:
+    write_downloads(report, edition_2.verdicts, edition_2.data, edition_1.verdicts)
+    before = folder_contents(report)
     times = [read_edition["generated_utc"] for read_edition in read_editions(report / site_paths.EDITIONS)]
-    assert times == [first.document["generated_utc"], second.document["generated_utc"]]
-    # The site as it was tells of the earlier editions as well as their verdicts do.
-    write_downloads(report, second.verdicts, second.data, report / site_paths.EDITIONS)
-    assert contents(report) == before
+    assert times == [edition_1.document["generated_utc"], edition_2.document["generated_utc"]]
+    # The site's own editions file can replace the earlier verdicts.
+    write_downloads(report, edition_2.verdicts, edition_2.data, report / site_paths.EDITIONS)
+    assert folder_contents(report) == before
 
 
-def test_what_an_earlier_build_made_is_removed_and_nothing_else(report: Path, second: Judged) -> None:
-    write_downloads(report, second.verdicts, second.data)
-    mine, outside = report / "data" / "mine.csv", report.parent / "outside"
-    gone = report / "data" / "node-z" / "gemm.cpu.csv"
-    gone.parent.mkdir()
-    for path in (mine, outside, gone):
+def test_rebuild_removes_only_files_of_an_earlier_build(report: Path, edition_2: Study) -> None:
+    write_downloads(report, edition_2.verdicts, edition_2.data)
+    unlisted, outside = report / "data" / "mine.csv", report.parent / "outside"
+    stale = report / "data" / "node-z" / "gemm.cpu.csv"
+    stale.parent.mkdir()
+    for path in (unlisted, outside, stale):
         path.write_text("anything", encoding="utf-8")
     listed = read_json(report / RECORD)
     listed["files"] += ["data/node-z/gemm.cpu.csv", "../outside", str(outside)]
     (report / RECORD).write_text(json.dumps(listed), encoding="utf-8")
-    assert main(["site", "--verdicts", str(second.verdicts), "--data", str(second.data), "--report", str(report)]) == 0
-    assert not gone.parent.exists() and mine.is_file() and outside.is_file()
+    assert (
+        main(["site", "--verdicts", str(edition_2.verdicts), "--data", str(edition_2.data), "--report", str(report)])
+        == 0
+    )
+    assert not stale.parent.exists() and unlisted.is_file() and outside.is_file()
     assert (report / site_paths.PAGE).is_file() and (report / site_paths.SUMMARY).is_file()
 
 
-def test_a_folder_without_a_report_is_refused(report: Path, second: Judged) -> None:
+def test_folder_without_report_is_refused(report: Path, edition_2: Study) -> None:
     (report / site_paths.PDF).unlink()
     with pytest.raises(StudyError, match=f"{site_paths.PDF}: render first"):
-        write_downloads(report, second.verdicts, second.data)
+        write_downloads(report, edition_2.verdicts, edition_2.data)
 
 
-def test_a_report_of_other_verdicts_is_refused(report: Path, first: Judged) -> None:
+def test_report_rendered_from_other_verdicts_is_refused(report: Path, edition_1: Study) -> None:
     with pytest.raises(StudyError, match=r"rendered from the verdicts of 2026-02-01.*render again"):
-        write_downloads(report, first.verdicts, first.data)
+        write_downloads(report, edition_1.verdicts, edition_1.data)
     assert not (report / site_paths.VERDICTS).exists()
 
 
-def test_verdicts_without_their_table_are_refused(report: Path, second: Judged, tmp_path: Path) -> None:
-    alone = Path(shutil.copy(second.verdicts, tmp_path / "verdicts.json"))
+def test_verdicts_without_their_table_are_refused(report: Path, edition_2: Study, tmp_path: Path) -> None:
+    alone = Path(shutil.copy(edition_2.verdicts, tmp_path / "verdicts.json"))
     with pytest.raises(StudyError, match=r"verdicts\.csv: no such file"):
-        write_downloads(report, alone, second.data)
+        write_downloads(report, alone, edition_2.data)

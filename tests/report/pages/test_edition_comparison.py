@@ -1,4 +1,4 @@
-"""Two editions side by side: what changed, why, and what stayed."""
+"""Comparison between two editions: changed and unchanged verdicts, with causes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from report.pages.editions.difference_causes import CAUSES
 from report.pages.editions.edition_comparison import compare_editions, format_comparison, headline, machine_sentences
 from report.pages.editions.edition_record import extract_edition
 from report.pages.site_content import editions_page
-from tests.report.pages.edition_files import Judged
+from tests.report.pages.edition_files import Study
 
 EARLIER = Path(__file__).parents[3] / "data" / "editions" / "1" / "verdicts.json"
 Edit = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], object]
 
 
-def record(**more: Any) -> dict[str, Any]:
-    """An edition of one claim with one part, on one machine."""
+def make_edition(**more: Any) -> dict[str, Any]:
+    """Return an edition with one claim, one part and one machine."""
     part = {
         "name": "", "quantity": "gemm.rate", "unit": "FLOP/s", "threshold": 1e9, "outcome": "supported",
         "estimate": 2e9, "low": 1.9e9, "high": 2.1e9, "rule": "supported if at least 1 GFLOP/s in every case",
@@ -47,9 +47,9 @@ def record(**more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def edited(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, Any]:
-    """A later edition in which the claim's verdict is another: each edit gets the claim, its part and the edition."""
-    new = record(**{"generated_utc": "2026-02-01T00:00:00Z", **more})
+def make_later_edition(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, Any]:
+    """Return a later edition with another verdict; edits receive the claim, its part and the edition."""
+    new = make_edition(**{"generated_utc": "2026-02-01T00:00:00Z", **more})
     claim = new["claims"][0]
     claim["verdict"] = verdict
     for edit in edits:
@@ -57,28 +57,28 @@ def edited(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, 
     return new
 
 
-def change(edit: Edit, verdict: str = "challenged") -> list[dict[str, Any]]:
-    """The causes that are told after an edit."""
-    found = compare_editions(record(), edited(edit, verdict=verdict))
-    told = [*found["changed"], *found["revised"]]
-    return list(told[0]["why"]) if told else []
+def causes_after(edit: Edit, verdict: str = "challenged") -> list[dict[str, Any]]:
+    """Return the causes reported after an edit."""
+    comparison = compare_editions(make_edition(), make_later_edition(edit, verdict=verdict))
+    entries = [*comparison["changed"], *comparison["revised"]]
+    return list(entries[0]["why"]) if entries else []
 
 
-def again(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
+def remeasure(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
     new["nodes"][0]["ended_utc"] = "2026-01-31"
     part.update(outcome="challenged", estimate=5e8, low=4e8, high=6e8)
 
 
-def another(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
+def add_machine(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
     new["nodes"].append({"id": "den", "label": "A den", "started_utc": None, "ended_utc": None})
     part.update(outcome="depends", nodes=["box", "den"], cases={"supports": 4, "challenges": 2})
 
 
-def dropped(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
+def drop_part(claim: dict[str, Any], part: dict[str, Any], new: dict[str, Any]) -> None:
     claim.update(parts=[])
 
 
-TOLD: list[tuple[Edit, list[str], str]] = [
+EDIT_CASES: list[tuple[Edit, list[str], str]] = [
     (lambda claim, part, new: claim.update(version=2, changes=[{"version": 2, "reason": "It was misread."}]),
      ["rule"], "version 2 of the rule, before 1: It was misread"),
     (lambda claim, part, new: part.update(threshold=[1e9, 5e9]),
@@ -91,93 +91,96 @@ TOLD: list[tuple[Edit, list[str], str]] = [
      ["source"], "sources changed: A paper: verified, before not verified"),
     (lambda claim, part, new: new["figures"]["card.rate"].update(stated="4 TFLOP/s"),
      ["source"], "published figures changed: A card, rate: 4 TFLOP/s, verified, before 3 TFLOP/s, verified"),
-    (again, ["data", "data"], "now 500 [400, 600] MFLOP/s, before 2.00 [1.90, 2.10] GFLOP/s"),
-    (another, ["data"], "machines added: A den"),
+    (remeasure, ["data", "data"], "now 500 [400, 600] MFLOP/s, before 2.00 [1.90, 2.10] GFLOP/s"),
+    (add_machine, ["data"], "machines added: A den"),
     (lambda claim, part, new: part.update(outcome="awaiting hardware", estimate=None, low=None, high=None, nodes=[],
                                           cases={}),
      ["data", "data"], "now awaiting hardware, before 2.00 [1.90, 2.10] GFLOP/s"),
     (lambda claim, part, new: claim["parts"].append({**copy.deepcopy(part), "name": "the other half"}),
      ["rule"], "this part is new"),
-    (dropped, ["rule"], "this part was dropped"),
+    (drop_part, ["rule"], "this part was dropped"),
     (lambda claim, part, new: new.update(commit="b" * 40),
      ["unknown"], "the same in these files: judged by commit bbbbbbb, before by aaaaaaa"),
     (lambda claim, part, new: None, ["unknown"], "rule and evidence are the same in these files"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("edit", "causes", "said"), TOLD)
-def test_each_cause_is_told(edit: Edit, causes: list[str], said: str) -> None:
-    why = change(edit)
-    assert [one["cause"] for one in why] == causes
-    assert any(said in one["text"] for one in why), why
+@pytest.mark.parametrize(("edit", "causes", "text"), EDIT_CASES)
+def test_each_cause_is_reported(edit: Edit, causes: list[str], text: str) -> None:
+    why = causes_after(edit)
+    assert [cause["cause"] for cause in why] == causes
+    assert any(text in cause["text"] for cause in why), why
 
 
-def test_a_verdict_that_stays_is_told_only_on_other_grounds() -> None:
-    drift = change(lambda claim, part, new: part.update(estimate=2.05e9, low=1.95e9, high=2.15e9), "supported")
+def test_unchanged_verdict_is_reported_only_if_estimate_or_rule_changed() -> None:
+    drift = causes_after(lambda claim, part, new: part.update(estimate=2.05e9, low=1.95e9, high=2.15e9), "supported")
     assert drift == [], "measurements drift within their intervals"
-    far = change(lambda claim, part, new: part.update(estimate=4e9, low=3.9e9, high=4.1e9), "supported")
-    assert [one["cause"] for one in far] == ["data"]
-    rule = change(lambda claim, part, new: claim.update(version=2), "supported")
-    assert [one["cause"] for one in rule] == ["rule"]
+    far = causes_after(lambda claim, part, new: part.update(estimate=4e9, low=3.9e9, high=4.1e9), "supported")
+    assert [cause["cause"] for cause in far] == ["data"]
+    rule = causes_after(lambda claim, part, new: claim.update(version=2), "supported")
+    assert [cause["cause"] for cause in rule] == ["rule"]
 
 
 @st.composite
 def editions(draw: st.DrawFn) -> dict[str, Any]:
-    """Any of the edits one after another, with any verdict and moment, the claim perhaps under another id."""
-    edits = draw(st.lists(st.sampled_from([edit for edit, *_ in TOLD if edit is not dropped]), max_size=5))
+    """Draw an edition with several edits, any verdict and time, and possibly another claim id."""
+    edits = draw(st.lists(st.sampled_from([edit for edit, *_ in EDIT_CASES if edit is not drop_part]), max_size=5))
     moment = draw(st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
-    made = edited(*edits, verdict=draw(st.sampled_from([str(one) for one in Verdict])), generated_utc=moment)
-    made["claims"] += [{**copy.deepcopy(made["claims"][0]), "id": name} for name in draw(st.sets(st.just("W16")))]
-    made["claims"][0]["id"] = draw(st.sampled_from(["W15", "N01"]))
-    return made
+    new = make_later_edition(
+        *edits, verdict=draw(st.sampled_from([str(word) for word in Verdict])), generated_utc=moment
+    )
+    new["claims"] += [{**copy.deepcopy(new["claims"][0]), "id": name} for name in draw(st.sets(st.just("W16")))]
+    new["claims"][0]["id"] = draw(st.sampled_from(["W15", "N01"]))
+    return new
 
 
-def ids(found: list[dict[str, Any]]) -> set[str]:
-    return {one["id"] for one in found}
+def entry_ids(entries: list[dict[str, Any]]) -> set[str]:
+    return {entry["id"] for entry in entries}
 
 
 @settings(max_examples=60, deadline=None)
-@given(one=editions(), other=editions())
-def test_every_claim_stands_once_and_every_change_has_its_cause_forth_and_back(
-    one: dict[str, Any], other: dict[str, Any]
-) -> None:
-    found, back = compare_editions(one, other), compare_editions(other, one)
-    listed = [*ids(found["changed"]), *found["stayed"], *ids(found["added"])]
-    assert sorted(listed) == sorted(claim["id"] for claim in other["claims"])
-    assert ids(found["revised"]) <= set(found["stayed"])
-    for each in [*found["changed"], *found["revised"]]:
-        places = [CAUSES.index(cause["cause"]) for cause in each["why"] if cause["text"]]
+@given(old=editions(), new=editions())
+def test_comparison_lists_each_claim_once_and_is_symmetric(old: dict[str, Any], new: dict[str, Any]) -> None:
+    changes, back = compare_editions(old, new), compare_editions(new, old)
+    listed = [*entry_ids(changes["changed"]), *changes["stayed"], *entry_ids(changes["added"])]
+    assert sorted(listed) == sorted(claim["id"] for claim in new["claims"])
+    assert entry_ids(changes["revised"]) <= set(changes["stayed"])
+    for entry in [*changes["changed"], *changes["revised"]]:
+        places = [CAUSES.index(cause["cause"]) for cause in entry["why"] if cause["text"]]
         assert places and places == sorted(places)
-    text = "\n".join(format_comparison(found))
-    assert all(name in text for name in listed) and headline(found).endswith(".")
-    assert ids(found["changed"]) == ids(back["changed"]) and ids(found["added"]) == ids(back["withdrawn"])
-    assert sorted(found["nodes"]["added"]) == sorted(back["nodes"]["gone"])
-    same = compare_editions(one, copy.deepcopy(one))
-    assert same["stayed"] == [claim["id"] for claim in one["claims"]] and machine_sentences(same) == []
+    text = "\n".join(format_comparison(changes))
+    assert all(name in text for name in listed) and headline(changes).endswith(".")
+    assert entry_ids(changes["changed"]) == entry_ids(back["changed"]) and entry_ids(changes["added"]) == entry_ids(
+        back["withdrawn"]
+    )
+    assert sorted(changes["nodes"]["added"]) == sorted(back["nodes"]["gone"])
+    same = compare_editions(old, copy.deepcopy(old))
+    assert same["stayed"] == [claim["id"] for claim in old["claims"]] and machine_sentences(same) == []
     assert not any(same[key] for key in ("changed", "revised", "added", "withdrawn"))
 
 
-def test_the_command_tells_and_writes_the_comparison(
-    first: Judged, second: Judged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_compare_command_prints_and_writes_the_comparison(
+    edition_1: Study, edition_2: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "changes.json"
-    assert main(["compare", str(first.verdicts), str(second.verdicts), "--json", str(out)]) == 0
-    told, found = capsys.readouterr().out, read_json(out)
-    assert told.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in told
-    assert found == compare_editions(extract_edition(first.document, ""), extract_edition(second.document, ""))
+    assert main(["compare", str(edition_1.verdicts), str(edition_2.verdicts), "--json", str(out)]) == 0
+    printed, written = capsys.readouterr().out, read_json(out)
+    assert printed.startswith("The edition of 2026-02-01") and "N03  challenged -> supported" in printed
+    assert written == compare_editions(extract_edition(edition_1.document, ""), extract_edition(edition_2.document, ""))
     before, after = (
-        {verdict["id"]: verdict["verdict"] for verdict in made.document["verdicts"]} for made in (first, second)
+        {verdict["id"]: verdict["verdict"] for verdict in study.document["verdicts"]}
+        for study in (edition_1, edition_2)
     )
-    assert {one["id"] for one in found["changed"]} == {name for name in before if before[name] != after[name]}
-    assert found["nodes"]["added"] == [second.document["nodes"][1]["label"]]
-    broken = copy.deepcopy(first.document)
+    assert {entry["id"] for entry in written["changed"]} == {name for name in before if before[name] != after[name]}
+    assert written["nodes"]["added"] == [edition_2.document["nodes"][1]["label"]]
+    broken = copy.deepcopy(edition_1.document)
     del broken["verdicts"][0]["parts"]
     write_json(tmp_path / "old.json", broken)
     with pytest.raises(StudyError, match="missing: parts"):
-        main(["compare", str(tmp_path / "old.json"), str(first.verdicts)])
+        main(["compare", str(tmp_path / "old.json"), str(edition_1.verdicts)])
 
 
-def test_every_verdict_that_moved_is_told_with_its_reason(published: Path) -> None:
+def test_every_changed_verdict_is_listed_with_its_reason(published: Path) -> None:
     now = read_json(published / "verdicts.json")
     before = {verdict["id"]: verdict["verdict"] for verdict in read_json(EARLIER)["verdicts"]}
     moved = [verdict["id"] for verdict in now["verdicts"] if before[verdict["id"]] != verdict["verdict"]]

@@ -1,4 +1,4 @@
-"""What is kept of an edition, how editions are read, and which of them came before."""
+"""Edition records: contents, reading, and order in time."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from report.pages.editions.edition_record import (
     read_editions,
     write_editions,
 )
-from tests.report.pages.edition_files import Judged
+from tests.report.pages.edition_files import Study
 
 Edit = Callable[[dict[str, Any]], object]
 
 
-def test_an_edition_counts_the_cases_and_names_their_machines(second: Judged) -> None:
-    made = extract_edition(second.document, "verdicts.json")
-    verdicts = {verdict["id"]: verdict for verdict in second.document["verdicts"]}
-    assert [claim["id"] for claim in made["claims"]] == list(verdicts)
-    for claim in made["claims"]:
+def test_edition_counts_cases_and_names_machines(edition_2: Study) -> None:
+    record = extract_edition(edition_2.document, "verdicts.json")
+    verdicts = {verdict["id"]: verdict for verdict in edition_2.document["verdicts"]}
+    assert [claim["id"] for claim in record["claims"]] == list(verdicts)
+    for claim in record["claims"]:
         cases = verdicts[claim["id"]]["cases"]
         assert sum(sum(part["cells"].values()) for part in claim["parts"]) == len(cases)
         assert {name for part in claim["parts"] for name in part["nodes"]} == {c["node"] for c in cases if c["node"]}
-    (part,) = next(claim for claim in made["claims"] if claim["id"] == "N03")["parts"]
+    (part,) = next(claim for claim in record["claims"] if claim["id"] == "N03")["parts"]
     assert part["nodes"] == ["node-a", "node-b"] and part["cells"] == {"supports": 2}
-    listed = {entry["id"]: entry for entry in second.document["references"]}
-    assert made["figures"] and all(
-        made["figures"][name]["status"] == listed[name]["status"] for name in made["figures"]
+    listed = {entry["id"]: entry for entry in edition_2.document["references"]}
+    assert record["figures"] and all(
+        record["figures"][name]["status"] == listed[name]["status"] for name in record["figures"]
     )
-    assert len(json.dumps(made)) < len(json.dumps(second.document))
+    assert len(json.dumps(record)) < len(json.dumps(edition_2.document))
 
 
-def test_editions_are_read_as_they_were_written_the_oldest_first(first: Judged, second: Judged, tmp_path: Path) -> None:
-    made = [extract_edition(one.document, one.verdicts) for one in (second, first)]
-    write_editions(tmp_path / "editions.json", made)
-    assert read_editions(tmp_path / "editions.json") == made[::-1]
-    assert read_editions(first.verdicts) == [made[1]]
+def test_editions_are_read_oldest_first(edition_1: Study, edition_2: Study, tmp_path: Path) -> None:
+    records = [extract_edition(study.document, study.verdicts) for study in (edition_2, edition_1)]
+    write_editions(tmp_path / "editions.json", records)
+    assert read_editions(tmp_path / "editions.json") == records[::-1]
+    assert read_editions(edition_1.verdicts) == [records[1]]
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("edit", "fault"),
     [
         (lambda document: document.pop("verdicts"), "holds neither verdicts"),
         (lambda document: document.pop("generated_utc"), "generated_utc"),
@@ -68,27 +68,27 @@ def test_editions_are_read_as_they_were_written_the_oldest_first(first: Judged, 
         (lambda document: document.update(verdicts={}), "verdicts"),
     ],
 )
-def test_a_file_of_no_edition_is_refused_in_a_sentence(edit: Edit, said: str, first: Judged, tmp_path: Path) -> None:
-    document = copy.deepcopy(first.document)
+def test_invalid_edition_file_is_refused_in_one_line(edit: Edit, fault: str, edition_1: Study, tmp_path: Path) -> None:
+    document = copy.deepcopy(edition_1.document)
     edit(document)
     (tmp_path / "old.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(StudyError, match=rf"old\.json.*{said}") as refused:
+    with pytest.raises(StudyError, match=rf"old\.json.*{fault}") as refused:
         read_editions(tmp_path / "old.json")
     assert "\n" not in str(refused.value)
 
 
-def test_the_same_verdicts_judged_again_are_no_edition_of_their_own(first: Judged, second: Judged) -> None:
-    one, two = (extract_edition(each.document, each.verdicts) for each in (first, second))
-    again = {**two, "generated_utc": "2026-03-01T00:00:00Z", "commit": "another"}
-    assert edition_digest(again) == edition_digest(two) != edition_digest(one)
-    assert earlier_editions([two, one], again) == [one]
-    assert earlier_editions([one], two) == [one]
-    assert earlier_editions([one, two, {**two, "generated_utc": "2026-02-15T00:00:00Z"}], again) == [one]
-    assert earlier_editions([{**one, "generated_utc": two["generated_utc"]}], two) == [], (
-        "what came at once is not before"
+def test_rejudged_identical_verdicts_are_no_new_edition(edition_1: Study, edition_2: Study) -> None:
+    first, second = (extract_edition(study.document, study.verdicts) for study in (edition_1, edition_2))
+    rejudged = {**second, "generated_utc": "2026-03-01T00:00:00Z", "commit": "another"}
+    assert edition_digest(rejudged) == edition_digest(second) != edition_digest(first)
+    assert earlier_editions([second, first], rejudged) == [first]
+    assert earlier_editions([first], second) == [first]
+    assert earlier_editions([first, second, {**second, "generated_utc": "2026-02-15T00:00:00Z"}], rejudged) == [first]
+    assert earlier_editions([{**first, "generated_utc": second["generated_utc"]}], second) == [], (
+        "an edition from the same time is not earlier"
     )
-    assert earlier_editions([one], one) == []
-    assert earlier_editions([two], one) == [], "what came later is not before"
-    third = copy.deepcopy(two)
-    third["claims"][0]["verdict"] = "challenged" if two["claims"][0]["verdict"] != "challenged" else "supported"
-    assert earlier_editions([one, two], {**third, "generated_utc": "2026-03-01T00:00:00Z"}) == [one, two]
+    assert earlier_editions([first], first) == []
+    assert earlier_editions([second], first) == [], "a later edition is not earlier"
+    third = copy.deepcopy(second)
+    third["claims"][0]["verdict"] = "challenged" if second["claims"][0]["verdict"] != "challenged" else "supported"
+    assert earlier_editions([first, second], {**third, "generated_utc": "2026-03-01T00:00:00Z"}) == [first, second]

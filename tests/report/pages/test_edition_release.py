@@ -1,4 +1,4 @@
-"""An edition is kept for good, of measurements and of a commit alone; the README says what the newest one says."""
+"""Released editions: immutable, measured, from one commit; the README quotes the newest."""
 
 from __future__ import annotations
 
@@ -33,92 +33,94 @@ from report.pages.editions.edition_release import (
     record_in_current_words,
     write_readme,
 )
-from tests.report.pages.edition_files import Judged, stand_in_report
+from tests.report.pages.edition_files import Study, stand_in_report
 
 
 @pytest.fixture
-def report(second: Judged, tmp_path: Path) -> Path:
+def report(edition_2: Study, tmp_path: Path) -> Path:
     """The second edition's report, with its downloads."""
-    folder = stand_in_report(tmp_path / "report", second)
-    write_downloads(folder, second.verdicts, second.data)
+    folder = stand_in_report(tmp_path / "report", edition_2)
+    write_downloads(folder, edition_2.verdicts, edition_2.data)
     return folder
 
 
 @pytest.fixture
-def keep(report: Path, second: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Keeps the second edition in a folder of the test's, as if its commit were checked out."""
-    checked_out(monkeypatch, str(second.document["commit"]))
+def release(report: Path, edition_2: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that releases the second edition, as if its commit were checked out."""
+    fake_checkout(monkeypatch, str(edition_2.document["commit"]))
 
-    def kept(number: int | None = None, verdicts: Path = second.verdicts) -> Path:
-        return edition_release.release_edition(verdicts, second.data, report, number, tmp_path / "editions")
+    def release_second(number: int | None = None, verdicts: Path = edition_2.verdicts) -> Path:
+        return edition_release.release_edition(verdicts, edition_2.data, report, number, tmp_path / "editions")
 
-    return kept
+    return release_second
 
 
-def checked_out(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
-    """As if this commit were, without any changes."""
+def fake_checkout(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
+    """Make git report this commit without changes."""
     answers = {"rev-parse": commit.removesuffix("+"), "status": ""}
     monkeypatch.setattr(edition_release, "run_git", lambda root, *words: answers[words[0]])
     monkeypatch.setattr(edition_release, "commit_of", lambda root: commit)
 
 
-def test_an_edition_says_what_it_is_of(keep: Callable[..., Path], report: Path, second: Judged) -> None:
-    folder = keep()
+def test_release_records_files_machines_and_commit(
+    release: Callable[..., Path], report: Path, edition_2: Study
+) -> None:
+    folder = release()
     record = read_record(folder)
     assert (folder.name, record["number"]) == ("1", 1)
     for name in (site_paths.PDF, site_paths.VERDICTS, site_paths.VERDICTS_TABLE, site_paths.SUMMARY):
         assert (folder / name).read_bytes() == (report / name).read_bytes()
         assert record["sha256"][name] == file_digest(report / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
-    assert f"{record['commit']}+".startswith(str(second.document["commit"]))
-    assert record["tally"] == {name: n for name, n in second.document["tally"].items() if n}
-    # Sources and samples are made again from the commit, and so is what is for a host alone.
+    assert f"{record['commit']}+".startswith(str(edition_2.document["commit"]))
+    assert record["tally"] == {name: n for name, n in edition_2.document["tally"].items() if n}
+    # The commit reproduces sources, samples and files for web hosts, so a release omits them.
     assert not list(folder.rglob("*.qmd")) and not (folder / site_paths.EDITIONS).exists()
     assert (report / "data" / "node-a" / "gemm.cpu.csv").is_file() and not list(folder.glob("data/*/"))
-    held = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert record["sha256"].keys() == held - {edition_release.RECORD}
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert record["sha256"].keys() == files - {edition_release.RECORD}
 
 
-def test_editions_are_never_written_over(keep: Callable[..., Path]) -> None:
-    before = {path: path.read_bytes() for path in keep().rglob("*") if path.is_file()}
-    assert keep().name == "2" and keep(7).name == "7" and keep().name == "8"
+def test_editions_are_never_overwritten(release: Callable[..., Path]) -> None:
+    before = {path: path.read_bytes() for path in release().rglob("*") if path.is_file()}
+    assert release().name == "2" and release(7).name == "7" and release().name == "8"
     for number in (1, 0, -1):
         with pytest.raises(StudyError, match="never overwritten"):
-            keep(number)
+            release(number)
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
-def test_every_link_of_a_kept_edition_leads_to_what_is_kept(
+def test_links_in_a_released_edition_resolve(
     site: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = Path(shutil.copytree(site, tmp_path / "report"))
     verdicts, data = published / "verdicts.json", published / "data"
     write_downloads(report, verdicts, data)
-    checked_out(monkeypatch, str(read_json(verdicts)["commit"]))
+    fake_checkout(monkeypatch, str(read_json(verdicts)["commit"]))
     folder = edition_release.release_edition(verdicts, data, report, None, tmp_path / "editions")
-    leads = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]
-    assert len(leads) > 1000
-    assert [f"{page}: {link}" for page, link in leads if not (page.parent / link).exists()] == []
-    # The README's links lead into the edition, too.
+    links = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]
+    assert len(links) > 1000
+    assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+    # The README links into the edition.
     linked = re.findall(r"\]\(data/editions/1/(.*?)\)", readme_section(read_record(folder)))
     assert linked and all((folder / name).exists() for name in linked)
 
 
 def local_links(page: Path) -> set[str]:
-    """What a page asks for beside itself, relative to its folder."""
+    """Return the relative paths that a page links to or loads."""
     parsed = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
-    found = [urlsplit(str(tag.get("href") or tag.get("src"))) for tag in parsed.select("[href], [src]")]
-    return {unquote(link.path) for link in found if link.path and not link.scheme and not link.netloc}
+    addresses = [urlsplit(str(tag.get("href") or tag.get("src"))) for tag in parsed.select("[href], [src]")]
+    return {unquote(link.path) for link in addresses if link.path and not link.scheme and not link.netloc}
 
 
 def disturb(document: dict[str, Any]) -> None:
-    """Put an estimate below its interval, as the linter finds."""
+    """Put an estimate below its interval, which the linter reports."""
     (case, *_) = next(verdict for verdict in document["verdicts"] if verdict["id"] == "N03")["cases"]
     case["low"] = 2 * case["estimate"]
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "reason"),
     [
         (lambda document: document.update(origin="synthetic"), "contains synthetic data"),
         (lambda document: document.update(commit="f" * 40), "was judged by commit ffffffffffff"),
@@ -127,18 +129,22 @@ def disturb(document: dict[str, Any]) -> None:
         (disturb, r"the linter finds .* fault.*N03"),
     ],
 )  # fmt: skip
-def test_only_faultless_measurements_judged_by_the_commit_that_is_there(
-    keep: Callable[..., Path], second: Judged, tmp_path: Path, change: Callable[[dict[str, Any]], None], says: str
+def test_release_needs_faultless_measured_verdicts_from_the_checked_out_commit(
+    release: Callable[..., Path],
+    edition_2: Study,
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], None],
+    reason: str,
 ) -> None:
-    document = copy.deepcopy(second.document)
+    document = copy.deepcopy(edition_2.document)
     change(document)
     write_json(tmp_path / "verdicts.json", document)
-    with pytest.raises(StudyError, match=says):
-        keep(verdicts=tmp_path / "verdicts.json")
+    with pytest.raises(StudyError, match=reason):
+        release(verdicts=tmp_path / "verdicts.json")
     assert not (tmp_path / "editions").exists()
 
 
-def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncommitted_changes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*words: str) -> str:
         names = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
         return subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
@@ -150,7 +156,7 @@ def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch:
     git("commit", "-qm", "first")
     head = git("rev-parse", "HEAD").strip()
     monkeypatch.setattr(edition_release, "ROOT", tmp_path)
-    # What the command itself writes may differ.
+    # The README may differ: the command itself writes it.
     (tmp_path / "README.md").write_text("second", encoding="utf-8")
     edition_release._check_commit(head, Path("verdicts.json"))
     edition_release._check_commit(f"{head}+", Path("verdicts.json"))
@@ -165,15 +171,15 @@ def test_changes_that_are_not_committed_are_refused(tmp_path: Path, monkeypatch:
         edition_release._check_commit(head, Path("verdicts.json"))
 
 
-def test_what_was_changed_afterwards_is_noticed(keep: Callable[..., Path]) -> None:
-    folder = keep()
+def test_file_changed_after_release_is_refused(release: Callable[..., Path]) -> None:
+    folder = release()
     (folder / "verdicts.csv").write_text("edited", encoding="utf-8")
     with pytest.raises(StudyError, match=r"verdicts\.csv: was changed after the release"):
         read_record(folder)
 
 
-def test_the_readme_gets_the_words_between_its_marks_and_no_others(keep: Callable[..., Path], tmp_path: Path) -> None:
-    record, readme = read_record(keep()), tmp_path / "README.md"
+def test_readme_is_rewritten_only_between_its_marks(release: Callable[..., Path], tmp_path: Path) -> None:
+    record, readme = read_record(release()), tmp_path / "README.md"
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     write_readme(record, readme)
     text = readme.read_text(encoding="utf-8")
@@ -188,32 +194,32 @@ def test_the_readme_gets_the_words_between_its_marks_and_no_others(keep: Callabl
 
 
 @pytest.fixture(scope="module")
-def last() -> dict[str, Any]:
+def newest() -> dict[str, Any]:
     """The newest edition of the project."""
     number = newest_edition()
     assert number is not None
     return record_in_current_words(EDITIONS / str(number))
 
 
-def test_every_edition_of_the_project_is_as_it_was_kept() -> None:
+def test_project_editions_are_unchanged() -> None:
     numbers = sorted(int(path.name) for path in EDITIONS.iterdir())
     assert numbers == list(range(1, len(numbers) + 1))
     assert [read_record(EDITIONS / str(number))["number"] for number in numbers] == numbers
 
 
-def test_the_readme_says_what_the_newest_edition_says(last: dict[str, Any]) -> None:
-    assert readme_section(last) in README.read_text(encoding="utf-8"), "run `python -m report edition --readme`"
+def test_readme_quotes_the_newest_edition(newest: dict[str, Any]) -> None:
+    assert readme_section(newest) in README.read_text(encoding="utf-8"), "run `python -m report edition --readme`"
 
 
-def test_the_readmes_picture_is_of_the_newest_edition(last: dict[str, Any]) -> None:
+def test_readme_picture_shows_the_newest_edition(newest: dict[str, Any]) -> None:
     with Image.open(ROOT / "docs" / "report.png") as picture:
-        assert picture.info["sha256 of the page"] == last["sha256"]["index.html"]
+        assert picture.info["sha256 of the page"] == newest["sha256"]["index.html"]
 
 
-def test_a_report_that_is_no_site_is_refused(keep: Callable[..., Path], report: Path) -> None:
+def test_incomplete_report_is_refused(release: Callable[..., Path], report: Path) -> None:
     (report / edition_release.SITE).unlink()
     with pytest.raises(StudyError, match="build the site first"):
-        keep()
+        release()
     (report / site_paths.PDF).unlink()
     with pytest.raises(StudyError, match="render first"):
-        keep()
+        release()

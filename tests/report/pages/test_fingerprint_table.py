@@ -1,4 +1,4 @@
-"""The machines page: those of one kind under its name, and what a machine's run tells of itself."""
+"""The machines page: machines grouped by kind, with details from each run."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ from report.pages.site_sources import template_environment
 from tests.report.conftest import Factory
 
 
-def nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dict[str, Any]]:
-    """The nodes of a document of verdicts on synthetic nodes of these names, the first with more in its record."""
-    synthetic.write(synthetic(name, seed=at).gemm(9).clock() for at, name in enumerate(names))
+def judge_nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dict[str, Any]]:
+    """Judge synthetic nodes with these names; `record` replaces keys in the first node's record."""
+    synthetic.write(synthetic(name, seed=seed).gemm(9).clock() for seed, name in enumerate(names))
     path = synthetic.root / names[0] / "node.json"
     write_node(path, {**read_node(path), **record})
-    found: list[dict[str, Any]] = judge(
+    judged: list[dict[str, Any]] = judge(
         Dataset(read_nodes([synthetic.root], True), read_reference(REFERENCE)), out, allow_synthetic=True
     )["nodes"]
-    return found
+    return judged
 
 
-def page(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
-    """What is told of each kind of these nodes, and the source of the page."""
-    told = nodes_by_kind(found, [node["id"] for node in found])
-    return told, template_environment().get_template("machines.qmd").render(
-        {"kinds": told, "refused": [], "choice": ""}
+def render_page(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+    """Return the kinds of these nodes and the page's source."""
+    kinds = nodes_by_kind(nodes, [node["id"] for node in nodes])
+    return kinds, template_environment().get_template("machines.qmd").render(
+        {"kinds": kinds, "refused": [], "choice": ""}
     )
 
 
-def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path: Path) -> None:
+def test_machines_are_grouped_by_kind(synthetic: Factory, tmp_path: Path) -> None:
     kinds = [{"name": "Cortex-X925", "cores": 10, "usable_cores": 1}, {"name": "Cortex-A725"}]
     cpu = {"model": "Chip", "usable_cores": 1, "quota": 1.5, "kinds": kinds, "unknown": ["sockets", "caches"]}
     record = {"hardware": {"cpu": cpu, "memory_bytes": 2**30, "gpus": []}}
-    told, text = page(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb", **record))
-    assert [[node["id"] for node in kind["nodes"]] for kind in told] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
+    groups, text = render_page(
+        judge_nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "other", "kind.bbbbbb", **record)
+    )
+    assert [[node["id"] for node in kind["nodes"]] for kind in groups] == [["kind.aaaaaa", "kind.bbbbbb"], ["other"]]
     known = (r"by a cgroup | 1\.5", "kinds of core | 10 Cortex-X925, some Cortex-A725", "known | sockets, caches")
     assert all(f"{row} |" in text for row in known)
     titles = [line for line in text.splitlines() if line.startswith("#")]
@@ -51,23 +53,25 @@ def test_machines_of_one_kind_stand_under_its_name(synthetic: Factory, tmp_path:
     assert [text.count(f"(#machine-{number})") for number in (1, 2, 3)] == [1, 1, 1]
 
 
-def test_a_run_that_went_on_elsewhere_says_so(
+def test_run_continued_on_another_machine_is_noted(
     synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts = ["aaaaaa", "bbbbbb"]
-    told, _ = page(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts))
-    first, second = told[0]["nodes"]
+    groups, _ = render_page(
+        judge_nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", "kind.bbbbbb", hosts=hosts)
+    )
+    first, second = groups[0]["nodes"]
     assert "on 2 machines of this kind one after another" in first["when"]
     assert "machines" not in second["when"]
     assert "note: kind.aaaaaa was measured on 2 machines of its kind one after another" in capsys.readouterr().err
 
 
-def test_what_is_not_known_of_a_gpu_stands_beside_it(synthetic: Factory, tmp_path: Path) -> None:
-    slice_ = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU"}
+def test_unknown_gpu_facts_are_listed(synthetic: Factory, tmp_path: Path) -> None:
+    gpu_slice = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU"}
     record = read_node(Path("data/nodes/amd-epyc-2c-789dcf/node.json"))
     card = {"name": "NVIDIA A100", "mig": True, "unanswered": {"power_limit_w": "Not Supported"}}
-    more = {"devices": [record["devices"][0], slice_], "hardware": {**record["hardware"], "gpus": [card]}}
-    told, text = page(nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", **more))
+    more = {"devices": [record["devices"][0], gpu_slice], "hardware": {**record["hardware"], "gpus": [card]}}
+    groups, text = render_page(judge_nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", **more))
     assert "its clock, power and use are not recorded, or not all: a slice of a GPU |" in text
-    rows = {row["name"]: row["value"] for row in told[0]["nodes"][0]["hardware"]}
+    rows = {row["name"]: row["value"] for row in groups[0]["nodes"][0]["hardware"]}
     assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not told: power limit Not Supported"

@@ -1,4 +1,4 @@
-"""The sentences of the front page: each is told only where verdicts and measurements carry it."""
+"""Front page sentences: printed only if verdicts and measurements support them."""
 
 from __future__ import annotations
 
@@ -28,60 +28,62 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def case(estimate: float, outcome: str, part: str = "", **labels: Any) -> dict[str, Any]:
+def make_case(estimate: float, outcome: str, part: str = "", **labels: Any) -> dict[str, Any]:
     ends = {"estimate": estimate, "low": estimate / 1.1, "high": estimate * 1.1}
     return {"part": part, "node": "synthetic", "outcome": outcome, "labels": labels, **ends}
 
 
-def claim(name: str, verdict: str, *cases: Mapping[str, Any], parts: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A made-up verdict, told with its first case. parts: outcomes by name."""
+def make_claim(
+    name: str, verdict: str, *cases: Mapping[str, Any], parts: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return a verdict with the estimate from its first case. parts: outcomes by name."""
     first = {key: cases[0][key] if cases else None for key in ("estimate", "low", "high")}
     shared = {"unit": "1", "threshold": 10.0, **first}
     parts_ = [{**shared, "name": part, "outcome": outcome} for part, outcome in (parts or {"": verdict}).items()]
-    told = {"id": name, "verdict": verdict, "evidence_tier": "measured", **shared}
-    return {**told, "cases": list(cases), "parts": parts_}
+    summary = {"id": name, "verdict": verdict, "evidence_tier": "measured", **shared}
+    return {**summary, "cases": list(cases), "parts": parts_}
 
 
-def says(
+def statements_for(
     *verdicts: Mapping[str, Any], gpu: bool = False, facts: Mapping[str, Fact] | None = None, marks: bool = False
 ) -> Statements:
     devices = [{"id": "cpu", "kind": "cpu"}, *([{"id": "cuda:0", "kind": "gpu"}] if gpu else [])]
     return Statements({"verdicts": list(verdicts), "nodes": [{"devices": devices}]}, facts or {}, marks=marks)
 
 
-def one(statement: Mapping[str, Any]) -> dict[str, Any]:
+def answering(statement: Mapping[str, Any]) -> dict[str, Any]:
     return {**GOOD, "answer": [[statement]]}
 
 
 @pytest.mark.parametrize(
-    ("declared", "line", "told"),
+    ("declared", "line", "message"),
     [
-        (one({"says": "{W99 least} times"}), "- - says:", "there is no claim 'W99'"),
-        (one({"when": {"W99": "supported"}, "says": "So."}), "W99:", "there is no claim 'W99'"),
-        (one({"when": {"W29": "suported"}, "says": "So."}), "W29:", "Did you mean 'supported'"),
-        (one({"when": {"W29": {"some": "supported"}}, "says": "So."}), "W29:", "Did you mean 'supports'"),
-        (one({"when": {"G15": {"part": "a chat", "is": "depends"}}, "says": "So."}), "G15:", "no part 'a chat'"),
-        (one({"says": "{G15 [a chat] most} seconds"}), "- - says:", "claim G15 has no number"),
-        (one({"says": "{W29 biggest} seconds"}), "- - says:", "claim W29 has no number {W29 biggest}"),
-        (one({"says": "{replaced trainings} processors"}), "- - says:", "Did you mean 'replaced training'"),
-        (one({"says": "So.", "wen": {}}), "wen:", "unknown key"),
+        (answering({"says": "{W99 least} times"}), "- - says:", "there is no claim 'W99'"),
+        (answering({"when": {"W99": "supported"}, "says": "So."}), "W99:", "there is no claim 'W99'"),
+        (answering({"when": {"W29": "suported"}, "says": "So."}), "W29:", "Did you mean 'supported'"),
+        (answering({"when": {"W29": {"some": "supported"}}, "says": "So."}), "W29:", "Did you mean 'supports'"),
+        (answering({"when": {"G15": {"part": "a chat", "is": "depends"}}, "says": "So."}), "G15:", "no part 'a chat'"),
+        (answering({"says": "{G15 [a chat] most} seconds"}), "- - says:", "claim G15 has no number"),
+        (answering({"says": "{W29 biggest} seconds"}), "- - says:", "claim W29 has no number {W29 biggest}"),
+        (answering({"says": "{replaced trainings} processors"}), "- - says:", "Did you mean 'replaced training'"),
+        (answering({"says": "So.", "wen": {}}), "wen:", "unknown key"),
         ({**GOOD, "jobs": [{"job": "A job", "claims": ["W29"], "rate": NOTHING[0]}]}, "- job:", "missing: hardware"),
     ],
 )
-def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, declared: dict[str, Any], line: str, told: str) -> None:
+def test_mistake_is_reported_with_its_line(tmp_path: Path, declared: dict[str, Any], line: str, message: str) -> None:
     path = write_yaml(tmp_path / "front.yaml", declared)
     with pytest.raises(StudyError) as fault:
         read_front(path)
-    assert told in str(fault.value) and reported_line(fault.value, path).startswith(line)
+    assert message in str(fault.value) and reported_line(fault.value, path).startswith(line)
 
 
 @given(st.sampled_from(DECIDED), st.lists(st.sets(st.sampled_from(DECIDED), min_size=1)))
-def test_the_first_statement_is_told_whose_conditions_hold(verdict: str, asked: list[set[str]]) -> None:
-    told = says(claim("W29", verdict)).first_that_holds(
-        [{"when": {"W29": sorted(some)}, "says": f"Statement {at}."} for at, some in enumerate(asked)]
+def test_first_statement_whose_conditions_hold_is_used(verdict: str, accepted: list[set[str]]) -> None:
+    text = statements_for(make_claim("W29", verdict)).first_that_holds(
+        [{"when": {"W29": sorted(some)}, "says": f"Statement {index}."} for index, some in enumerate(accepted)]
     )
-    fit = [at for at, some in enumerate(asked) if verdict in some]
-    assert told == (f"Statement {fit[0]}." if fit else None)
+    matching = [index for index, some in enumerate(accepted) if verdict in some]
+    assert text == (f"Statement {matching[0]}." if matching else None)
 
 
 @pytest.mark.parametrize(
@@ -100,37 +102,41 @@ def test_the_first_statement_is_told_whose_conditions_hold(verdict: str, asked: 
         ({"gpu": "measured"}, False),
     ],
 )
-def test_all_conditions_have_to_hold(when: dict[str, Any], holds: bool) -> None:
+def test_all_conditions_must_hold(when: dict[str, Any], holds: bool) -> None:
     parts = {"the rest": "supported", CONVERSATION: "challenged"}
-    cases = [case(20, "supports", "the rest"), case(5, "challenges", CONVERSATION)]
-    made = says(claim("W29", "supported", case(12, "supports")), claim("G15", "depends", *cases, parts=parts))
-    assert made.holds(when) is holds
+    cases = [make_case(20, "supports", "the rest"), make_case(5, "challenges", CONVERSATION)]
+    front = statements_for(
+        make_claim("W29", "supported", make_case(12, "supports")), make_claim("G15", "depends", *cases, parts=parts)
+    )
+    assert front.holds(when) is holds
 
 
 @given(st.sampled_from(["W29 least", "W29 [other] most", "N01 least", "W29 estimate", "machines", "replaced training"]))
-def test_a_statement_whose_place_cannot_be_filled_is_not_told(place: str) -> None:
-    made = says(claim("W29", "supported"))
-    assert made.fill(f"It takes {{{place}}}.") is None
-    assert made.first_that_holds([{"says": f"It takes {{{place}}}."}, {"says": "It takes long."}]) == "It takes long."
-    assert made.texts([[{"says": f"It takes {{{place}}}."}], [{"says": "Second."}]]) == ["Second."]
+def test_statement_with_an_unfilled_placeholder_is_omitted(place: str) -> None:
+    front = statements_for(make_claim("W29", "supported"))
+    assert front.fill(f"It takes {{{place}}}.") is None
+    assert front.first_that_holds([{"says": f"It takes {{{place}}}."}, {"says": "It takes long."}]) == "It takes long."
+    assert front.texts([[{"says": f"It takes {{{place}}}."}], [{"says": "Second."}]]) == ["Second."]
 
 
 @given(st.sampled_from(["<b>a</b>", "*a*", "$a$ $b$", "@a", "[a](b)", "a]{.b}"]))
-def test_a_label_in_a_place_stays_text(hostile: str) -> None:
-    told = says(claim("W29", "supported", case(12, "supports", model=hostile)), marks=True).fill("{W29 model of most}.")
-    page = BeautifulSoup(pypandoc.convert_text(told, "html5", format="markdown"), "html.parser")
+def test_label_in_a_placeholder_stays_text(hostile: str) -> None:
+    sentence = statements_for(
+        make_claim("W29", "supported", make_case(12, "supports", model=hostile)), marks=True
+    ).fill("{W29 model of most}.")
+    page = BeautifulSoup(pypandoc.convert_text(sentence, "html5", format="markdown"), "html.parser")
     assert page.a is not None and page.a.get_text() == hostile
 
 
-def test_a_job_of_which_nothing_can_be_told_is_left_out() -> None:
-    made = says(claim("W29", "supported", case(12, "supports")))
+def test_job_without_rate_or_hardware_is_omitted() -> None:
+    front = statements_for(make_claim("W29", "supported", make_case(12, "supports")))
     jobs: Sequence[Mapping[str, Any]] = [
         {"job": "told", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W29 most}"}]},
         {"job": "no rate", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W33 most}"}]},
         {"job": "no machine", "claims": ["W29"], "hardware": [{"when": {"gpu": "measured"}, "says": "A GPU"}],
          "rate": [{"says": "12"}]},
     ]  # fmt: skip
-    (row,) = front_page.job_rows({"jobs": jobs}, made)
+    (row,) = front_page.job_rows({"jobs": jobs}, front)
     assert (row["job"], row["rate"]) == ("told", "12")
     assert "measured here" in row["sure"]
 
@@ -140,14 +146,14 @@ def evidence(published: Path) -> Evidence:
     return Evidence(read_json(published / "verdicts.json"), published / "data")
 
 
-def test_each_part_of_the_front_page_has_something_to_say(evidence: Evidence) -> None:
+def test_each_part_of_the_front_page_has_text(evidence: Evidence) -> None:
     declared = read_front()
-    told = front_page.front_context(
+    context = front_page.front_context(
         evidence.document,
         Statements(evidence.document, front_page.collect_facts(evidence)),
         declared,
         [*front_page.front_charts(evidence)],
     )
     for part in ("answer", "sure", "limits", "jobs"):
-        assert told[part], part
-    assert all(article["says"] and article["best"] and article["worst"] for article in told["articles"])
+        assert context[part], part
+    assert all(article["says"] and article["best"] and article["worst"] for article in context["articles"])

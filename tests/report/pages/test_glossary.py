@@ -1,4 +1,4 @@
-"""The glossary: each term once, and every spelling of it on a page leads to it."""
+"""The glossary: each term once, with links from every spelling on a page."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ def content(published: Path) -> Content:
 
 @pytest.fixture(scope="module")
 def anchors(content: Content) -> dict[str, str]:
-    """The anchor of each term, as the glossary's page has it."""
+    """Anchors on the glossary page by term."""
     (page,) = [page for page in content.pages if page.path == "glossary"]
-    made = page_of(site_sources.page_source(page, site_sources.template_environment(), {}))
-    return {head.get_text(): str(head["id"]) for head in made.find_all(id=True)}
+    html = render_source(site_sources.page_source(page, site_sources.template_environment(), {}))
+    return {head.get_text(): str(head["id"]) for head in html.find_all(id=True)}
 
 
-def page_of(source: str) -> BeautifulSoup:
-    """A page as pandoc makes it of its source."""
+def render_source(source: str) -> BeautifulSoup:
+    """Convert a page's source with pandoc."""
     extra = [f"--lua-filter={site_sources.TEMPLATES / 'pages.lua'}", "--wrap=none"]
     return BeautifulSoup(pypandoc.convert_text(source, "html5", format="markdown", extra_args=extra), "html.parser")
 
 
-def explained(paragraphs: Sequence[str], terms: Mapping[str, str]) -> BeautifulSoup:
+def render_with_terms(paragraphs: Sequence[str], terms: Mapping[str, str]) -> BeautifulSoup:
     body = "\n\n".join(paragraphs)
-    return page_of(f"---\nroot: ../\nglossary-terms: {json.dumps(dict(terms))}\n---\n\n{body}\n")
+    return render_source(f"---\nroot: ../\nglossary-terms: {json.dumps(dict(terms))}\n---\n\n{body}\n")
 
 
-def test_a_spelling_belongs_to_one_term() -> None:
-    spelt = [{str(name).casefold() for name in (one["term"], *one.get("also", []))} for one in read_glossary()]
+def test_each_spelling_belongs_to_one_term() -> None:
+    spelt = [{str(name).casefold() for name in (entry["term"], *entry.get("also", []))} for entry in read_glossary()]
     assert [name for name, count in Counter(chain.from_iterable(spelt)).items() if count > 1] == []
 
 
-def test_every_spelling_on_a_page_leads_to_its_term(content: Content, anchors: Mapping[str, str]) -> None:
-    spelt = [[str(one["term"]), *map(str, one.get("also", []))] for one in read_glossary()]
+def test_every_spelling_links_to_its_term(content: Content, anchors: Mapping[str, str]) -> None:
+    spelt = [[str(term["term"]), *map(str, term.get("also", []))] for term in read_glossary()]
     lost = []
-    # A page links a term once: of each term one spelling a page.
+    # Test one spelling per term and page: a page links each term only once.
     for names in zip_longest(*spelt):
-        wanted = {name: f"../glossary.html#{anchors[one[0]]}" for name, one in zip(names, spelt, strict=True) if name}
-        made = explained([escape(f"About ({name}).") for name in wanted], content.terms)
-        found = {link.get_text(): link["href"] for link in made.select("a.term")}
-        lost += [(name, found.get(name)) for name, place in wanted.items() if found.get(name) != place]
+        wanted = {name: f"../glossary.html#{anchors[term[0]]}" for name, term in zip(names, spelt, strict=True) if name}
+        page = render_with_terms([escape(f"About ({name}).") for name in wanted], content.terms)
+        links = {link.get_text(): link["href"] for link in page.select("a.term")}
+        lost += [(name, links.get(name)) for name, place in wanted.items() if links.get(name) != place]
     assert lost == []
 
 
-def test_a_page_links_a_term_where_it_first_uses_it() -> None:
+def test_first_use_of_a_term_is_linked() -> None:
     terms = {"roofline": "t-roofline", "FLOP": "t-flop"}
-    made = explained(
+    page = render_with_terms(
         ["# The roofline", "A [roofline](x.html) and a Roofline.", "Another roofline of flop and floppy FLOP"], terms
     )
-    assert [link.get_text() for link in made.select("a.term")] == ["Roofline", "FLOP"]
-    assert not made.h1.select("a")
+    assert [link.get_text() for link in page.select("a.term")] == ["Roofline", "FLOP"]
+    assert not page.h1.select("a")

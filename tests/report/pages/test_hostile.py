@@ -1,4 +1,4 @@
-"""Hostile text in what a node reports, from its samples to the pages and PDFs: told as text, it does nothing."""
+"""Hostile text in a node's record and samples stays inert text on pages and in PDFs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LONG = "y" * 10_000
 
 @dataclass
 class Hostile(SyntheticNode):
-    """A node whose record is full of such text."""
+    """A node with hostile text in its record."""
 
     def record(self) -> dict[str, Any]:
         record = super().record()
@@ -58,7 +58,7 @@ class Hostile(SyntheticNode):
         record["software"].update(
             os=TEXTS["typst"], packages={TEXTS["link"]: TEXTS["mathematics"]}, blas=[{"library": TEXTS["override"]}]
         )
-        # A text of the record is one line, of some length at most.
+        # Record texts are limited to one line and a maximum length.
         record["left_out"] = [*(text for name, text in TEXTS.items() if name != "lines"), LONG[:4000]]
         record["study"]["commit"] = TEXTS["closing"]
         return record
@@ -66,7 +66,7 @@ class Hostile(SyntheticNode):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a report on such a node and an ordinary one."""
+    """Render a report on a hostile node and an ordinary node."""
     folder = tmp_path_factory.mktemp("hostile")
     devices = [{**CPU, "name": TEXTS["script"]}, {**GPU, "id": "cuda:0", "name": TEXTS["right to left"]}]
     node = Hostile(folder / "nodes" / "hostile", devices).clock().peak(2e11)
@@ -83,7 +83,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
     evidence = read_dataset(folder / "data", read_reference(REFERENCE))
     document = judge(evidence, folder / "verdicts.json", allow_synthetic=True)
-    # What claims say, and what others published, reaches the pages by the same ways.
+    # Texts from claims and references reach the pages as well.
     texts = [*TEXTS.values()]
     for place, verdict in enumerate(document["verdicts"]):
         verdict["says"] = verdict["finding"] = texts[place % len(texts)]
@@ -95,7 +95,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(report: Path) -> dict[str, BeautifulSoup]:
-    """Every page, by its name."""
+    """Parsed pages by path."""
     return {
         str(path.relative_to(report)): BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
         for path in sorted(report.rglob("*.html"))
@@ -103,42 +103,42 @@ def pages(report: Path) -> dict[str, BeautifulSoup]:
     }
 
 
-def spoken(text: str) -> str:
+def cleaned_text(text: str) -> str:
     return " ".join(clean(text).split())
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_it_is_told_as_the_text_that_it_is(pages: dict[str, BeautifulSoup], name: str) -> None:
-    told = {
-        " ".join(one.get_text().split()) for page in pages.values() for one in page.find_all(["td", "li", "p", "span"])
+def test_hostile_text_is_shown_verbatim(pages: dict[str, BeautifulSoup], name: str) -> None:
+    texts = {
+        " ".join(tag.get_text().split()) for page in pages.values() for tag in page.find_all(["td", "li", "p", "span"])
     }
-    assert spoken(TEXTS[name]) in told
-    assert LONG in told, "to its end"
+    assert cleaned_text(TEXTS[name]) in texts
+    assert LONG in texts, "the long text is complete"
 
 
-def test_it_becomes_no_element(pages: dict[str, BeautifulSoup]) -> None:
+def test_hostile_text_creates_no_element(pages: dict[str, BeautifulSoup]) -> None:
     for name, page in pages.items():
         assert not page.find_all(["iframe", "object", "embed", "textarea", "base"]), name
-        assert all(one["src"].startswith(("figures/", "../figures/")) for one in page.find_all("img")), name
+        assert all(tag["src"].startswith(("figures/", "../figures/")) for tag in page.find_all("img")), name
         assert not page.select("form[action]"), name
-        links = [one.get("href", "") for one in page.find_all("a")]
+        links = [tag.get("href", "") for tag in page.find_all("a")]
         assert not [link for link in links if re.search(r"javascript:|/leak|p\\.png", link)], name
         assert not page.select("[onclick], [onerror], [onload]"), name
         assert not page.find(id="three") and not page.find(id="id"), name
         assert len(page.find_all("title")) == 1, name
 
 
-def test_it_neither_runs_nor_asks_for_anything_nor_stretches_a_page(report: Path, visit: Visit) -> None:
-    opened = visit(report / "index.html", 360)
+def test_hostile_text_runs_nothing_and_keeps_the_page_width(report: Path, visit: Visit) -> None:
+    tab = visit(report / "index.html", 360)
     for path in sorted(report.rglob("*.html")):
         if path.name == "page.html":
             continue
-        opened.goto(path.as_uri())
-        opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
-        assert opened.said == [], path
-        assert [url for url in opened.asked if not url.startswith("file:")] == [], path
-        assert opened.title() != "ran", path
-        assert opened.evaluate("document.documentElement.scrollWidth") <= 360, path
+        tab.goto(path.as_uri())
+        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        assert tab.console_lines == [], path
+        assert [url for url in tab.requested_urls if not url.startswith("file:")] == [], path
+        assert tab.title() != "ran", path
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
 ORDER = """(wanted) => {
@@ -167,17 +167,17 @@ ORDER = """(wanted) => {
     [["abc", "def", "ghi"], ["שלום", "12", "(ab)", "34"], ["مرحبا", "5 cores"]],
     ids=["override", "hebrew", "arabic"],
 )
-def test_it_does_not_reorder_what_stands_beside_it(report: Path, visit: Visit, parts: list[str]) -> None:
-    opened = visit(report / "machines.html")
-    opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
-    found = [one for one in opened.evaluate(ORDER, parts) if all(one)]
-    assert found
-    for boxes in found:
-        # Each is to the right of the one before, or on a later line; fonts differ a little in height.
+def test_hostile_text_keeps_its_neighbours_in_order(report: Path, visit: Visit, parts: list[str]) -> None:
+    tab = visit(report / "machines.html")
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    places = [boxes_of_place for boxes_of_place in tab.evaluate(ORDER, parts) if all(boxes_of_place)]
+    assert places
+    for boxes in places:
+        # Each box is right of the box before it, or on a later line; 6 px allow for font heights.
         assert all(b[1] > a[1] or b[0] > a[0] + 6 for a, b in pairwise(boxes)), boxes
 
 
-def test_the_pdfs_tell_it_too(report: Path) -> None:
+def test_pdfs_show_hostile_text(report: Path) -> None:
     for name in ("report", "appendix"):
         document = pdfium.PdfDocument(report / f"{name}.pdf")
         text = "".join(page.get_textpage().get_text_bounded() for page in document)
@@ -186,7 +186,7 @@ def test_the_pdfs_tell_it_too(report: Path) -> None:
             assert wanted in flat, (name, wanted)
 
 
-def test_the_figures_are_whole(report: Path) -> None:
+def test_figures_contain_no_script(report: Path) -> None:
     paths = list((report / "figures").glob("*.svg"))
     assert len(paths) > 10
     for path in paths:

@@ -1,4 +1,4 @@
-"""The pages as readers meet them: on phones and wide screens, in the dark, without a mouse, by screen reader."""
+"""Pages in a browser: on phones and wide screens, in dark mode, by keyboard and by screen reader."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from playwright.sync_api import expect
 
 from report.judging.robustness import MOST_PIECES
 from report.pages.threshold_slider import sliders
-from report.pages.verdict_words import verdict_word as named
+from report.pages.verdict_words import verdict_word
 from tests.report.built_once import loaded_bytes
 from tests.report.pages.conftest import Visit
 
-# One page of each kind.
+# One page per kind.
 KINDS = (
     "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "do-i-need-one",
     "measurements/index", "measurements/memory", "machines", "method", "sources", "objections", "glossary", "editions",
 )  # fmt: skip
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true })"
-# For one page of each kind, and for every page.
+# Widths for one page per kind, and for all pages.
 WIDTHS, EVERY = (320, 360, 390, 768, 1280, 1920), (320, 768)
-# Types texts one after the other, as `fill` does, and reads what is said of each, without asking for each anew.
+# Types several texts as `fill` does and reads each output, in a single round trip.
 TYPE = """(field, [output, texts]) => texts.map((text) => {
   field.value = text;
   field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -37,27 +37,25 @@ TYPE = """(field, [output, texts]) => texts.map((text) => {
 })"""
 
 
-def faults(page: Any) -> list[str]:
-    """Every violation that axe-core finds: rule, element, what is wrong."""
+def find_violations(page: Any) -> list[str]:
+    """List the violations that axe-core finds: rule, element, failure."""
     options = {"runOnly": {"type": "tag", "values": RULES}, "resultTypes": ["violations"]}
-    found = Axe().run(page, options=options).response["violations"]
+    violations = Axe().run(page, options=options).response["violations"]
     return [
-        f"{one['id']}: {node['target']}: {node['html'][:160]} {node.get('failureSummary', '')}"
-        for one in found
-        for node in one["nodes"]
+        f"{violation['id']}: {node['target']}: {node['html'][:160]} {node.get('failureSummary', '')}"
+        for violation in violations
+        for node in violation["nodes"]
     ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_axe_finds_nothing_in_the_light_and_in_the_dark_and_a_thumb_hits_what_is_pressed(
-    site: Path, visit: Visit, kind: str
-) -> None:
-    """40 pixels high on a phone; links within sentences are exempt, as in WCAG 2.5.8."""
+def test_pages_pass_axe_and_controls_fit_a_thumb(site: Path, visit: Visit, kind: str) -> None:
+    """Controls are 40 pixels high on a phone; links within sentences are exempt, as in WCAG 2.5.8."""
     for width, scheme in ((1280, "light"), (390, "dark")):
         page = visit(site / f"{kind}.html", width, color_scheme=scheme)
         page.evaluate(OPEN)
-        found = faults(page)
-        assert found == [], "\n".join(found[:10])
+        violations = find_violations(page)
+        assert violations == [], "\n".join(violations[:10])
     small = page.evaluate(
         """() => [...document.querySelectorAll("summary, button, select, input, .menu a, footer a, .step, .bar a")]
            .filter((one) => one.checkVisibility() && one.getBoundingClientRect().height < 39.5)
@@ -66,17 +64,15 @@ def test_axe_finds_nothing_in_the_light_and_in_the_dark_and_a_thumb_hits_what_is
     assert small == []
 
 
-def test_axe_would_find_a_fault(site: Path, visit: Visit) -> None:
+def test_axe_finds_planted_faults(site: Path, visit: Visit) -> None:
     page = visit(site / "claims" / "W04.html")
     page.evaluate("document.querySelector('img').removeAttribute('alt')")
     page.evaluate("document.querySelector('.finding').style.color = '#ccc'")
-    assert {"image-alt", "color-contrast"} <= {fault.partition(":")[0] for fault in faults(page)}
+    assert {"image-alt", "color-contrast"} <= {violation.partition(":")[0] for violation in find_violations(page)}
 
 
-def test_no_page_speaks_to_the_console_asks_other_hosts_for_anything_or_scrolls_sideways(
-    site: Path, visit: Visit
-) -> None:
-    """Each page is loaded once, on the narrowest screen, and widened: a load takes longer than all widths."""
+def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Visit) -> None:
+    """Load each page once, on the narrowest screen, then widen it: loading takes longest."""
     page = visit(site / "index.html")
     kinds = {site / f"{kind}.html" for kind in KINDS}
     for path in sorted(site.rglob("*.html")):
@@ -84,21 +80,21 @@ def test_no_page_speaks_to_the_console_asks_other_hosts_for_anything_or_scrolls_
             continue
         page.set_viewport_size({"width": WIDTHS[0], "height": 800})
         page.goto(path.as_uri())
-        assert page.said == [], path
+        assert page.console_lines == [], path
         page.evaluate(OPEN)
         for width in WIDTHS if path in kinds else EVERY:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-        assert page.said == [], path
-        assert [url for url in page.asked if not url.startswith("file:")] == [], path
+        assert page.console_lines == [], path
+        assert [url for url in page.requested_urls if not url.startswith("file:")] == [], path
 
 
 def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
     pages = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in site.rglob("*.html")}
     pages.pop(site / "page.html")
-    # What `report site` adds.
+    # Added by `report site`.
     later = {site / name for name in ("verdicts.json", "verdicts.csv")} | {site / "data"}
-    ids = {path: {one["id"] for one in page.select("[id]")} for path, page in pages.items()}
+    ids = {path: {tag["id"] for tag in page.select("[id]")} for path, page in pages.items()}
     broken = []
     for path, page in pages.items():
         for element in page.select("[href], [src], [srcset]"):
@@ -117,32 +113,32 @@ def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_labels_of_figures_are_large_enough_to_read(site: Path, visit: Visit, width: int) -> None:
-    """At least 12 pixels, as the browser scales the picture that it chose."""
+def test_figure_labels_are_large_enough(site: Path, visit: Visit, width: int) -> None:
+    """Labels have at least 12 pixels after the browser chooses and scales the picture."""
     page = visit(site / "claims" / "N11.html", width)
-    # A picture below the fold is chosen when it comes near.
+    # The browser chooses a lazy picture only when it nears the viewport.
     page.locator("img.chart").first.scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelector('img.chart').complete")
     scale = page.evaluate(
         "() => { const one = document.querySelector('img.chart'); return [one.currentSrc, one.clientWidth] }"
     )
     drawn = Path(unquote(urlsplit(scale[0]).path)).read_text(encoding="utf-8")
-    shown = scale[1] / float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])  # type: ignore[index]
-    sizes = [float(size) * shown for size in re.findall(r"font(?:-size)?: (?:\w+ )?([\d.]+)px", drawn)]
+    pixels_per_unit = scale[1] / float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])  # type: ignore[index]
+    sizes = [float(size) * pixels_per_unit for size in re.findall(r"font(?:-size)?: (?:\w+ )?([\d.]+)px", drawn)]
     assert sizes and min(sizes) >= 12
     assert scale[0].endswith(".phone.svg") == (width == 360)
 
 
-def test_the_menu_stays_in_sight_whole(site: Path, visit: Visit) -> None:
+def test_menu_stays_fully_visible(site: Path, visit: Visit) -> None:
     for width in (360, 768, 1280):
         page = visit(site / "claims.html", width)
         page.evaluate("window.scrollTo(0, 2000)")
-        boxes = [one.bounding_box() for one in page.locator(".menu a").all()]
+        boxes = [link.bounding_box() for link in page.locator(".menu a").all()]
         assert len(boxes) == 6
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= width and 0 <= box["y"] < 130 for box in boxes)
 
 
-def test_the_first_stop_leads_past_the_menu(site: Path, visit: Visit) -> None:
+def test_first_tab_stop_skips_the_menu(site: Path, visit: Visit) -> None:
     page = visit(site / "index.html")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -150,7 +146,7 @@ def test_the_first_stop_leads_past_the_menu(site: Path, visit: Visit) -> None:
     assert page.url.endswith("#content")
 
 
-def test_printing_opens_no_gap_and_leaves_the_menu_out(site: Path, visit: Visit) -> None:
+def test_print_hides_menu_and_slider(site: Path, visit: Visit) -> None:
     page = visit(site / "claims" / "W04.html")
     page.emulate_media(media="print")
     assert not page.locator(".menu").is_visible()
@@ -159,43 +155,43 @@ def test_printing_opens_no_gap_and_leaves_the_menu_out(site: Path, visit: Visit)
     assert len(page.pdf()) > 10_000
 
 
-def test_filters_of_the_claims_show_what_they_say_and_can_be_sent(site: Path, visit: Visit) -> None:
+def test_claim_filters_match_their_count_and_survive_in_a_link(site: Path, visit: Visit) -> None:
     page = visit(site / "claims.html")
     page.select_option("#filter-verdict", "Challenged")
     page.select_option("#filter-evidence", "others")
     rows = page.locator("tbody tr:visible")
-    told = page.locator(".filters output").inner_text()
-    assert 0 < rows.count() < 88 and told.startswith(f"{rows.count()} of 88")
+    count_text = page.locator(".filters output").inner_text()
+    assert 0 < rows.count() < 88 and count_text.startswith(f"{rows.count()} of 88")
     assert all("Challenged" in row.inner_text() for row in rows.all())
-    again = visit(site / f"claims.html#{page.url.partition('#')[2]}")
-    assert again.locator("tbody tr:visible").count() == rows.count()
+    reopened = visit(site / f"claims.html#{page.url.partition('#')[2]}")
+    assert reopened.locator("tbody tr:visible").count() == rows.count()
 
 
-def test_a_link_is_copied_with_the_state_of_the_slider(site: Path, visit: Visit) -> None:
+def test_copied_link_keeps_the_slider_state(site: Path, visit: Visit) -> None:
     page = visit(site / "claims" / "W04.html", permissions=["clipboard-read", "clipboard-write"])
     page.fill(".threshold input[type=number]", "79")
     assert "The claim would be: supported" in page.locator(".threshold output").inner_text()
     page.click("button.copy")
-    expect(page.locator("button.copy")).to_have_text("Copied")  # The browser's clipboard answers in its own time.
+    expect(page.locator("button.copy")).to_have_text("Copied")  # The clipboard answers asynchronously.
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.url
-    again = visit(site / "claims" / f"W04.html#{copied.partition('#')[2]}")
-    assert "supported" in again.locator(".threshold output").inner_text()
+    reopened = visit(site / "claims" / f"W04.html#{copied.partition('#')[2]}")
+    assert "supported" in reopened.locator(".threshold output").inner_text()
 
 
 @pytest.mark.parametrize("wrong", ["20", "1000", "-3", "1e400", ""])
-def test_impossible_thresholds_are_refused_in_words(site: Path, visit: Visit, wrong: str) -> None:
+def test_impossible_thresholds_show_the_allowed_range(site: Path, visit: Visit, wrong: str) -> None:
     page = visit(site / "claims" / "W04.html")
     page.fill(".threshold input[type=number]", wrong)
     assert page.locator(".threshold output").inner_text().startswith("Only thresholds from 54 to 80")
     assert page.locator(".threshold output").get_attribute("class") == "refused"
 
 
-def test_the_slider_says_what_python_says_on_every_claim(site: Path, published: Path, visit: Visit) -> None:
-    """At the declared threshold, at both ends, at every turn and on both sides of it, and at places drawn by lot."""
+def test_slider_agrees_with_python_on_every_claim(site: Path, published: Path, visit: Visit) -> None:
+    """Compare at both ends, on both sides of each change, and at random thresholds."""
     document = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))
-    lot = random.Random(1)
-    asked = 0
+    rng = random.Random(1)
+    compared = 0
     page = visit(site / "index.html")
     for verdict in document["verdicts"]:
         if not verdict["by_threshold"]:
@@ -204,39 +200,41 @@ def test_the_slider_says_what_python_says_on_every_claim(site: Path, published: 
         outputs = page.locator(".threshold output").all()
         fields = iter(page.locator(".threshold input[type=number]").all())
         selects = iter(page.locator(".threshold select").all())
-        for one, told_of, output in zip(verdict["by_threshold"], sliders(verdict), outputs, strict=True):
-            if "choices" in one:
+        for part, slider, output in zip(verdict["by_threshold"], sliders(verdict), outputs, strict=True):
+            if "choices" in part:
                 select = next(selects)
-                for place, (_, _, whole) in enumerate(one["choices"]):
+                for place, (_, _, word) in enumerate(part["choices"]):
                     select.select_option(str(place))
-                    assert output.inner_text().lower().endswith(f": {named(whole).name.lower()}.")
-                    asked += 1
+                    assert output.inner_text().lower().endswith(f": {verdict_word(word).name.lower()}.")
+                    compared += 1
                 continue
             field = next(fields)
-            low, high = one["range"]
-            scale = high / told_of["range"][1] if high else low / told_of["range"][0]
-            starts = [piece[0] for piece in one["pieces"][1:]][:MOST_PIECES]
-            places = [low, high, *(lot.uniform(low, high) for _ in range(4))]
+            low, high = part["range"]
+            scale = high / slider["range"][1] if high else low / slider["range"][0]
+            starts = [piece[0] for piece in part["pieces"][1:]][:MOST_PIECES]
+            places = [low, high, *(rng.uniform(low, high) for _ in range(4))]
             places += [near for start in starts for near in (start * 0.9999, start * 1.0001) if low <= near <= high]
             field.fill(repr(low / scale))
-            filled = output.inner_text()
-            said = field.evaluate(TYPE, [output.element_handle(), [repr(place / scale) for place in places]])
-            assert said[0] == filled
-            for place, told in zip(places, map(str.lower, said), strict=True):
-                begun = [piece for piece in one["pieces"] if piece[0] < place or (piece[0] == place and not piece[3])]
-                wanted = named((begun or one["pieces"])[-1][2]).name.lower()
-                assert told.endswith(f": {wanted}."), (verdict["id"], place, told)
-                asked += 1
-    assert asked > 400
+            filled_text = output.inner_text()
+            texts = field.evaluate(TYPE, [output.element_handle(), [repr(place / scale) for place in places]])
+            assert texts[0] == filled_text
+            for place, text in zip(places, map(str.lower, texts), strict=True):
+                started = [
+                    piece for piece in part["pieces"] if piece[0] < place or (piece[0] == place and not piece[3])
+                ]
+                wanted = verdict_word((started or part["pieces"])[-1][2]).name.lower()
+                assert text.endswith(f": {wanted}."), (verdict["id"], place, text)
+                compared += 1
+    assert compared > 400
 
 
-def test_weight(site: Path) -> None:
-    """A page with all that it loads: the front page at most 400 kB, a claim 250."""
+def test_pages_are_light(site: Path) -> None:
+    """Limit pages with all that they load: 400 kB for the front page, 250 kB for a claim."""
     assert loaded_bytes(site / "index.html") <= 400_000
     assert max(map(loaded_bytes, (site / "claims").glob("*.html"))) <= 250_000
 
 
-def test_the_front_page_is_short(site: Path, visit: Visit) -> None:
+def test_front_page_is_short(site: Path, visit: Visit) -> None:
     page = visit(site / "index.html")
     words = page.evaluate("document.querySelector('main').innerText.split(/\\s+/).length")
     screens = page.evaluate("document.documentElement.scrollHeight") / 800
@@ -245,7 +243,7 @@ def test_the_front_page_is_short(site: Path, visit: Visit) -> None:
     assert len(answer.split()) <= 40 and "[" not in answer
 
 
-def test_programs_are_told_title_description_picture_and_review(site: Path) -> None:
+def test_claim_pages_have_titles_descriptions_and_reviews(site: Path) -> None:
     titles = set()
     for path in (site / "claims").glob("*.html"):
         page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")

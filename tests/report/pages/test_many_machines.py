@@ -1,4 +1,4 @@
-"""A fleet of sixty machines: pages stay light, show the machines between which the others lie, and count all."""
+"""A fleet with 20 machines: pages stay light, show the extremes, and count all machines."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from report.pages.downloads import write_downloads
 from report.pages.figure_data import Evidence
 from report.pages.render import render
 from tests.report.built_once import build_once, loaded_bytes
-from tests.report.pages.edition_files import Judged, judged, kept
+from tests.report.pages.edition_files import Study, read_study, write_study
 
 MANY = 20
-# From the slowest to the fastest, in an order that is not that of the names.
+# Rates in an order unlike the names.
 RATES = {f"node-{place:02d}": 4.0 + 0.4 * (place * 7 % MANY) for place in range(MANY)}
 ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RATES[name])}
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    return kept(
-        build_once(tmp_path_factory, "many-machines", lambda folder: judged(folder, RATES, "2026-01-01T00:00:00Z"))
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return read_study(
+        build_once(tmp_path_factory, "many-machines", lambda folder: write_study(folder, RATES, "2026-01-01T00:00:00Z"))
     )
 
 
 @pytest.fixture(scope="module")
-def published(fleet: Judged, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fleet's site; to be read only."""
+def fleet_site(fleet: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fleet's site, shared by tests: read only."""
 
     def make(folder: Path) -> None:
         render(fleet.verdicts, folder, "pandoc", fleet.data)
@@ -42,14 +42,14 @@ def published(fleet: Judged, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "many-machines-site", make)
 
 
-def test_the_slowest_the_median_and_the_fastest_are_shown(fleet: Judged) -> None:
+def test_the_slowest_the_median_and_the_fastest_are_shown(fleet: Study) -> None:
     chosen = Evidence(fleet.document, fleet.data).shown_nodes
     order = sorted(RATES, key=lambda name: RATES[name])
     assert len(chosen) == 3 and set(chosen) > ENDS
     assert len(order) // 2 - 1 <= order.index(*{*chosen} - ENDS) <= len(order) // 2 + 1
 
 
-def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_shown() -> None:
+def test_sole_measurer_and_one_machine_per_folder_are_shown() -> None:
     table = pd.DataFrame(
         [
             {"node": node, "experiment": name, "device": "cpu", "backend": "torch", "dtype": "float32", "threads": 1,
@@ -60,31 +60,31 @@ def test_a_machine_that_alone_measured_something_and_one_of_each_folder_are_show
     ).astype({"device": "category"})  # fmt: skip
     nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
     assert machine_selection.select_nodes(nodes, table) == ["a", "c", "f", "h", "j"]
-    # Where every machine has a folder of its own, folders tell nothing.
+    # If every machine has its own folder, folders select none.
     apart = [{**node, "source": node["id"]} for node in nodes]
     assert machine_selection.select_nodes(apart, table) == ["a", "c", "f", "j"]
 
 
-def test_where_nothing_was_measured_the_first_are_shown_and_runs_are_not_called_machines() -> None:
+def test_selection_text_counts_runs_or_known_machines() -> None:
     assert "1 of 3 runs are shown one by one: the first." in machine_selection.selection_text(
         1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False
     )
     assert "1 of 2 machines" in machine_selection.selection_text(1, ["a.aaaaaa", "b"], known=True)
 
 
-def test_results_of_machines_that_are_not_shown_are_counted() -> None:
+def test_results_of_hidden_machines_are_counted() -> None:
     number = {"value": 2.0, "low": 2.0, "high": 2.0, "unit": "s"}
     beside = [{**number, "name": "time", "case": "a job", "labels": {"node": node}} for node in "abc"]
     record = {
         "formula": "t", "result": {**number, "symbol": "t"}, "case": "a job", "inputs": [], "sensitivity": [],
         "beside": beside,
     }  # fmt: skip
-    for nodes, there in ((None, 3), (["a", "c"], 2), ([], 0)):
-        (worked,) = derivation_entries([{"name": "", "arithmetic": record}], shown=nodes)
-        assert (len(worked["beside"]), worked["more"]) == (there, 3 - there)
+    for nodes, count in ((None, 3), (["a", "c"], 2), ([], 0)):
+        (entry,) = derivation_entries([{"name": "", "arithmetic": record}], shown=nodes)
+        assert (len(entry["beside"]), entry["more"]) == (count, 3 - count)
 
 
-def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:
+def test_rows_of_shown_machines_keep_their_index(fleet: Study) -> None:
     whole = read_summary(fleet.data)
     data = Evidence(fleet.document, fleet.data).data
     assert data is not None and set(data.table["node"]) == {node.id for node in data.nodes.nodes}
@@ -95,26 +95,26 @@ def test_the_rows_of_shown_machines_keep_their_numbers(fleet: Judged) -> None:
     assert set(data.samples("gemm")["node"]) == set(data.table["node"])
 
 
-def test_pages_of_many_machines_are_light_and_count_all(published: Path) -> None:
-    assert loaded_bytes(published / "index.html") <= 400_000
-    found = {path.relative_to(published): path.read_text(encoding="utf-8") for path in published.rglob("*.html")}
-    pages = {str(path.with_suffix("")): text for path, text in found.items()}
+def test_pages_of_many_machines_are_light_and_count_all(fleet_site: Path) -> None:
+    assert loaded_bytes(fleet_site / "index.html") <= 400_000
+    texts = {path.relative_to(fleet_site): path.read_text(encoding="utf-8") for path in fleet_site.rglob("*.html")}
+    pages = {str(path.with_suffix("")): text for path, text in texts.items()}
     assert max(map(len, pages.values())) <= 1_000_000
     for name, page in pages.items():
         rows = [len(re.findall("<tr", table)) for table in page.split("<table")]
         assert max(rows) <= 130 or name in ("claims", "sources"), name
-    told = f"3 of {MANY} machines are shown one by one"
-    assert all(told in pages[name] for name in ("machines", "measurements/matrix-products"))
+    sentence = f"3 of {MANY} machines are shown one by one"
+    assert all(sentence in pages[name] for name in ("machines", "measurements/matrix-products"))
     assert len(re.findall("<h2", pages["machines"])) == 3 + 1
-    assert len(PdfReader(published / site_paths.PDF).pages) <= 30
-    assert len(list((published / "figures").glob("matrix-products-*.phone.svg"))) <= 3 * 4
+    assert len(PdfReader(fleet_site / site_paths.PDF).pages) <= 30
+    assert len(list((fleet_site / "figures").glob("matrix-products-*.phone.svg"))) <= 3 * 4
     for name in ("index", "editions", "claims/N03"):
         assert f"and {MANY - 3} other machines" in pages[name], name
 
 
-def test_the_site_has_all_results_and_samples(fleet: Judged, published: Path) -> None:
-    assert len(pd.read_csv(published / site_paths.SUMMARY)) == len(read_summary(fleet.data))
-    assert set(pd.read_parquet(published / site_paths.SAMPLES)["node"]) == set(RATES)
-    assert set(pd.read_csv(published / site_paths.FILES)["node"]) == set(
+def test_the_site_has_all_results_and_samples(fleet: Study, fleet_site: Path) -> None:
+    assert len(pd.read_csv(fleet_site / site_paths.SUMMARY)) == len(read_summary(fleet.data))
+    assert set(pd.read_parquet(fleet_site / site_paths.SAMPLES)["node"]) == set(RATES)
+    assert set(pd.read_csv(fleet_site / site_paths.FILES)["node"]) == set(
         Evidence(fleet.document, fleet.data).shown_nodes
     )

@@ -1,4 +1,4 @@
-"""Text from data stays text, whatever it holds, in HTML and in the PDF."""
+"""Text from data stays text, in HTML and in the PDF."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def convert(source: str, to: str) -> str:
     return pypandoc.convert_text(source, to, format="markdown", extra_args=["--wrap=none"])
 
 
-def plain(element: Tag) -> str:
+def element_text(element: Tag) -> str:
     return " ".join(element.get_text().split())
 
 
-def expected(value: str) -> str:
+def cleaned_text(value: str) -> str:
     return " ".join(clean(value).split())
 
 
-# For each place of a text: the source of one, and the way to it in the page.
+# Per place: source with the text, CSS selector, and function that reads the text.
 PLACES: dict[str, tuple[Callable[[str], str], str, Callable[[Any], str]]] = {
-    "paragraph": (lambda value: f"::: {{.p}}\n{escape(value) or 'x'}\n:::\n\n", "div.p", lambda one: plain(one)),
-    "table": (lambda value: f"| {escape(value) or 'x'} | x |\n", "tbody td:first-child", lambda one: plain(one)),
-    "attribute": (lambda value: f'[x]{{title="{attribute(value) or "x"}"}}\n\n', "span", lambda one: one["title"]),
+    "paragraph": (lambda value: f"::: {{.p}}\n{escape(value) or 'x'}\n:::\n\n", "div.p", element_text),
+    "table": (lambda value: f"| {escape(value) or 'x'} | x |\n", "tbody td:first-child", element_text),
+    "attribute": (lambda value: f'[x]{{title="{attribute(value) or "x"}"}}\n\n', "span", lambda tag: tag["title"]),
 }
 
 
@@ -53,12 +53,14 @@ PLACES: dict[str, tuple[Callable[[str], str], str, Callable[[Any], str]]] = {
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @example(HOSTILE)
 @given(st.lists(text, min_size=20, max_size=40))
-def test_any_text_comes_back_from_pandoc_as_it_was(place: str, values: list[str]) -> None:
-    """Many texts a run: starting pandoc costs more than the conversion."""
-    source, where, told = PLACES[place]
+def test_any_text_survives_pandoc(place: str, values: list[str]) -> None:
+    """Convert many texts per run: starting pandoc costs more than the conversion."""
+    source, selector, read_text = PLACES[place]
     head = "| text | other |\n|:----|:---|\n" if place == "table" else ""
     page = BeautifulSoup(convert(head + "".join(map(source, values)), "html"), "html.parser")
-    assert [expected(told(one)) for one in page.select(where)] == [expected(value) or "x" for value in values]
+    assert [cleaned_text(read_text(tag)) for tag in page.select(selector)] == [
+        cleaned_text(value) or "x" for value in values
+    ]
     assert not page.find(["script", "a", "img", "em", "strong", "ol", "ul", "code"])
 
 
@@ -72,26 +74,26 @@ def test_any_text_compiles_to_pdf(values: list[str]) -> None:
     assert typst.compile(source.encode(), format="pdf")[:5] == b"%PDF-"
 
 
-def test_a_template_cannot_print_data_unescaped(tmp_path: Path) -> None:
+def test_template_escapes_data(tmp_path: Path) -> None:
     (tmp_path / "page.qmd").write_text("<< words >> << made >> << count >>")
     page = environment(tmp_path).get_template("page.qmd").render(words="<b>*x*", made=Markdown("**y**"), count=3)
     assert page == r"\<b\>\*x\* **y** 3"
 
 
 @pytest.mark.parametrize("value", [None, 0.5, True, ["x"], {"a": 1}])
-def test_a_template_refuses_what_nobody_put_into_words(value: object) -> None:
+def test_template_refuses_unformatted_values(value: object) -> None:
     with pytest.raises(TypeError, match="format it as text"):
         finalize(value)
 
 
-def test_a_missing_value_is_an_error_and_not_a_gap(tmp_path: Path) -> None:
+def test_missing_template_value_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "page.qmd").write_text("<< absent >>")
     with pytest.raises(jinja2.UndefinedError):
         environment(tmp_path).get_template("page.qmd").render()
 
 
 @pytest.mark.parametrize("filter_name", ["safe", "escape", "e", "forceescape", "striptags", "tojson"])
-def test_no_filter_goes_round_the_escaping(tmp_path: Path, filter_name: str) -> None:
+def test_no_filter_bypasses_escaping(tmp_path: Path, filter_name: str) -> None:
     (tmp_path / "page.qmd").write_text(f"<< words | {filter_name} >>")
     with pytest.raises(jinja2.TemplateAssertionError):
         environment(tmp_path).get_template("page.qmd")

@@ -1,4 +1,4 @@
-"""A report is made of whatever was measured, and a page that fails costs no other."""
+"""Reports from partial measurements, with failures confined to one page or figure."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from report.pages.site_content import families
 from tests.golden import partial
 from tests.report.built_once import build_once
 
-# Seeds of the studies that are tried each time; `python -m tests.golden.partial` tries more.
+# Seeds for each test run; `python -m tests.golden.partial` tries more.
 SEEDS = range(1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_pages_and_figures_are_made_of_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
+def test_pages_and_figures_are_made_from_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
     partial.write_study(tmp_path / "nodes", seed, most=3)
     partial.judge_study(tmp_path, others=seed == 0)
-    assert [str(one) for one in partial.find_failures(tmp_path, 0.25, seed).items] == []
+    assert [str(failure) for failure in partial.find_failures(tmp_path, 0.25, seed).items] == []
 
 
-def one_round(folder: Path, names: list[str], older: bool = False) -> None:
-    """The first round of known nodes, and their verdicts; older: as an earlier protocol wrote them."""
+def write_one_round(folder: Path, names: list[str], older: bool = False) -> None:
+    """Write the first round of these nodes and judge it; older: in an earlier protocol's format."""
     for name in names:
         record, samples = partial.nodes()[name]
         if older:
@@ -49,10 +49,10 @@ def one_round(folder: Path, names: list[str], older: bool = False) -> None:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study of one round on one machine; few.json has few of its claims, which are rendered quickly."""
+    """Study with one round on one machine; few.json has few claims, to render quickly."""
 
     def make(folder: Path) -> None:
-        one_round(folder, ["laptop"])
+        write_one_round(folder, ["laptop"])
         document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
         document["verdicts"] = [verdict for verdict in document["verdicts"] if verdict["id"] in ("W04", "W15", "G09")]
         (folder / "few.json").write_text(json.dumps(document), encoding="utf-8")
@@ -60,73 +60,75 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "one-round", make)
 
 
-def test_one_round_of_three_machines_by_an_earlier_protocol_makes_all_pages(tmp_path: Path) -> None:
-    one_round(tmp_path, ["laptop", "desktop", "amd-epyc-2c-089962.146241"], older=True)
-    assert [str(one) for one in partial.find_failures(tmp_path, 0.25).items] == []
+def test_one_round_in_an_earlier_format_makes_all_pages(tmp_path: Path) -> None:
+    write_one_round(tmp_path, ["laptop", "desktop", "amd-epyc-2c-089962.146241"], older=True)
+    assert [str(failure) for failure in partial.find_failures(tmp_path, 0.25).items] == []
 
 
 class BrokenPageError(Exception):
     """A defect of a page."""
 
 
-def options(study: Path) -> list[str]:
+def study_options(study: Path) -> list[str]:
     return ["--verdicts", str(study / "few.json"), "--data", str(study / "data")]
 
 
-def broken(*_: Any) -> NoReturn:
+def break_page(*_: Any) -> NoReturn:
     raise BrokenPageError("no such case | <b>")
 
 
-def test_a_page_that_fails_costs_that_page_alone(
+def test_failing_page_leaves_other_pages_intact(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made, known = site_content.claim_context, families()
+    claim_context, originals = site_content.claim_context, families()
     monkeypatch.setattr(
-        site_content, "claim_context", lambda one, *more: (broken if one["id"] == "W15" else made)(one, *more)
+        site_content,
+        "claim_context",
+        lambda verdict, *more: (break_page if verdict["id"] == "W15" else claim_context)(verdict, *more),
     )
-    shown = tuple(dataclasses.replace(one, show=broken) if one.key == "memory" else one for one in known)
-    monkeypatch.setattr(site_content, "families", lambda: shown)
-    monkeypatch.setattr("report.pages.front_page.front_context", broken)
+    replaced = tuple(dataclasses.replace(each, show=break_page) if each.key == "memory" else each for each in originals)
+    monkeypatch.setattr(site_content, "families", lambda: replaced)
+    monkeypatch.setattr("report.pages.front_page.front_context", break_page)
     report, failed = tmp_path / "report", {"measurements/memory", "claims/W15", "index"}
-    assert main(["render", *options(study), "--out", str(report), "--renderer", "pandoc"]) == 1
-    told = capsys.readouterr().err
+    assert main(["render", *study_options(study), "--out", str(report), "--renderer", "pandoc"]) == 1
+    errors = capsys.readouterr().err
     pages = {str(path.relative_to(report))[:-5]: path.read_text(encoding="utf-8") for path in report.rglob("*.html")}
     assert {name for name, page in pages.items() if "This page could not be made" in page} == failed
     for name in failed:
-        assert f"page {name}: could not be made: BrokenPageError: no such case" in told
+        assert f"page {name}: could not be made: BrokenPageError: no such case" in errors
         assert name in pages["measurements/checks"]
     assert "no such case | &lt;b&gt;" in pages["measurements/checks"]
     assert {"claims", "claims/W04", "do-i-need-one", "machines", "measurements/index"} < {*pages}
     for name in ("report", "appendix"):
         assert len(PdfReader(report / f"{name}.pdf").pages) > 3
-    assert main(["lint", *options(study), "--report", str(report)]) == 1
+    assert main(["lint", *study_options(study), "--report", str(report)]) == 1
     lines = capsys.readouterr().out
     assert all(f"page {name}: could not be made" in lines for name in failed)
     assert main(["failures", "--report", str(report)]) == 1
 
 
-def test_a_figure_that_cannot_be_drawn_costs_that_figure_alone(
+def test_failing_figure_leaves_other_figures_intact(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = site_content.family_charts
+    family_charts = site_content.family_charts
 
-    def with_a_broken_one(*given: Any) -> list[Chart]:
-        first, *rest = made(*given)
-        return [dataclasses.replace(first, draw=broken), *rest]
+    def charts_with_broken_first(*args: Any) -> list[Chart]:
+        first, *rest = family_charts(*args)
+        return [dataclasses.replace(first, draw=break_page), *rest]
 
-    monkeypatch.setattr("report.pages.render.family_charts", with_a_broken_one)
+    monkeypatch.setattr("report.pages.render.family_charts", charts_with_broken_first)
     folder = tmp_path / "report" / "figures"
-    assert main(["figures", "matrix-products", *options(study), "--out", str(folder)]) == 1
+    assert main(["figures", "matrix-products", *study_options(study), "--out", str(folder)]) == 1
     assert "could not be made: BrokenPageError: no such case" in capsys.readouterr().err
     listed = json.loads((folder / "matrix-products.json").read_text(encoding="utf-8"))
     name = listed["figures"][0]
-    assert [one["name"] for one in listed["failed"]] == [name] and len(listed["figures"]) > 1
+    assert [failure["name"] for failure in listed["failed"]] == [name] and len(listed["figures"]) > 1
     drawn = {figure: (folder / f"{figure}.svg").read_text(encoding="utf-8") for figure in listed["figures"]}
-    assert [one for one, svg in drawn.items() if "This figure could not be drawn" in svg] == [name]
+    assert [figure for figure, svg in drawn.items() if "This figure could not be drawn" in svg] == [name]
 
 
 @pytest.mark.parametrize("damaged", ["{}", "5", "[1]", "[[]]", '[{"kind": "page"}]', "null", ""])
-def test_a_damaged_list_of_failures_is_one_clear_error(tmp_path: Path, damaged: str) -> None:
+def test_damaged_failure_list_is_refused_by_file_name(tmp_path: Path, damaged: str) -> None:
     (tmp_path / "failures.json").write_text(damaged, encoding="utf-8")
     with pytest.raises(StudyError, match=r"failures\.json"):
         read_failures(tmp_path)
@@ -135,14 +137,14 @@ def test_a_damaged_list_of_failures_is_one_clear_error(tmp_path: Path, damaged: 
         read_failed_figures(tmp_path)
 
 
-def test_a_file_that_cannot_be_read_costs_its_page_and_a_full_disk_the_report(tmp_path: Path) -> None:
+def test_read_error_fails_one_page_and_full_disk_fails_the_report(tmp_path: Path) -> None:
     failures = Failures()
     with failures.catch("page", "claims"):
         (tmp_path / "missing.json").read_bytes()
     assert "FileNotFoundError" in failures.items.pop().reason
     with failures.catch("page", "memory"):
         raise OSError("Corrupt snappy compressed data.")
-    assert [str(one) for one in failures.items] == [
+    assert [str(failure) for failure in failures.items] == [
         "page memory: could not be made: OSError: Corrupt snappy compressed data."
     ]
     with pytest.raises(OSError, match="No space"), failures.catch("page", "roofline"):
@@ -150,10 +152,10 @@ def test_a_file_that_cannot_be_read_costs_its_page_and_a_full_disk_the_report(tm
     assert len(failures.items) == 1
 
 
-def test_a_page_cannot_ask_for_a_quantity_or_a_label_that_does_not_exist(published: Path) -> None:
+def test_unknown_quantity_or_label_is_a_key_error(published: Path) -> None:
     evidence = Evidence(read_json(published / "verdicts.json"), published / "data")
-    for ask in (evidence.quantity, evidence.views[0].quantity):
+    for read_quantity in (evidence.quantity, evidence.views[0].quantity):
         with pytest.raises(KeyError, match=r"gemm\.speed"):
-            ask("gemm.speed")
+            read_quantity("gemm.speed")
         with pytest.raises(KeyError, match=r"gemm\.rate has no label colour"):
-            ask("gemm.rate", colour="red")
+            read_quantity("gemm.rate", colour="red")

@@ -1,4 +1,4 @@
-"""The PDFs: thirty pages for a reader, an appendix with everything, both for those who listen too."""
+"""PDFs: a report within thirty pages and a complete appendix, both accessible."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from report import verdict_sentences
 from report.pages.pandoc import compress_pdf
 
 
-def text_of(path: Path) -> str:
+def pdf_text(path: Path) -> str:
     return "".join(page.get_textpage().get_text_bounded() for page in pdfium.PdfDocument(path))
 
 
-def test_the_report_has_at_most_thirty_pages_and_every_claim_in_a_line(site: Path, published: Path) -> None:
+def test_report_has_at_most_thirty_pages_and_every_claim(site: Path, published: Path) -> None:
     verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     assert len(PdfReader(site / "report.pdf").pages) <= 30
-    text = " ".join(text_of(site / "report.pdf").split())
+    text = " ".join(pdf_text(site / "report.pdf").split())
     assert all(f"{verdict['id']} " in text for verdict in verdicts)
     for heading in ("What should I do?", "How sure are we?", "Method", "Objections", "Glossary", "Machines"):
         assert heading in text
 
 
-def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -> None:
+def test_appendix_has_every_claims_rule(site: Path, published: Path) -> None:
     verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
-    flat = re.sub(r"[\s\u00ad\ufffe-]", "", text_of(site / "appendix.pdf"))
+    flat = re.sub(r"[\s\u00ad\ufffe-]", "", pdf_text(site / "appendix.pdf"))
     for verdict in verdicts:
         for part in verdict["parts"]:
             first = re.sub(r"[\s-]", "", verdict_sentences.rule_text(part))[:18]
@@ -39,7 +39,7 @@ def test_the_appendix_has_the_rule_of_every_claim(site: Path, published: Path) -
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])
-def test_it_is_tagged_and_conforms_to_the_standard_for_those_who_listen(site: Path, name: str) -> None:
+def test_pdf_is_tagged_and_conforms_to_pdf_ua(site: Path, name: str) -> None:
     reader = PdfReader(site / f"{name}.pdf")
     assert reader.trailer["/Root"]["/MarkInfo"]["/Marked"]
     assert reader.trailer["/Root"]["/Lang"] == "en"
@@ -48,16 +48,16 @@ def test_it_is_tagged_and_conforms_to_the_standard_for_those_who_listen(site: Pa
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])
-def test_no_letter_leaves_its_page(site: Path, name: str) -> None:
+def test_no_character_leaves_its_page(site: Path, name: str) -> None:
     for number, page in enumerate(pdfium.PdfDocument(site / f"{name}.pdf"), start=1):
         width, height = page.get_size()
         text = page.get_textpage()
-        for at in range(text.count_chars()):
-            left, bottom, right, top = text.get_charbox(at)
+        for index in range(text.count_chars()):
+            left, bottom, right, top = text.get_charbox(index)
             assert left >= -1 and bottom >= -1 and right <= width + 1 and top <= height + 1, (name, number)
 
 
-def test_packing_keeps_text_outline_links_and_tags(tmp_path: Path) -> None:
+def test_compression_keeps_text_outline_links_and_tags(tmp_path: Path) -> None:
     (tmp_path / "a.typ").write_text(
         '#set document(title: "A")\n= One <a>\n'
         "#table(columns: 2, table.header[x][y], ..range(400).map(n => [(#n) endobj]))"
@@ -70,7 +70,7 @@ def test_packing_keeps_text_outline_links_and_tags(tmp_path: Path) -> None:
     assert compress_pdf(packed) == packed
     before, after = PdfReader(BytesIO(plain), strict=True), PdfReader(BytesIO(packed), strict=True)
     assert [page.extract_text() for page in after.pages] == [page.extract_text() for page in before.pages]
-    assert [one.title for one in after.outline] == [one.title for one in before.outline] == ["One", "1 Two"]
+    assert [entry.title for entry in after.outline] == [entry.title for entry in before.outline] == ["One", "1 Two"]
     assert after.named_destinations.keys() == before.named_destinations.keys()
     tags = [sorted(reader.trailer["/Root"]["/StructTreeRoot"].get_object()) for reader in (before, after)]
     assert tags[0] == tags[1] and after.metadata == before.metadata

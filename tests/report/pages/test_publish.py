@@ -1,4 +1,4 @@
-"""The workflow that publishes: of the shape that GitHub reads, with commands that are there, and few permissions."""
+"""The publishing workflow: valid commands and minimal permissions."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
-def commands(steps: list[dict[str, Any]]) -> list[list[str]]:
-    """Every `python -m …` of the workflow in words, what the shell fills in standing as it is."""
+def python_commands(steps: list[dict[str, Any]]) -> list[list[str]]:
+    """Split each `python -m …` command into arguments; the shell's variables stay unexpanded."""
     lines = [line for step in steps for line in step.get("run", "").replace("\\\n", " ").splitlines()]
-    found = [shlex.split(line.replace("${PREVIOUS:-}", "--previous editions.json")) for line in lines if line.strip()]
-    return [words[2:] for words in found if words[:2] == ["python", "-m"]]
+    commands = [
+        shlex.split(line.replace("${PREVIOUS:-}", "--previous editions.json")) for line in lines if line.strip()
+    ]
+    return [words[2:] for words in commands if words[:2] == ["python", "-m"]]
 
 
-def test_every_command_is_one_that_the_report_knows(steps: list[dict[str, Any]]) -> None:
-    known = commands(steps)
-    assert {words[0] for words in known} == {"report"}, "nothing is measured on a shared machine"
-    assert [words[1] for words in known] == ["gather", "judge", "summary", "render", "site", "lint"]
-    for words in known:
+def test_report_parses_every_command(steps: list[dict[str, Any]]) -> None:
+    commands = python_commands(steps)
+    assert {words[0] for words in commands} == {"report"}, "nothing is measured on a shared machine"
+    assert [words[1] for words in commands] == ["gather", "judge", "summary", "render", "site", "lint"]
+    for words in commands:
         words = ["pandoc" if word == "$RENDERER" else word for word in words]
         parser().parse_args(words[1:])
-    (gather,) = [words for words in known if words[1] == "gather"]
+    (gather,) = [words for words in commands if words[1] == "gather"]
     assert (ROOT / gather[gather.index("--nodes") + 1]).is_dir()
 
 
-def test_each_job_has_no_more_permissions_than_it_needs(workflow: dict[str, Any]) -> None:
+def test_jobs_have_minimal_permissions(workflow: dict[str, Any]) -> None:
     assert workflow["permissions"] == {}
     assert workflow["jobs"]["build"]["permissions"] == {"contents": "read", "pages": "read"}
     assert workflow["jobs"]["publish"]["permissions"] == {"pages": "write", "id-token": "write"}

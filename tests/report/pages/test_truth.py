@@ -1,6 +1,6 @@
-"""Pages of disturbed measurements tell no number that cannot be, and name the machine; no two titles are alike.
+"""Exhibits on disturbed measurements print no impossible number, and headings are distinct.
 
-The disturbed measurements are synthetic: the published ones with peaks, bandwidths and times changed.
+The disturbed measurements are synthetic: published measurements with changed times, rates and intervals.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from report.pages.figure_data import Evidence
 from report.pages.sections import exhibits_of
 from report.pages.site_content import families
 
-# Seeds of the random disturbances; more by hand.
+# Number of random disturbances; set TRUTH_SEEDS for more.
 SEEDS = int(os.environ.get("TRUTH_SEEDS", "2"))
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
-# Empty words: gains of 1, ranges without width, all of one.
+# Empty statements: a gain of 1, a range without width, all of one.
 _EMPTY = re.compile(
     r"(?<![\d.,])1(?:\.0+)? times|(?<![\d.,])([\d.,]+(?: \S+)?) to \1(?![\d.,])"
     r"|\b(?:[Aa]ll|none of) 1 |\bnan\b|\binf\b|\bNone\b"
 )
 
 
-def disturbed(evidence: Evidence, change: dict[str, float], seed: int | None = None) -> Evidence:
-    """The same evidence, the rates of some experiments changed by a factor; with a seed, of all, at random."""
+def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = None) -> Evidence:
+    """Multiply the rates of some experiments by a factor; with a seed, disturb all at random."""
     data = evidence.data
     assert data is not None
     table = data.table.copy()
@@ -55,20 +55,20 @@ def disturbed(evidence: Evidence, change: dict[str, float], seed: int | None = N
         table.loc[rows, ["flop_per_s", "bytes_per_s"]] = table.loc[rows, ["flop_per_s", "bytes_per_s"]].div(
             factor, axis=0
         )
-    made = Evidence(evidence.document, evidence.folder)
-    made.__dict__["data"] = Dataset(data.nodes, data.reference, table, data.published)
-    return made
+    disturbed = Evidence(evidence.document, evidence.folder)
+    disturbed.__dict__["data"] = Dataset(data.nodes, data.reference, table, data.published)
+    return disturbed
 
 
-def spoken(exhibit: Exhibit) -> Iterator[str]:
-    """Sentences of an exhibit on its page."""
+def exhibit_sentences(exhibit: Exhibit) -> Iterator[str]:
+    """Yield the sentences of an exhibit."""
     yield from (exhibit.section, exhibit.chart.title, *exhibit.says)
 
 
-def lies(text: str) -> list[str]:
-    """Impossible or empty parts of a sentence."""
-    found = [one[0] for one in _PERCENT.finditer(text) if float(one[1].replace(",", "")) > 100]
-    return found + [one[0] for one in _EMPTY.finditer(text)]
+def find_faults(text: str) -> list[str]:
+    """List impossible or empty parts of a sentence."""
+    faults = [match[0] for match in _PERCENT.finditer(text) if float(match[1].replace(",", "")) > 100]
+    return faults + [match[0] for match in _EMPTY.finditer(text)]
 
 
 @pytest.fixture(scope="module")
@@ -78,54 +78,65 @@ def published_evidence(published: Path) -> Evidence:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_sentence_of_a_disturbed_study_is_impossible_or_empty(published_evidence: Evidence, seed: int) -> None:
-    study = disturbed(published_evidence, {}, seed)
-    told = [
-        (one.chart.name, text) for family in families() for one in exhibits_of(family, study) for text in spoken(one)
+    study = disturb(published_evidence, {}, seed)
+    sentences = [
+        (exhibit.chart.name, text)
+        for family in families()
+        for exhibit in exhibits_of(family, study)
+        for text in exhibit_sentences(exhibit)
     ]
-    assert len(told) > 50
-    assert [(name, text, found) for name, text in told if (found := lies(text))] == []
+    assert len(sentences) > 50
+    assert [(name, text, faults) for name, text in sentences if (faults := find_faults(text))] == []
 
 
-def test_no_two_prompts_of_the_published_machines_bear_one_name(published_evidence: Evidence) -> None:
+def test_prompt_rows_have_distinct_names(published_evidence: Evidence) -> None:
     (family,) = [family for family in families() if family.key == "language"]
-    shown = [one for one in exhibits_of(family, published_evidence) if "prompt" in one.chart.name and one.table]
+    shown = [
+        exhibit
+        for exhibit in exhibits_of(family, published_evidence)
+        if "prompt" in exhibit.chart.name and exhibit.table
+    ]
     assert shown
-    for one in shown:
-        assert one.table
-        names = [row[0] for row in one.table.rows]
+    for exhibit in shown:
+        assert exhibit.table
+        names = [row[0] for row in exhibit.table.rows]
         assert len(names) > 1
         assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("number", [1, 3, 14])
-def test_no_heading_occurs_twice_and_several_machines_are_named(published_evidence: Evidence, number: int) -> None:
-    study = copies(published_evidence, number)
+def test_headings_are_distinct_and_name_their_machine(published_evidence: Evidence, number: int) -> None:
+    study = copy_machine(published_evidence, number)
     names = [*study.names.values()]
     figures, headings = [], []
     for family in families():
         shown = exhibits_of(family, study)
-        figures += [one.chart.name for one in shown]
-        titles = [text for one in shown for text in (one.section, one.chart.title) if text]
+        figures += [exhibit.chart.name for exhibit in shown]
+        titles = [text for exhibit in shown for text in (exhibit.section, exhibit.chart.title) if text]
         assert len(set(titles)) == len(titles), family.key
-        headings += [one.section or one.chart.title for one in shown if not one.within or one.section]
-        # A figure of one of several machines says which.
-        alone = [one for one in shown if one.machine and number > 1]
-        assert [one.chart.title for one in alone if not any(name in one.chart.title for name in names)] == []
+        headings += [
+            exhibit.section or exhibit.chart.title for exhibit in shown if not exhibit.within or exhibit.section
+        ]
+        # With several machines, a figure on one machine names it.
+        alone = [exhibit for exhibit in shown if exhibit.machine and number > 1]
+        assert [
+            exhibit.chart.title for exhibit in alone if not any(name in exhibit.chart.title for name in names)
+        ] == []
     assert len(set(figures)) == len(figures) > 20
     assert len(set(headings)) == len(headings)
 
 
-def copies(evidence: Evidence, number: int) -> Evidence:
-    """A study of so many machines with the same numbers, which only their names tell apart: those of a real one."""
+def copy_machine(evidence: Evidence, number: int) -> Evidence:
+    """Return a study with `number` copies of one machine that differ only in name."""
     data = evidence.data
     assert data is not None
     node = data.nodes.nodes[-1]
     own = data.table[data.table["node"] == node.id]
-    ids = [f"{node.id}.{at}" for at in range(number)]
+    ids = [f"{node.id}.{index}" for index in range(number)]
     table = pd.concat([own.assign(node=name) for name in ids], ignore_index=True)
     nodes = Nodes([replace(node, record={**node.record, "id": name}) for name in ids], [])
     record = evidence.document["nodes"][-1]
-    named = [{**record, "id": name, "label": f"machine {at:02d}"} for at, name in enumerate(ids)]
-    study = Evidence({**evidence.document, "nodes": named}, None)
+    records = [{**record, "id": name, "label": f"machine {index:02d}"} for index, name in enumerate(ids)]
+    study = Evidence({**evidence.document, "nodes": records}, None)
     study.__dict__["data"] = Dataset(nodes, data.reference, table, data.published)
     return study
