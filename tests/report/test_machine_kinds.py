@@ -25,7 +25,7 @@ from .conftest import Factory, SyntheticNode
 from .figure_evidence import nodes_dataset
 from .lying_nodes import EXPERIMENTS, PUBLISHED, write_few_claims
 from .priced_nodes import REFERENCE
-from .quantities.builders import passes
+from .quantities.builders import add_passes
 
 
 def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
@@ -33,7 +33,7 @@ def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
     node = synthetic("node-a", gpus=1, cores=cores)
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
-        passes(node, 2**32, memory, **about)
+        add_passes(node, 2**32, memory, **about)
         node.point("training", 4 / rate, params={"model": "bert-base-classifier", "batch": 4}, flop=1e9, **about)
     return node
 

@@ -24,7 +24,7 @@ from report.judging.reference_pairs import DECLARED, read_triangulation
 
 from .claim_mistakes import reported_line, write_yaml
 from .conftest import SyntheticNode
-from .quantities.builders import ONE_GPU, copy, step
+from .quantities.builders import ONE_GPU, add_copy, add_step
 from .test_claims import make_entry
 
 ENTRIES = [
@@ -140,7 +140,7 @@ def test_explanation_applies_in_its_range_with_its_measurement(bench: Bench) -> 
         bench.node(f"node-{name}", "Big").bandwidth(rate) for name, rate in (("a", 3e12), ("b", 3e12), ("c", 6e12))
     )
     for node in (explained, above):
-        copy(node, 1e-3, 2**28)
+        add_copy(node, 1e-3, 2**28)
     cases = figures_by_device(bench.compare(bare, explained, above, pair={"explained": [why]}))["big"]["cases"]
     assert {case["node"]: (case["outcome"], case["explained"]) for case in cases} == {
         "node-a": (TO_EXPLAIN, ""),
@@ -159,7 +159,7 @@ def test_ratio_per_device_on_the_declared_host(bench: Bench) -> None:
     nodes = []
     for name, model in (("node-a", "Host(R) 9 CPU @ 2 GHz"), ("node-b", "Other 3")):
         node = bench.node(name, "Big", cpu={"model": model, "sockets": 2})
-        nodes.append(step(step(node, 500, **ONE_GPU), 100, threads=4))
+        nodes.append(add_step(add_step(node, 500, **ONE_GPU), 100, threads=4))
     figure = figures_by_device(bench.compare(*nodes, pair=pair))["big"]
     assert figure["value"] == pytest.approx(100 / 10)
     assert (figure["low"], figure["high"]) == (pytest.approx(90 / 20), pytest.approx(110 / 5)), "ends crosswise"

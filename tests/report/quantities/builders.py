@@ -1,4 +1,4 @@
-"""Builders of made-up nodes for the tests of quantities and of the pages that show them."""
+"""Builders for synthetic nodes, used in tests of quantities and of pages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ COUNTED, ADDED = METHODS
 ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
 
 
-def product(node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any) -> SyntheticNode:
-    """A product on a GPU at `rate` FLOP/s, and in a graph at `graph`, with a clock of 1.5 GHz beside every sample."""
+def add_product(
+    node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any
+) -> SyntheticNode:
+    """Add a GPU product at `rate` FLOP/s, and in a graph at `graph`, with a 1.5 GHz clock per sample."""
     flop = 2.0 * n**3
     about = {**ONE_GPU, "spread": 0, "flop": flop, "params": {"m": n, "n": n, "k": n}, **more}
     first = len(node.rows)
@@ -30,65 +32,65 @@ def product(node: SyntheticNode, rate: float, n: int = 512, graph: float | None 
     return node
 
 
-def step(node: SyntheticNode, rate: float, batch: int = 32, model: str = "mlp", **more: Any) -> SyntheticNode:
-    """A training step at `rate` samples/s, of a million operations a sample."""
+def add_step(node: SyntheticNode, rate: float, batch: int = 32, model: str = "mlp", **more: Any) -> SyntheticNode:
+    """Add a training step at `rate` samples/s, with a million FLOP per sample."""
     more = {"spread": 0, "flop": 1e6 * batch, **more}
     return node.point("training", batch / rate, params={"model": model, "batch": batch}, **more)
 
 
-def host(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: int = 0) -> SyntheticNode:
-    """A CPU that does 10 samples/s on one core as PyTorch comes, 18 on two, 60 at its best."""
+def cpu_node(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: int = 0) -> SyntheticNode:
+    """Return a CPU node that trains 10 samples/s on one core by default, 18 on two, 60 at best."""
     node = synthetic(name, gpus=gpus)
     for threads, more in ((1, 1.0), (2, 1.8)):
-        step(node, 10 * gain * more, threads=threads)
-        step(node, 15 * gain * more, threads=threads, backend="onednn")
-    step(node, 20 * gain, dtype="bfloat16")
-    step(node, 60 * gain, threads=2, dtype="bfloat16", backend="inductor")
-    return step(node, 0.1, backend="scalar")
+        add_step(node, 10 * gain * more, threads=threads)
+        add_step(node, 15 * gain * more, threads=threads, backend="onednn")
+    add_step(node, 20 * gain, dtype="bfloat16")
+    add_step(node, 60 * gain, threads=2, dtype="bfloat16", backend="inductor")
+    return add_step(node, 0.1, backend="scalar")
 
 
-def with_gpu(synthetic: Factory) -> SyntheticNode:
-    """That CPU with a GPU, and the peaks of both."""
-    node = host(synthetic, gpus=1)
-    step(node, 900, **ONE_GPU)
-    step(node, 3000, dtype="bfloat16", **ONE_GPU)
+def cpu_gpu_node(synthetic: Factory) -> SyntheticNode:
+    """Return `cpu_node` with a GPU, and peaks for both."""
+    node = cpu_node(synthetic, gpus=1)
+    add_step(node, 900, **ONE_GPU)
+    add_step(node, 3000, dtype="bfloat16", **ONE_GPU)
     node.peak(45e6, spread=0).peak(90e6, threads=2, spread=0)
     return node.gemm(1e10 / 6e9, spread=0, **ONE_GPU)
 
 
-def layer(
+def add_layer(
     node: SyntheticNode, seconds: float, variant: str = "library", kind: str = "convolution", shape: str = "conv4-3x3",
     **more: Any,
 ) -> SyntheticNode:  # fmt: skip
-    """A call of 1 GFLOP."""
+    """Add a library call with 1 GFLOP."""
     params = {"layer": kind, "shape": shape, "batch": 32, "passes": "forward", "variant": variant}
     about = {**ONE_GPU, "spread": 0.0, "backend": "", "flop": 1e9, **more}
     return node.point("libraries", seconds, params=params, **about)
 
 
-def copy(
+def add_copy(
     node: SyntheticNode, seconds: float, size: int, direction: str = "host_to_device", host_memory: str = "pinned",
     **more: Any,
 ) -> SyntheticNode:  # fmt: skip
-    """A copy that takes so long; `both` and device_to_device count twice the bytes, as the experiment does."""
+    """Add a copy; both and device_to_device count the bytes twice, as the experiment does."""
     moved = size * (2 if direction in ("both", "device_to_device") else 1)
     params = {"direction": direction, "size": size, "host_memory": host_memory}
     more = {"spread": 0.0, **more}
     return node.point("transfer", seconds, params=params, bytes=moved, device="cuda:0", dtype="", **more)
 
 
-def link(synthetic: Factory) -> SyntheticNode:
-    """10 µs and 50 GB/s to the device, 40 GB/s to the host, 75 GB/s both ways together."""
+def link_node(synthetic: Factory) -> SyntheticNode:
+    """Return a node with 10 µs and 50 GB/s to the device, 40 GB/s to the host, 75 GB/s both ways."""
     node = synthetic("node-a", gpus=1)
     for size in (4, 65536, MIB, 16 * MIB, 256 * MIB):
         for way, rate in (("host_to_device", 50e9), ("device_to_host", 40e9)):
-            copy(node, 10e-6 + size / rate, size, way)
-        copy(node, 2 * size / 75e9, size, "both")
-    return copy(node, 512 * MIB / 2e12, 256 * MIB, "device_to_device", "none")
+            add_copy(node, 10e-6 + size / rate, size, way)
+        add_copy(node, 2 * size / 75e9, size, "both")
+    return add_copy(node, 512 * MIB / 2e12, 256 * MIB, "device_to_device", "none")
 
 
-def passes(node: SyntheticNode, footprint: int, rate: float, op: str = "triad", **more: Any) -> SyntheticNode:
-    """Passes over data of this size, at `rate` bytes a second."""
+def add_passes(node: SyntheticNode, footprint: int, rate: float, op: str = "triad", **more: Any) -> SyntheticNode:
+    """Add passes over `footprint` bytes at `rate` bytes/s."""
     params = {"op": op, "footprint": footprint}
     return node.point("bandwidth", footprint / rate, params=params, bytes=footprint, **{"spread": 1e-4, **more})
 
@@ -98,30 +100,30 @@ ON_HOST = {"eager": ["enqueue_h2d", "enqueue_compute", "enqueue_d2h", "synchroni
            "graph": ["launch", "synchronise"]}  # fmt: skip
 
 
-def to_gpu(
+def add_gpu_request(
     node: SyntheticNode, seconds: float, parts: tuple[float, ...] = (), *, device: str = "cuda:0",
     host_memory: str = "pinned", launch: str = "eager", **more: Any,
 ) -> None:  # fmt: skip
-    """A request that takes so long, and its parts on the GPU: h2d, compute, d2h."""
-    shape = {name: more.pop(name, one) for name, one in SQUARE.items()}
+    """Add an offloaded request; `parts`: seconds on the GPU for h2d, compute, d2h."""
+    shape = {name: more.pop(name, value) for name, value in SQUARE.items()}
     on_gpu = device != "cpu"
     params = {**shape, "host_memory": host_memory if on_gpu else "none", "launch": launch}
     values = {"time": seconds, **{f"time.{name}": seconds / len(ON_HOST[launch])
                                   for name in ON_HOST[launch] if on_gpu}}  # fmt: skip
-    values |= {f"device_time.{name}": one for name, one in zip(offload.PARTS, parts, strict=False)}
+    values |= {f"device_time.{name}": value for name, value in zip(offload.PARTS, parts, strict=False)}
     node.point("offload", values, params=params, device=device, **{"spread": 1e-4, **more})
 
 
-def on_cpu(node: SyntheticNode, seconds: float, **more: Any) -> None:
-    """The same without a GPU."""
-    to_gpu(node, seconds, device="cpu", **more)
+def add_cpu_request(node: SyntheticNode, seconds: float, **more: Any) -> None:
+    """Add the same request without a GPU."""
+    add_gpu_request(node, seconds, device="cpu", **more)
 
 
-def under(
+def add_load(
     node: SyntheticNode, rate: int, service: str = "classifier", seconds: int = 4, cores: int = 2,
     device: str = "cpu", spread: float = 1e-3, backend: str = "torch", dtype: str = "float32", **metrics: float,
 ) -> SyntheticNode:  # fmt: skip
-    """A server under a load: metrics by name, those that are shares have unit 1."""
+    """Add a server under load, with metrics by name."""
     runtime = {"backend": backend, "dtype": dtype}
     params = {"service": service, "requests_per_s": rate, "cores": cores, "seconds": seconds}
     for name, value in metrics.items():
@@ -129,87 +131,82 @@ def under(
     return node
 
 
-def tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
-    """A server whose slowest requests in a hundred take so long, by load."""
+def add_tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
+    """Add 99th percentiles of the latency by load."""
     for rate, seconds in by_rate.items():
-        under(node, rate, p99_latency=seconds, **more)
+        add_load(node, rate, p99_latency=seconds, **more)
     return node
 
 
-# Weights and seconds of one request on the CPU: as they come, and in ONNX Runtime.
+# Weight count and seconds per CPU request, in PyTorch and in ONNX Runtime.
 MODELS = {"mlp": (3e5, 50e-6, 25e-6), "gpt-1m": (1e6, 4e-3, 2e-3), "gpt-10m": (1e7, 40e-3, 30e-3),
           "gpt2": (8.5e7, 0.4, 0.2)}  # fmt: skip
 
 
-def ask(node: SyntheticNode, model: str, seconds: float, batch: int = 1, **more: Any) -> SyntheticNode:
-    """A request to a model."""
+def add_request(node: SyntheticNode, model: str, seconds: float, batch: int = 1, **more: Any) -> SyntheticNode:
     return node.point("inference", seconds, params={"model": model, "batch": batch}, **{"spread": 0, **more})
 
 
-def zoo(synthetic: Factory, name: str = "node-a", gpus: int = 0) -> SyntheticNode:
-    """A CPU that answers by all models."""
+def all_models_node(synthetic: Factory, name: str = "node-a", gpus: int = 0) -> SyntheticNode:
+    """Return a CPU node with requests to all models."""
     node = synthetic(name, gpus=gpus, cache=2**25)
     for model, (parameters, eager, onnx) in MODELS.items():
-        ask(node, model, eager, threads=2, samples=120)
-        ask(node, model, onnx, threads=2, backend="onnx", samples=120)
+        add_request(node, model, eager, threads=2, samples=120)
+        add_request(node, model, onnx, threads=2, backend="onnx", samples=120)
         node.point("models", parameters, metric="parameters", unit="1", params={"model": model}, rounds=1, samples=1,
                    spread=0, backend="", dtype="", threads=0)  # fmt: skip
     return node
 
 
-def say(node: SyntheticNode, phase: str, seconds: float, flop: float, moved: float, **more: Any) -> None:
-    """A phase of writing text."""
+def add_generation(node: SyntheticNode, phase: str, seconds: float, flop: float, moved: float, **more: Any) -> None:
     params = {"model": "gpt2", "phase": phase, "context": 256, "batch": 4}
     node.point("generation", seconds, params=params, flop=flop, bytes=moved, **{"spread": 0, **more})
 
 
-def run(
+def add_run(
     node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
     flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
 ) -> SyntheticNode:  # fmt: skip
-    """A run whose samples took so many seconds a call; `beside`: columns by round and sample."""
-    begun = len(node.rows)
+    """Add a sustained run, `seconds` per call by sample; `beside`: functions of round and sample per column."""
+    start = len(node.rows)
     node.point("sustained", 1.0, params={"load": load, "extent": extent}, dtype=dtype, device=device, rounds=rounds,
                samples=len(seconds), spread=0, flop=flop)  # fmt: skip
     ends = 100 + np.cumsum(seconds) * calls
-    for row in node.rows[begun:]:
+    for row in node.rows[start:]:
         row.update(value=seconds[row["sample"]], calls=calls, elapsed_s=ends[row["sample"]])
         row.update({name: column(row["round"], row["sample"]) for name, column in beside.items()})
     return node
 
 
-def slowing(loss: float, each: float = 1.25, samples: int = 100, noise: float = 0.0) -> list[float]:
-    """Times of samples whose rate falls evenly by `loss` from the first tenth's to the last tenth's."""
+def slowing_times(loss: float, each: float = 1.25, samples: int = 100, noise: float = 0.0) -> list[float]:
+    """Return sample times whose rate falls evenly by `loss`, from the first tenth to the last."""
     course = np.clip((np.arange(samples) // (samples // 10)) / 9, 0, 1)
     return list(each / (1 - loss * course) * np.exp(noise * np.random.default_rng(7).standard_normal(samples)))
 
 
-def joules(node: SyntheticNode, experiment: str, energy: float, metric: str = COUNTED, **more: Any) -> None:
-    """The energy of one call."""
+def add_energy(node: SyntheticNode, experiment: str, energy: float, metric: str = COUNTED, **more: Any) -> None:
     node.point(experiment, energy, metric=metric, unit="J", samples=1, **{"spread": 0.0, **more})
 
 
-def counted(node: SyntheticNode, model: str, rounds: int = 1, **metrics: float) -> SyntheticNode:
-    """What a model is made of."""
+def add_counts(node: SyntheticNode, model: str, rounds: int = 1, **metrics: float) -> SyntheticNode:
     for metric, number in metrics.items():
         node.point("models", number, metric=metric, unit="B" if "bytes" in metric else "1", params={"model": model},
                    rounds=rounds, samples=1, spread=0)  # fmt: skip
     return node
 
 
-def peak(node: SyntheticNode, model: str, batch: int, held: float, **more: Any) -> SyntheticNode:
-    """The most memory that training held."""
+def add_peak_memory(node: SyntheticNode, model: str, batch: int, peak_bytes: float, **more: Any) -> SyntheticNode:
     params, more = {"model": model, "batch": batch}, {"spread": 1e-3, **more}
-    return node.point("training", held, metric="peak_memory", unit="B", params=params, samples=1, **more)
+    return node.point("training", peak_bytes, metric="peak_memory", unit="B", params=params, samples=1, **more)
 
 
-# Prepared in 1 s; 100 steps of 10 ms, each after 1 ms of drawing; 50 forward passes of 4 ms: 2.3 s.
+# 1 s to prepare, 100 steps at 10 ms plus 1 ms to draw, 50 forward passes at 4 ms: 2.3 s.
 PARTS = {"prepare_time": 1.0, "step_time": 0.01, "draw_time": 0.001, "forward_time": 0.004}
 PREDICTED = 1.0 + 100 * (0.01 + 0.001) + 50 * 0.004
 
 
-def job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **more: Any) -> SyntheticNode:
-    """A job that took so long; one of a network if it has FLOP."""
+def add_job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **more: Any) -> SyntheticNode:
+    """Add a job; with `flop`, the job trains a network."""
     more = {"threads": 2, "spread": 0, "params": {"job": name}, **more}
     node.point("time-to-train", {"job_time": seconds, **(PARTS if flop else {})}, **more)
     exact = {**more, "spread": 0}
@@ -218,29 +215,29 @@ def job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **mor
     return node.point("time-to-train", flop, metric="job_flop", unit="FLOP", **exact) if flop else node
 
 
-# Jobs of the study, of networks and of scikit-learn.
+# The study's jobs, with networks and with scikit-learn.
 TASKS = {"digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt", "table-boosting",
          "digits-boosting", "digits-logistic"}  # fmt: skip
 
 
-def listed(synthetic: Factory) -> SyntheticNode:
-    """All jobs of the list, one of them in two formats and one of scikit-learn, on a node whose rates are known."""
+def all_jobs_node(synthetic: Factory) -> SyntheticNode:
+    """Return a node with known rates and all jobs, including two formats and scikit-learn."""
     node = synthetic("node-a")
     for model, rate in (("gpt", 200), ("cnn", 100)):
         add_training(node, rate, model=model, dtype="bfloat16")
-    job(node, "bytes-gpt", 2.0, 100 * GIGA, spread=1e-4)
-    job(node, "bytes-gpt", 1.6, 100 * GIGA, dtype="bfloat16")
+    add_job(node, "bytes-gpt", 2.0, 100 * GIGA, spread=1e-4)
+    add_job(node, "bytes-gpt", 1.6, 100 * GIGA, dtype="bfloat16")
     for other in TASKS - {"bytes-gpt", "table-boosting"}:
-        job(node, other, 2.5, GIGA)
-    return job(node, "table-boosting", 0.5, backend="sklearn", dtype="float64")
+        add_job(node, other, 2.5, GIGA)
+    return add_job(node, "table-boosting", 0.5, backend="sklearn", dtype="float64")
 
 
-def runs(
+def add_accuracies(
     node: SyntheticNode, batch: int, rate: float, test: Sequence[float], validation: float | None = None, *,
     device: str = "cpu", data: str = "digits", reached: float = 1.0, rounds: int = 1, epochs: int = 30,
     **others: Sequence[float],
 ) -> SyntheticNode:  # fmt: skip
-    """Runs with these test accuracies, seed by seed. validation: of all; the same as the test's mean without it."""
+    """Add runs with test accuracies by seed. validation: accuracy for all seeds; default: mean of `test`."""
     mean = sum(test) / len(test)
     metrics: dict[str, Sequence[float]] = {
         "test_accuracy": test, "validation_accuracy": [mean if validation is None else validation] * len(test),
@@ -250,10 +247,10 @@ def runs(
         "data": data, "model": "mlp", "batch": batch, "rate": rate, "epochs": epochs, "seeds": len(test),
     }  # fmt: skip
     for metric, values in metrics.items():
-        begun = len(node.rows)
+        start = len(node.rows)
         node.point("convergence", 1.0, params=params, device=device, metric=metric, spread=0, rounds=rounds,
                    samples=len(values), unit="s" if "time" in metric else "1")  # fmt: skip
-        for row in node.rows[begun:]:
+        for row in node.rows[start:]:
             row["value"] = float(values[row["sample"]])
     return node
 
@@ -262,7 +259,7 @@ AGREE, DIFFER = (1.0,) * 3, (0.0,) * 3
 CURVES = ("mlp", "cnn", "gpt-1m", "tabular")
 
 
-def curve(
+def add_curve(
     node: SyntheticNode,
     model: str,
     agrees: Sequence[float] = AGREE,
@@ -271,15 +268,15 @@ def curve(
     apart: float = 1e-4,
     **more: Any,
 ) -> None:
-    """A model's curve of losses on a device: whether it agrees in each round."""
+    """Add a model's loss curve on a device; `agrees`: 1 or 0 per round."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
              "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip
     if status not in ("ok", "wrong"):
         node.point("equivalence", 1.0, **{**about, "unit": "s"})
         return
-    begun = len(node.rows)
+    start = len(node.rows)
     node.point("equivalence", 1.0, metric="agrees_share", samples=1, **about)
-    for row in node.rows[begun:]:
+    for row in node.rows[start:]:
         row["value"] = agrees[row["round"] - 1]
     node.point("equivalence", 2.0, metric="loss", samples=steps, **about)
     node.point("equivalence", apart, metric="loss_deviation", samples=1, **about)

@@ -1,4 +1,4 @@
-"""The evidence of made-up nodes, made once for all tests that ask for it."""
+"""Evidence on synthetic nodes, built once per session."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from report.data.dataset import Dataset
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced_nodes import evidence
 
-from .made_cases import Build, Made
+from .made_cases import DatasetOf, NodeBuilder
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The evidence of the nodes that a function builds."""
+def dataset_of(tmp_path_factory: pytest.TempPathFactory) -> DatasetOf:
+    """Return a function that builds evidence from a node builder, with a cache."""
 
     @cache
-    def of(build: Build) -> Dataset:
+    def build_dataset(build: NodeBuilder) -> Dataset:
         synthetic = Factory(tmp_path_factory.mktemp("nodes"))
         nodes = build(synthetic)
         return evidence(synthetic, *([nodes] if isinstance(nodes, SyntheticNode) else nodes))
 
-    return of
+    return build_dataset

@@ -1,4 +1,4 @@
-"""Tables of what quantities should say of made-up nodes: a case is a quantity, a scope, and what is found there."""
+"""Expected estimates on synthetic nodes: a case is a quantity, a scope and the result there."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from report.judging.part_evaluation import select
 from report.quantities import quantities
 from tests.report.conftest import Factory, SyntheticNode
 
-Build = Callable[[Factory], SyntheticNode | Sequence[SyntheticNode]]
-Made = Callable[[Build], Dataset]
+NodeBuilder = Callable[[Factory], SyntheticNode | Sequence[SyntheticNode]]
+DatasetOf = Callable[[NodeBuilder], Dataset]
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a quantity should say in a scope.
+    """Expected estimates from a quantity in a scope.
 
-    estimate: that of the only one; with `by`, those of all by their value of these labels; None: there is none.
-    width: of the interval: open, exact, unknown, or any of the first two; low and high: its ends, where they are known.
-    labels: all of the only one's. sources: the experiments that it rests on, unless those that the quantity needs.
+    estimate: value in the only row; with `by`: values by these labels; None: no row.
+    width: type of interval: open, exact, unknown, or any for open or exact; low and high: its ends, if known.
+    labels: all labels in the only row. sources: experiments used; default: those that the quantity declares.
     """
 
     name: str
@@ -43,19 +43,19 @@ class Case:
         return f"{self.name} {' '.join(map(str, self.scope.values()))}"
 
     def check(self, data: Dataset) -> None:
-        known = quantities()[self.name]
-        found = select(known.estimates(data), self.scope)
+        quantity = quantities()[self.name]
+        estimates = select(quantity.estimates(data), self.scope)
         expected = {} if self.estimate is None else self.estimate if self.by else {(): self.estimate}
-        keys = found.rows(*self.by) if len(self.by) != 1 else found[self.by[0]].tolist()
-        keys = keys or [()] * len(found)
-        assert sorted(keys) == sorted(expected), found.rows("low", "estimate", "high")
-        assert dict(zip(keys, found["estimate"], strict=True)) == pytest.approx(expected, rel=self.rel)
-        for row in range(len(found)):
-            self._check_interval(*(found.value(name, row) for name in ("low", "estimate", "high")))
-            rows = data.table.loc[list(found.value("source_rows", row))]
-            assert set(rows["experiment"]) == set(known.experiments if self.sources is None else self.sources)
-            assert set(rows["status"]) <= {"ok"} and self.detail in (None, found.value("detail", row))
-            assert self.labels is None or found.label_values(row) == self.labels
+        keys = estimates.rows(*self.by) if len(self.by) != 1 else estimates[self.by[0]].tolist()
+        keys = keys or [()] * len(estimates)
+        assert sorted(keys) == sorted(expected), estimates.rows("low", "estimate", "high")
+        assert dict(zip(keys, estimates["estimate"], strict=True)) == pytest.approx(expected, rel=self.rel)
+        for row in range(len(estimates)):
+            self._check_interval(*(estimates.value(name, row) for name in ("low", "estimate", "high")))
+            rows = data.table.loc[list(estimates.value("source_rows", row))]
+            assert set(rows["experiment"]) == set(quantity.experiments if self.sources is None else self.sources)
+            assert set(rows["status"]) <= {"ok"} and self.detail in (None, estimates.value("detail", row))
+            assert self.labels is None or estimates.label_values(row) == self.labels
 
     def _check_interval(self, low: float, estimate: float, high: float) -> None:
         if self.low is not None or self.high is not None:
@@ -69,29 +69,29 @@ class Case:
 
 
 def case(name: str, estimate: Any, **more: Any) -> Case:
-    """A case; what is no field of `Case` is a label of its scope."""
+    """Make a case; arguments that are not fields of `Case` are scope labels."""
     fields = {key: more.pop(key) for key in list(more) if key in Case.__dataclass_fields__}
     if isinstance(fields.get("by"), str):
         fields["by"] = (fields["by"],)
     return Case(name, estimate, more, **fields)
 
 
-def holding(build: Build, *table: Case) -> Callable[..., None]:
-    """A test that these cases hold of the nodes that a function builds."""
+def case_test(build: NodeBuilder, *table: Case) -> Callable[..., None]:
+    """Make a test that checks these cases on the nodes from a builder."""
 
-    @pytest.mark.parametrize("one", table, ids=str)
-    def test(made: Made, one: Case) -> None:
-        one.check(made(build))
+    @pytest.mark.parametrize("expected", table, ids=str)
+    def test(dataset_of: DatasetOf, expected: Case) -> None:
+        expected.check(dataset_of(build))
 
     return test
 
 
-def cases(name: str, evidence: Dataset, /, **scope: Any) -> Estimates:
-    """The estimates of a quantity that are in scope."""
+def select_rows(name: str, evidence: Dataset, /, **scope: Any) -> Estimates:
+    """Return a quantity's estimates in scope."""
     return select(quantities()[name].estimates(evidence), scope)
 
 
-def only(name: str, evidence: Dataset, /, **scope: Any) -> dict[str, Any]:
-    """Labels and values of the one estimate in scope."""
-    (row,) = cases(name, evidence, **scope).frame.to_dict("records")
+def select_row(name: str, evidence: Dataset, /, **scope: Any) -> dict[str, Any]:
+    """Return labels and values of the only estimate in scope."""
+    (row,) = select_rows(name, evidence, **scope).frame.to_dict("records")
     return {str(key): value for key, value in row.items()}

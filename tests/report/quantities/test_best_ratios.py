@@ -1,4 +1,4 @@
-"""A GPU over a CPU: the best of either side at equal and at best precision, each under the name of its library."""
+"""GPU over CPU: each side's best at equal and at best precision, with its library named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.report.conftest import Factory, SyntheticNode
 from tests.report.made_estimates import log_cases
 from tests.report.priced_nodes import evidence
 
-# Work a second by library and format: on a CPU, whose fastest formats and libraries differ, and on a GPU.
+# Work per second by library and format, on a CPU and on a GPU.
 CPU = {("torch", "float32"): 2.0, ("openvino", "float32"): 4.0, ("torch", "bfloat16"): 5.0, ("onnx", "int8"): 8.0}
 GPU = {("torch", "float32"): 40.0, ("graph", "float32"): 60.0, ("inductor", "bfloat16"): 100.0, ("torch", "tf32"): 80.0}
 EXPECTED = {
@@ -28,13 +28,13 @@ EXPECTED = {
 Add = Callable[[SyntheticNode, float, Mapping[str, Any]], object]
 
 
-def timed(experiment: str, params: Mapping[str, Any], **more: Any) -> Add:
-    """Adds a point whose time is the inverse of its rate."""
+def time_adder(experiment: str, params: Mapping[str, Any], **more: Any) -> Add:
+    """Return a function that adds a point with time 1 / rate."""
     return lambda node, rate, point: node.point(experiment, 1 / rate, params=params, spread=1e-6, **more, **point)
 
 
-def paid(experiment: str, params: Mapping[str, Any]) -> Add:
-    """Adds a point whose energy is the inverse of its rate."""
+def energy_adder(experiment: str, params: Mapping[str, Any]) -> Add:
+    """Return a function that adds a point with energy 1 / rate."""
 
     def add(node: SyntheticNode, rate: float, point: Mapping[str, Any]) -> None:
         node.point(experiment, 1.0, params=params, flop=1.0, **point)
@@ -46,16 +46,16 @@ def paid(experiment: str, params: Mapping[str, Any]) -> Add:
 STEP = {"model": "resnet-50", "batch": 16}
 TEXT = {"model": "gpt2", "phase": "decode", "context": 64, "batch": 1}
 QUANTITIES: dict[str, tuple[Add, dict[str, Any]]] = {
-    "inference.gpu_over_cpu": (timed("inference", STEP), {}),
-    "generation.gpu_over_cpu": (timed("generation", TEXT), {}),
-    "training.speedup": (timed("training", STEP), {"baseline": "node"}),
-    "energy.training_ratio": (paid("training", STEP), {}),
+    "inference.gpu_over_cpu": (time_adder("inference", STEP), {}),
+    "generation.gpu_over_cpu": (time_adder("generation", TEXT), {}),
+    "training.speedup": (time_adder("training", STEP), {"baseline": "node"}),
+    "energy.training_ratio": (energy_adder("training", STEP), {}),
 }
 
 
 @pytest.mark.parametrize("name", QUANTITIES)
 @pytest.mark.parametrize("backwards", [False, True])
-def test_the_best_of_either_side_is_compared_and_named(synthetic: Factory, name: str, backwards: bool) -> None:
+def test_best_on_each_side_is_compared_and_named(synthetic: Factory, name: str, backwards: bool) -> None:
     add, scope = QUANTITIES[name]
     node = synthetic("node-a", gpus=1)
     for device, rates in (("cpu", CPU), ("cuda:0", GPU)):
@@ -63,49 +63,49 @@ def test_the_best_of_either_side_is_compared_and_named(synthetic: Factory, name:
         for (backend, dtype), rate in points:
             add(node, rate, {"device": device, "backend": backend, "dtype": dtype, "threads": 2})
     found = quantities()[name].estimates(evidence(synthetic, node)).filter(**scope)
-    told = {
+    ratios = {
         (precision, dtype if isinstance(dtype, str) else ""): (value, runtime, cpu)
         for precision, dtype, value, runtime, cpu in found.rows(
             "precision", "dtype", "estimate", "runtime", "cpu_runtime"
         )
     }
-    assert told.keys() == EXPECTED.keys()
+    assert ratios.keys() == EXPECTED.keys()
     for key, (value, *runtimes) in EXPECTED.items():
-        assert told[key] == (pytest.approx(value, rel=1e-3), *runtimes)
+        assert ratios[key] == (pytest.approx(value, rel=1e-3), *runtimes)
     (best,) = found.filter(precision="best")["detail"]
     assert "bfloat16 over" in best and "int8" in best
 
 
-def test_without_formats_there_is_one_comparison_and_nothing_to_compare_gives_none() -> None:
+def test_without_formats_there_is_one_comparison() -> None:
     rates = log_cases([6.0, 9.0, 3.0], 0.01, node="a", device=["cuda:0", "cuda:0", "cpu"],
                       backend=["torch", "cupy", "polars"], rows=10)  # fmt: skip
     gpu, cpu = rates.filter(device="gpu"), rates.filter(device="cpu").drop_labels("device")
-    (one,) = best_ratios(gpu, cpu, ["rows"])
-    assert one.rows("rows", "estimate", "runtime", "cpu_runtime") == [(10, pytest.approx(3.0), "cupy", "polars")]
-    assert "precision" not in one.labels
+    (ratios,) = best_ratios(gpu, cpu, ["rows"])
+    assert ratios.rows("rows", "estimate", "runtime", "cpu_runtime") == [(10, pytest.approx(3.0), "cupy", "polars")]
+    assert "precision" not in ratios.labels
     for sides in ((gpu, Estimates.empty()), (Estimates.empty(), cpu), (Estimates.empty(), Estimates.empty())):
         assert not len(concat_estimates(best_ratios(*sides, ["rows"])))
 
 
-def test_machines_of_a_kind_are_one_case_whichever_runtime_is_fastest() -> None:
+def test_machines_of_a_kind_pool_across_runtimes() -> None:
     gains = log_cases([2.0, 3.0, 4.0], 0.01, node=["k.000001", "k.000002", "k.000003"], model="bert-base",
                       runtime=["onnx", "openvino", "inductor"])  # fmt: skip
     (case,) = pool_machines(gains).rows("estimate", "runtime")
     assert case == (3.0, "openvino")
 
 
-def test_a_series_goes_on_where_another_runtime_is_fastest() -> None:
+def test_slope_spans_different_fastest_runtimes() -> None:
     speedups = log_cases([1.0, 4.0, 16.0], 0.01, node="a", batch=[1, 4, 16], runtime=["graph", "torch", "inductor"])
     (slope,) = slopes(speedups, {"along": "batch"}).estimates["estimate"]
     assert slope == pytest.approx(1.0, abs=1e-6)
 
 
-def test_the_fastest_runtime_is_a_result_and_no_boundary() -> None:
+def test_fastest_runtime_is_no_boundary_label() -> None:
     gains = log_cases([0.5, 2.0], 0.01, node="a", runtime=["torch", "openvino"], model=["mlp", "bert-base"])
     assert find_boundary(gains, [Side.CHALLENGES, Side.SUPPORTS], {}).label == "model"
 
 
-def test_ratios_of_ratios_need_not_come_from_one_runtime() -> None:
+def test_ratios_of_ratios_may_mix_runtimes() -> None:
     above = log_cases([6.0], 0.01, node="a", runtime=["graph"], cpu_runtime=["torch"])
     below = log_cases([3.0], 0.01, node="a", runtime=["torch"], cpu_runtime=["onednn"])
     assert (above / below).rows("estimate", "runtime", "cpu_runtime") == [(pytest.approx(2.0), "graph", "torch")]

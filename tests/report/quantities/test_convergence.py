@@ -1,4 +1,4 @@
-"""Quantities of convergence and equivalence: rules choose runs, seeds are the unit, and intervals hold the truth."""
+"""Convergence and equivalence: rules choose runs, seeds are the samples, intervals cover the truth."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tests.report.conftest import Factory, SyntheticNode
 from tests.report.priced_nodes import evidence
 from tests.report.test_statistics import Effects, heavy_tailed_effects, normal_effects
 
-from .builders import AGREE, CURVES, DIFFER, curve, runs
-from .made_cases import Made, cases, only
+from .builders import AGREE, CURVES, DIFFER, add_accuracies, add_curve
+from .made_cases import DatasetOf, select_row, select_rows
 
 BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 
 
-def swept(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
-    """The best rate is twice the linear one; with it accuracy is 0.96 - 0.01 log2(batch / 8), with others less."""
+def add_sweep(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
+    """Add runs: the best rate is twice the linear rate, with accuracy 0.96 - 0.01 log2(batch / 8)."""
     random = np.random.default_rng(3)
     for place, batch in enumerate((8, 32, 128)):
         best = batch / 16
         for rate in sorted({1.0, batch / 32, best, 4 * best}):
             centre = 0.96 - 0.02 * place - 0.02 * abs(np.log2(rate / best))
-            # On the test images the seeds differ, on the validation images the rates alone do.
-            runs(node, batch, rate, centre + 0.001 * random.standard_normal(seeds), centre, **more)
+            # Test accuracy varies by seed, validation accuracy only by rate.
+            add_accuracies(node, batch, rate, centre + 0.001 * random.standard_normal(seeds), centre, **more)
     return node
 
 
-def sweeps(synthetic: Factory) -> list[SyntheticNode]:
-    return [swept(swept(synthetic()), data="mnist"), swept(synthetic("other", gpus=1), device="cuda:0")]
+def sweep_nodes(synthetic: Factory) -> list[SyntheticNode]:
+    return [add_sweep(add_sweep(synthetic()), data="mnist"), add_sweep(synthetic("other", gpus=1), device="cuda:0")]
 
 
-def test_each_rule_chooses_its_rate_at_every_batch(made: Made) -> None:
-    chosen = module.chosen_points(made(sweeps))
+def test_each_rule_chooses_a_rate_per_batch(dataset_of: DatasetOf) -> None:
+    chosen = module.chosen_points(dataset_of(sweep_nodes))
     rates = {rule: dict(zip(part["batch"], part["rate"], strict=True)) for rule, part in
              chosen[chosen["data"] == "mnist"].groupby("learning_rate")}  # fmt: skip
     assert rates == {
@@ -49,28 +49,30 @@ def test_each_rule_chooses_its_rate_at_every_batch(made: Made) -> None:
 @pytest.mark.parametrize(
     ("batch", "tried", "expected"),
     [
-        # What is chosen by validation is judged by the test.
+        # Validation chooses the rate, the test set judges it.
         (32, {0.5: (0.97, 0.80), 1.0: (0.90, 0.95), 2.0: (0.91, 0.90)}, (0.90, "1 times the base rate")),
         (64, {1.0: (0.7, 0.7), 2.0: (0.8, 0.8), 4.0: (0.9, 0.9)},
          (0.90, "4 times the base rate, the edge of what was tried")),
         (128, {1.0: (0.5, 0.5), 4.0: (0.6, 0.6)}, None),
     ],
 )  # fmt: skip
-def test_a_rate_is_tuned_among_at_least_three(
+def test_tuning_needs_at_least_three_rates(
     synthetic: Factory, batch: int, tried: dict[float, tuple[float, float]], expected: tuple[float, str] | None
 ) -> None:
     node = synthetic()
     for rate, (test, validation) in tried.items():
-        runs(node, batch, rate, [test - 0.001, test, test + 0.001], validation)
-    found = cases("convergence.accuracy", evidence(synthetic, node), learning_rate="tuned").rows("estimate", "detail")
-    assert found == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
+        add_accuracies(node, batch, rate, [test - 0.001, test, test + 0.001], validation)
+    rows = select_rows("convergence.accuracy", evidence(synthetic, node), learning_rate="tuned").rows(
+        "estimate", "detail"
+    )
+    assert rows == ([(pytest.approx(expected[0]), f"3 seeds, {expected[1]}")] if expected else [])
 
 
-def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_seed(synthetic: Factory) -> None:
+def test_accuracy_interval_counts_seeds_not_rounds(synthetic: Factory) -> None:
     values = [0.90, 0.91, 0.95, 0.92]
-    nodes = [runs(synthetic(f"rounds-{rounds}"), 32, 1.0, values, rounds=rounds) for rounds in (1, 3)]
+    nodes = [add_accuracies(synthetic(f"rounds-{rounds}"), 32, 1.0, values, rounds=rounds) for rounds in (1, 3)]
     half = student.ppf((1 + statistics.LEVEL) / 2, 3) * np.std(values, ddof=1) / 2
-    means = cases("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
+    means = select_rows("convergence.accuracy", evidence(synthetic, *nodes), learning_rate="fixed")
     expected = (pytest.approx(0.92), pytest.approx(0.92 - half), pytest.approx(0.92 + half), 4, 1)
     assert means.rows("estimate", "low", "high", "n_samples", "n_rounds") == [expected, expected]
 
@@ -79,24 +81,24 @@ def test_accuracy_is_the_mean_over_seeds_with_students_t_and_rounds_repeat_a_see
 def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tuple[int, ...], seeds: int) -> None:
     node = synthetic()
     for batch in batches:
-        runs(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
-    found = evidence(synthetic, node)
-    assert not any(len(cases(f"convergence.{name}_per_doubling", found)) for name in ("accuracy", "spread"))
-    assert (len(cases("convergence.spread", found)) > 0) == (seeds > 2)
+        add_accuracies(node, batch, 1.0, [0.9 + 0.01 * seed for seed in range(seeds)])
+    data = evidence(synthetic, node)
+    assert not any(len(select_rows(f"convergence.{name}_per_doubling", data)) for name in ("accuracy", "spread"))
+    assert (len(select_rows("convergence.spread", data)) > 0) == (seeds > 2)
 
 
-def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -> None:
+def test_equal_updates_compare_batches_with_different_epochs(synthetic: Factory) -> None:
     node = synthetic()
-    # At equal epochs accuracy falls with the batch, at equal updates it rises by 0.01 with every doubling.
+    # Accuracy falls with the batch at equal epochs, and rises by 0.01 per doubling at equal updates.
     for place, batch in enumerate((16, 64, 256)):
         fell, rose = 0.95 - 0.02 * place, 0.90 + 0.02 * place
-        runs(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
-        runs(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
-    found = evidence(synthetic, node)
-    at_equal = {held: cases(f"convergence.accuracy_per_doubling{name}", found, learning_rate="fixed").rows(
-                held, "estimate") for held, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
+        add_accuracies(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
+        add_accuracies(node, batch, 1.0, [rose - 0.001, rose, rose + 0.001], epochs=15 * 4**place, updates=[960])
+    data = evidence(synthetic, node)
+    at_equal = {unit: select_rows(f"convergence.accuracy_per_doubling{name}", data, learning_rate="fixed").rows(
+                unit, "estimate") for unit, name in (("updates", "_of_equal_updates"), ("epochs", ""))}  # fmt: skip
     assert at_equal == {"updates": [(960, pytest.approx(0.01))], "epochs": [(4, pytest.approx(-0.01))]}
-    assert len(cases("convergence.spread_per_doubling_of_equal_updates", found)) == 1
+    assert len(select_rows("convergence.spread_per_doubling_of_equal_updates", data)) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,45 +110,43 @@ def test_equal_updates_compare_batches_of_different_epochs(synthetic: Factory) -
         pytest.param([0.016, 0.008, 0.004, 0.002], heavy_tailed_effects, 0.94, id="falling, heavy tails"),
     ],
 )
-def test_the_interval_of_a_trend_of_spreads_holds_the_truth_as_often_as_it_says(
-    spreads: list[float], draw: Effects, least: float
-) -> None:
-    one = np.abs(draw(np.random.default_rng(1), (400_000,))).mean() * np.sqrt(np.pi / 2)
-    truth = float(module.slope_weights(BATCHES) @ (one * np.array(spreads)))
-    random, held = np.random.default_rng(5), []
+def test_spread_trend_interval_has_its_stated_coverage(spreads: list[float], draw: Effects, least: float) -> None:
+    unit_spread = np.abs(draw(np.random.default_rng(1), (400_000,))).mean() * np.sqrt(np.pi / 2)
+    truth = float(module.slope_weights(BATCHES) @ (unit_spread * np.array(spreads)))
+    random, covered = np.random.default_rng(5), []
     for _ in range(600):
-        found = module.slope_of_spreads(BATCHES, list(0.9 + np.array(spreads)[:, None] * draw(random, (4, 10))))
-        held.append(found["low"] <= truth <= found["high"])
-    assert least <= np.mean(held) <= 0.998
+        slope = module.slope_of_spreads(BATCHES, list(0.9 + np.array(spreads)[:, None] * draw(random, (4, 10))))
+        covered.append(slope["low"] <= truth <= slope["high"])
+    assert least <= np.mean(covered) <= 0.998
 
 
-def test_the_spread_of_normal_values_is_their_standard_deviation() -> None:
+def test_spread_of_normal_values_is_their_standard_deviation() -> None:
     random = np.random.default_rng(2)
-    found = module.spreads([0.9 + 0.01 * random.standard_normal(10) for _ in range(4000)])
-    assert found.estimate.mean() == pytest.approx(0.01, rel=0.01)
-    assert 0.97 < np.mean((found.low <= 0.01) & (found.high >= 0.01)) < 0.995
+    spreads = module.spreads([0.9 + 0.01 * random.standard_normal(10) for _ in range(4000)])
+    assert spreads.estimate.mean() == pytest.approx(0.01, rel=0.01)
+    assert 0.97 < np.mean((spreads.low <= 0.01) & (spreads.high >= 0.01)) < 0.995
 
 
-def test_seeds_that_all_agree_have_no_interval() -> None:
-    found = module.spreads([np.full(10, 0.9), np.array([0.9, 0.91, 0.92])])
-    assert (found.estimate[0], np.isnan(found.low[0]), np.isnan(found.high[0])) == (0, True, True)
-    assert found.low[1] < found.estimate[1] < found.high[1]
+def test_identical_seeds_have_no_interval() -> None:
+    spreads = module.spreads([np.full(10, 0.9), np.array([0.9, 0.91, 0.92])])
+    assert (spreads.estimate[0], np.isnan(spreads.low[0]), np.isnan(spreads.high[0])) == (0, True, True)
+    assert spreads.low[1] < spreads.estimate[1] < spreads.high[1]
     trend = module.slope_of_spreads(np.array([8.0, 64.0]), [np.full(10, 0.9), np.linspace(0.8, 0.9, 10)])
     assert trend["estimate"] > 0 and np.isnan(trend["low"])
 
 
-def test_a_noisy_machine_of_the_same_kind_widens_no_interval_of_a_quiet_one(synthetic: Factory) -> None:
+def test_noisy_machine_does_not_widen_a_quiet_machines_interval(synthetic: Factory) -> None:
     quiet, noisy = synthetic("node-a"), synthetic("node-a.0a1b2c", seed=1)
     for batch in (32, 64, 128):
-        runs(quiet, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 1.01, 0.99, 1.0])
-    found = [cases("convergence.time_to_target_s", evidence(synthetic, quiet)).rows("low", "high")]
+        add_accuracies(quiet, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 1.01, 0.99, 1.0])
+    alone = [select_rows("convergence.time_to_target_s", evidence(synthetic, quiet)).rows("low", "high")]
     for batch in (32, 64, 128):
-        runs(noisy, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 9.0, 3.0, batch / 8])
-    both = cases("convergence.time_to_target_s", evidence(synthetic, quiet, noisy))
-    assert found == [both.filter(node="node-a").rows("low", "high")] and len(both) > len(found[0]) > 0
+        add_accuracies(noisy, batch, 1.0, [0.95] * 4, time_to_target=[1.0, 9.0, 3.0, batch / 8])
+    both = select_rows("convergence.time_to_target_s", evidence(synthetic, quiet, noisy))
+    assert alone == [both.filter(node="node-a").rows("low", "high")] and len(both) > len(alone[0]) > 0
 
 
-# What the fourth model does (none: it is not there), the estimate and its low end, and what is said of it.
+# Arguments for the fourth model's curve; expected estimate, low end (None: below the estimate) and detail.
 FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "agrees": ({}, (1, 1, "4 models")),
     "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),
@@ -161,25 +161,25 @@ FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("fourth", FOURTH)
-def test_the_share_of_the_models_that_agree(synthetic: Factory, fourth: str) -> None:
+def test_share_of_models_that_agree(synthetic: Factory, fourth: str) -> None:
     node, (more, (estimate, low, detail)) = synthetic(gpus=1), FOURTH[fourth]
     for model in CURVES[:3]:
-        curve(node, model)
-    curve(node, **{"model": "tabular", **more})
-    found = evidence(synthetic, node)
-    row = only("equivalence.models_that_agree", found)
+        add_curve(node, model)
+    add_curve(node, **{"model": "tabular", **more})
+    data = evidence(synthetic, node)
+    row = select_row("equivalence.models_that_agree", data)
     assert (row["estimate"], row["detail"]) == (pytest.approx(estimate), detail)
     assert row["low"] < row["estimate"] <= row["high"] or low is not None
     assert low is None or row["low"] == row["high"] == pytest.approx(low)
     assert (row["device"], row["dtype"], row["backend"], row["n_rounds"]) == ("cuda:0", "float32", "torch", 3)
-    assert row["source_rows"] == tuple(found.table.index[found.table["dtype"] == "float32"])
+    assert row["source_rows"] == tuple(data.table.index[data.table["dtype"] == "float32"])
 
 
 @pytest.mark.parametrize(("status", "rounds", "expected"), [("ok", 1, (1, None)), ("failed", 3, (0, 0))])
-def test_one_round_gives_no_interval_and_where_all_fail_nothing_agrees(
+def test_one_round_has_no_interval_and_failures_do_not_agree(
     synthetic: Factory, status: str, rounds: int, expected: tuple[float, float | None]
 ) -> None:
     node = synthetic(gpus=1)
-    curve(node, "mlp", AGREE[:rounds], status)
-    row = only("equivalence.models_that_agree", evidence(synthetic, node))
+    add_curve(node, "mlp", AGREE[:rounds], status)
+    row = select_row("equivalence.models_that_agree", evidence(synthetic, node))
     assert (row["estimate"], None if np.isnan(row["low"]) else row["low"]) == expected
