@@ -1,4 +1,4 @@
-"""The site of the published nodes, rendered once for all tests, and two editions."""
+"""Fixtures rendered once for all tests: the published nodes' site, and two editions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judged synthetic nodes, as two editions of the study."""
+"""Write and read judged synthetic studies, to use as editions."""
 
 from __future__ import annotations
 

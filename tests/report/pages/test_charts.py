@@ -32,16 +32,14 @@ LONG = ["long " * 60, "x" * 300]
 
 
 def estimates(*names: str) -> Draw:
-    rows = [{"label": name, "estimate": 3.0 + at, "low": 2.5, "high": 3.5 + at, "text": name[:9], "tier": "published"}
-            for at, name in enumerate(names)]  # fmt: skip
+    rows = [{"label": name, "estimate": 3.0 + i, "low": 2.5, "high": 3.5 + i, "text": name[:9], "tier": "published"}
+            for i, name in enumerate(names)]  # fmt: skip
     last = {"label": "another", "estimate": 40.0, "low": None, "high": None, "text": "40", "side": "challenges"}
     return charts.estimate_chart([*rows, last], "times", [10.0], "threshold: 10")
 
 
 def lines(*names: str) -> Draw:
-    points = [
-        {"x": 10.0**at, "y": 5.0 + 3 * at, "low": 4.0, "high": 20.0, "of": name} for name in names for at in (0, 2)
-    ]
+    points = [{"x": 10.0**i, "y": 5.0 + 3 * i, "low": 4.0, "high": 20.0, "of": name} for name in names for i in (0, 2)]
     return charts.line_chart(pd.DataFrame(points), "x", "y", "of" if len(names) > 1 else None, axis=("size", names[0]))
 
 
@@ -52,7 +50,7 @@ def bars(*names: str) -> Draw:
 
 
 def heat(*names: str) -> Draw:
-    fields = [{"x": at, "y": name, "value": 1.0 + at} for name in names for at in (1, 2)]
+    fields = [{"x": i, "y": name, "value": 1.0 + i} for name in names for i in (1, 2)]
     return charts.heat_map(pd.DataFrame(fields), "x", "y", "value", ("batch", "model"), "times")
 
 
@@ -128,8 +126,7 @@ def test_any_name_is_drawn_as_valid_xml(tmp_path: Path, name: str) -> None:
 )
 def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> None:
     rows = [
-        {"label": str(at), "estimate": value, "low": value, "high": value, "text": ""}
-        for at, value in enumerate(values)
+        {"label": str(i), "estimate": value, "low": value, "high": value, "text": ""} for i, value in enumerate(values)
     ]
     with charts.theme():
         figure = charts.estimate_chart(rows, "times", [values[0]], "a line")(width)
@@ -141,8 +138,8 @@ def test_every_mark_lies_within_its_axis(values: list[float], width: float) -> N
 
 
 def test_bars_may_have_more_kinds_than_colours(tmp_path: Path) -> None:
-    kinds = [f"kind {at}" for at in range(2 * len(charts.SERIES))]
-    table = pd.DataFrame([{"x": 1.0 + at, "y": "a row", "kind": kind} for at, kind in enumerate(kinds)])
+    kinds = [f"kind {i}" for i in range(2 * len(charts.SERIES))]
+    table = pd.DataFrame([{"x": 1.0 + i, "y": "a row", "kind": kind} for i, kind in enumerate(kinds)])
     for svg in save_svgs(charts.bar_chart(table, "x", "y", "seconds", hue="kind", stacked=True), tmp_path).values():
         assert not [kind for kind in kinds if remove_spacing(kind) not in visible_text(svg)]
 

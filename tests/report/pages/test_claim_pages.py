@@ -58,7 +58,7 @@ def figure_rows(chart: charts.Chart) -> list[tuple[str, str]]:
 def test_figure_shows_the_extremes_and_the_cases_next_to_the_threshold(
     estimates: list[float], threshold: float
 ) -> None:
-    names = {f"run {at}": value for at, value in enumerate(estimates)}
+    names = {f"run {i}": value for i, value in enumerate(estimates)}
     chart = claim_chart(make_verdict(estimates, threshold, run=list(names)), {})
     assert chart is not None
     if len(estimates) == 1:
@@ -78,8 +78,8 @@ def test_figure_shows_the_extremes_and_the_cases_next_to_the_threshold(
 def test_figure_rows_have_distinct_labels(data: st.DataObject) -> None:
     cases = st.tuples(st.sampled_from(["GPT", "ResNet"]), st.sampled_from([1, 8, 64]), st.sampled_from([1, 2]))
     combinations = data.draw(st.lists(cases, min_size=2, max_size=12, unique=True))
-    labels = {name: [case[at] for case in combinations] for at, name in enumerate(("model", "batch", "threads"))}
-    chart = claim_chart(make_verdict([float(at + 1) for at in range(len(combinations))], 3.0, **labels), {})
+    labels = {name: [case[i] for case in combinations] for i, name in enumerate(("model", "batch", "threads"))}
+    chart = claim_chart(make_verdict([float(i + 1) for i in range(len(combinations))], 3.0, **labels), {})
     assert chart is not None
     row_labels = [label for label, _ in figure_rows(chart)]
     assert all(row_labels) and len(set(row_labels)) == len(row_labels)

@@ -195,7 +195,7 @@ def test_readme_is_rewritten_only_between_its_marks(release: Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def newest() -> dict[str, Any]:
-    """The newest edition of the project."""
+    """Record from the project's newest edition."""
     number = newest_edition()
     assert number is not None
     return record_in_current_words(EDITIONS / str(number))

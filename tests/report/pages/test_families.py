@@ -1,4 +1,4 @@
-"""Families of measurements: exhibits for a fleet with GPUs, and none without measurements."""
+"""Measurement families: exhibits for a fleet with GPUs, and none without measurements."""
 
 from __future__ import annotations
 

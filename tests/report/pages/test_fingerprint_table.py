@@ -29,7 +29,7 @@ def judge_nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> li
 
 
 def render_page(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
-    """Return the kinds of these nodes and the page's source."""
+    """Group nodes by kind; return the groups and the page's source."""
     kinds = nodes_by_kind(nodes, [node["id"] for node in nodes])
     return kinds, template_environment().get_template("machines.qmd").render(
         {"kinds": kinds, "refused": [], "choice": ""}

@@ -173,7 +173,7 @@ def test_hostile_text_keeps_its_neighbours_in_order(report: Path, visit: Visit, 
     places = [boxes_of_place for boxes_of_place in tab.evaluate(ORDER, parts) if all(boxes_of_place)]
     assert places
     for boxes in places:
-        # Each box is right of the box before it, or on a later line; 6 px allow for font heights.
+        # Each box is to the right, or on a later line; 6 px allow for font heights.
         assert all(b[1] > a[1] or b[0] > a[0] + 6 for a, b in pairwise(boxes)), boxes
 
 

@@ -188,7 +188,7 @@ def test_impossible_thresholds_show_the_allowed_range(site: Path, visit: Visit, 
 
 
 def test_slider_agrees_with_python_on_every_claim(site: Path, published: Path, visit: Visit) -> None:
-    """Compare at both ends, on both sides of each change, and at random thresholds."""
+    """Compare at both ends, next to each change, and at random thresholds."""
     document = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))
     rng = random.Random(1)
     compared = 0

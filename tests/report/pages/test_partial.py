@@ -36,7 +36,7 @@ def test_pages_and_figures_are_made_from_any_part_of_the_nodes(tmp_path: Path, s
 
 
 def write_one_round(folder: Path, names: list[str], older: bool = False) -> None:
-    """Write the first round of these nodes and judge it; older: in an earlier protocol's format."""
+    """Write these nodes' first round and judge it; older: in an earlier protocol's format."""
     for name in names:
         record, samples = partial.nodes()[name]
         if older:
@@ -66,7 +66,7 @@ def test_one_round_in_an_earlier_format_makes_all_pages(tmp_path: Path) -> None:
 
 
 class BrokenPageError(Exception):
-    """A defect of a page."""
+    """Defect in a page."""
 
 
 def study_options(study: Path) -> list[str]:

@@ -23,10 +23,10 @@ from report.pages.figure_data import Evidence
 from report.pages.sections import exhibits_of
 from report.pages.site_content import families
 
-# Number of random disturbances; set TRUTH_SEEDS for more.
+# Random disturbances to try; set TRUTH_SEEDS for more.
 SEEDS = int(os.environ.get("TRUTH_SEEDS", "2"))
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
-# Empty statements: a gain of 1, a range without width, all of one.
+# Empty statements: a gain of 1, a range without width, a total where only one exists.
 _EMPTY = re.compile(
     r"(?<![\d.,])1(?:\.0+)? times|(?<![\d.,])([\d.,]+(?: \S+)?) to \1(?![\d.,])"
     r"|\b(?:[Aa]ll|none of) 1 |\bnan\b|\binf\b|\bNone\b"
@@ -34,7 +34,7 @@ _EMPTY = re.compile(
 
 
 def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = None) -> Evidence:
-    """Multiply the rates of some experiments by a factor; with a seed, disturb all at random."""
+    """Multiply some experiments' rates by a factor; with a seed, disturb all at random."""
     data = evidence.data
     assert data is not None
     table = data.table.copy()
@@ -61,12 +61,12 @@ def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = Non
 
 
 def exhibit_sentences(exhibit: Exhibit) -> Iterator[str]:
-    """Yield the sentences of an exhibit."""
+    """Yield an exhibit's sentences."""
     yield from (exhibit.section, exhibit.chart.title, *exhibit.says)
 
 
 def find_faults(text: str) -> list[str]:
-    """List impossible or empty parts of a sentence."""
+    """List impossible or empty statements in a sentence."""
     faults = [match[0] for match in _PERCENT.finditer(text) if float(match[1].replace(",", "")) > 100]
     return faults + [match[0] for match in _EMPTY.finditer(text)]
 
@@ -127,7 +127,7 @@ def test_headings_are_distinct_and_name_their_machine(published_evidence: Eviden
 
 
 def copy_machine(evidence: Evidence, number: int) -> Evidence:
-    """Return a study with `number` copies of one machine that differ only in name."""
+    """Copy one machine `number` times; the copies differ only in name."""
     data = evidence.data
     assert data is not None
     node = data.nodes.nodes[-1]

@@ -1,4 +1,4 @@
-"""Builders for synthetic nodes, used in tests of quantities and of pages."""
+"""Builders for synthetic nodes, to test quantities and pages."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def add_load(
 
 
 def add_tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
-    """Add 99th percentiles of the latency by load."""
+    """Add p99 latencies by load."""
     for rate, seconds in by_rate.items():
         add_load(node, rate, p99_latency=seconds, **more)
     return node
@@ -167,7 +167,7 @@ def add_run(
     node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
     flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
 ) -> SyntheticNode:  # fmt: skip
-    """Add a sustained run, `seconds` per call by sample; `beside`: functions of round and sample per column."""
+    """Add a sustained run, `seconds` per call by sample; `beside`: column functions that take round and sample."""
     start = len(node.rows)
     node.point("sustained", 1.0, params={"load": load, "extent": extent}, dtype=dtype, device=device, rounds=rounds,
                samples=len(seconds), spread=0, flop=flop)  # fmt: skip
@@ -237,7 +237,7 @@ def add_accuracies(
     device: str = "cpu", data: str = "digits", reached: float = 1.0, rounds: int = 1, epochs: int = 30,
     **others: Sequence[float],
 ) -> SyntheticNode:  # fmt: skip
-    """Add runs with test accuracies by seed. validation: accuracy for all seeds; default: mean of `test`."""
+    """Add runs with test accuracies by seed. validation: accuracy for all seeds; default: the mean test accuracy."""
     mean = sum(test) / len(test)
     metrics: dict[str, Sequence[float]] = {
         "test_accuracy": test, "validation_accuracy": [mean if validation is None else validation] * len(test),

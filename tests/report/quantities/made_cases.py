@@ -23,7 +23,7 @@ class Case:
     """Expected estimates from a quantity in a scope.
 
     estimate: value in the only row; with `by`: values by these labels; None: no row.
-    width: type of interval: open, exact, unknown, or any for open or exact; low and high: its ends, if known.
+    width: interval type: open, exact, unknown, or any for open or exact; low and high: its ends, if known.
     labels: all labels in the only row. sources: experiments used; default: those that the quantity declares.
     """
 
@@ -69,7 +69,7 @@ class Case:
 
 
 def case(name: str, estimate: Any, **more: Any) -> Case:
-    """Make a case; arguments that are not fields of `Case` are scope labels."""
+    """Make a case; arguments that `Case` has no field for are scope labels."""
     fields = {key: more.pop(key) for key in list(more) if key in Case.__dataclass_fields__}
     if isinstance(fields.get("by"), str):
         fields["by"] = (fields["by"],)
@@ -92,6 +92,6 @@ def select_rows(name: str, evidence: Dataset, /, **scope: Any) -> Estimates:
 
 
 def select_row(name: str, evidence: Dataset, /, **scope: Any) -> dict[str, Any]:
-    """Return labels and values of the only estimate in scope."""
+    """Return the only estimate in scope, with its labels."""
     (row,) = select_rows(name, evidence, **scope).frame.to_dict("records")
     return {str(key): value for key, value in row.items()}

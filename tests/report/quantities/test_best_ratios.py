@@ -62,17 +62,17 @@ def test_best_on_each_side_is_compared_and_named(synthetic: Factory, name: str, 
         points = sorted(rates.items(), reverse=backwards)
         for (backend, dtype), rate in points:
             add(node, rate, {"device": device, "backend": backend, "dtype": dtype, "threads": 2})
-    found = quantities()[name].estimates(evidence(synthetic, node)).filter(**scope)
+    estimates = quantities()[name].estimates(evidence(synthetic, node)).filter(**scope)
     ratios = {
         (precision, dtype if isinstance(dtype, str) else ""): (value, runtime, cpu)
-        for precision, dtype, value, runtime, cpu in found.rows(
+        for precision, dtype, value, runtime, cpu in estimates.rows(
             "precision", "dtype", "estimate", "runtime", "cpu_runtime"
         )
     }
     assert ratios.keys() == EXPECTED.keys()
     for key, (value, *runtimes) in EXPECTED.items():
         assert ratios[key] == (pytest.approx(value, rel=1e-3), *runtimes)
-    (best,) = found.filter(precision="best")["detail"]
+    (best,) = estimates.filter(precision="best")["detail"]
     assert "bfloat16 over" in best and "int8" in best
 
 

@@ -164,7 +164,7 @@ def ladder_node(synthetic: Factory) -> SyntheticNode:
         add_rate(240 * gain, steps=60 * gain, backend="onednn", threads=threads)
         add_rate(480 * gain, backend="onednn", threads=threads, dtype="bfloat16")
     add_rate(500, backend="blis")  # fastest on one core, not measured on all
-    add_rate(3000, **ONE_GPU)  # the launch takes two thirds of the time
+    add_rate(3000, **ONE_GPU)  # the launch takes two thirds
     add_rate(9000, metric="graph_time", **ONE_GPU)
     add_rate(90000, dtype="bfloat16", **ONE_GPU)
     # No rungs: another shape, batch or model.

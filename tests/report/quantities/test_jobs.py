@@ -49,12 +49,12 @@ def sustained_node(synthetic: Factory) -> SyntheticNode:
     add_run(node, "idle", [0.05] * 40, rounds=3, extent=1, flop=float("nan"), power_w=lambda *_: 70.0)
     add_run(
         node, "products", [1.0] * 20, rounds=3, utilisation=lambda *_: 1.0,
-        clock_mhz=lambda _, at: 1980.0 if at < 18 else 1500.0,
-        temperature_c=lambda _, at: 40.0 + at, power_w=lambda number, at: 600.0 + number if at >= 18 else 100.0,
+        clock_mhz=lambda _, i: 1980.0 if i < 18 else 1500.0,
+        temperature_c=lambda _, i: 40.0 + i, power_w=lambda number, i: 600.0 + number if i >= 18 else 100.0,
     )  # fmt: skip
     # The first utilisation readings are low: the counter averages in earlier time.
     low: dict[str, Any] = {"seconds": [1.0] * 10, "rounds": 3, "extent": 64, "flop": 1e9}
-    add_run(node, "one_block", utilisation=lambda _, at: 0.3 if at < 5 else 1.0, **low)
+    add_run(node, "one_block", utilisation=lambda _, i: 0.3 if i < 5 else 1.0, **low)
     add_run(node, "differs", utilisation=lambda number, _: 0.5 + 0.02 * number, **low)
     add_run(node, "one_round", utilisation=lambda *_: 1.0, **{**low, "rounds": 1})
     # Low compared with the fastest product in the same format; other formats do not count.
@@ -64,8 +64,8 @@ def sustained_node(synthetic: Factory) -> SyntheticNode:
     node.point("gemm", 0.01, dtype="float8_e4m3fn", **shape)
     # Power times time is the fallback if no counter exists.
     add_energy(node, "training", 0.1, ADDED, params={"model": "mlp", "batch": 64}, **ONE_GPU)
-    for at, dtype, energy in (("cpu", "float32", 6.0), ("cuda:0", "float32", 3.0), ("cuda:0", "bfloat16", 2.0)):
-        add_energy(node, "training", energy, params=_STEP, device=at, dtype=dtype)
+    for device, dtype, energy in (("cpu", "float32", 6.0), ("cuda:0", "float32", 3.0), ("cuda:0", "bfloat16", 2.0)):
+        add_energy(node, "training", energy, params=_STEP, device=device, dtype=dtype)
     return node
 
 
@@ -160,7 +160,7 @@ FLOP = {
     "Pythia-1.4B": 6 * 1.2086e9 * 299.89e9,
     "Llama 2 70B": 6 * 70e9 * 2e12,
     "Alpaca 7B fine-tune (at most)": 6 * 7e9 * 52e3 * 3 * 512,
-    # 90% of the steps use 128 tokens, the rest 512; the blocks have 85 million parameters.
+    # 90% of steps have 128 tokens, the rest 512; the blocks have 85 million parameters.
     "BERT base": 6 * 84.9e6 * 256e6 * 166.4,
 }
 
@@ -211,7 +211,7 @@ test_published_runs = case_test(
 
 
 def make_line(ratio: Sequence[float], flop: Sequence[float]) -> Line:
-    return Line(tuple(f"job-{at}" for at in range(len(flop))), np.array(flop), np.array(ratio))
+    return Line(tuple(f"job-{i}" for i in range(len(flop))), np.array(flop), np.array(ratio))
 
 
 def test_correction_interpolates_but_does_not_extrapolate() -> None:
@@ -222,7 +222,7 @@ def test_correction_interpolates_but_does_not_extrapolate() -> None:
 
 
 def test_held_out_job_interval_has_its_stated_coverage() -> None:
-    """Draw jobs around a line: the interval of a held-out job covers it, except in one draw of a hundred."""
+    """Draw jobs around a line: the interval of a held-out job misses it in about one draw in a hundred."""
     draw = np.random.default_rng(7)
     flop, covered = np.logspace(10, 14, 9), []
     for _ in range(400):
@@ -242,7 +242,7 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
 
 
 def test_run_flop_match_publications_and_are_spaced(dataset_of: DatasetOf) -> None:
-    """Space runs so that a factor of two in the rate moves a boundary by at most two runs."""
+    """Space runs so that doubling the rate moves a boundary by at most two runs."""
     flop = {run.name: total_flop(run, dataset_of(published_run_nodes)) for run in RUNS}
     assert {name: flop[name] for name in FLOP} == pytest.approx(FLOP, rel=0.02)
     totals = list(flop.values())

@@ -103,7 +103,7 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     assert rows.filter(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
 
 
-# FLOP/s and bytes/s, for a balance of 16 FLOP/B.
+# FLOP/s and bytes/s, to make the balance 16 FLOP/B.
 PEAK, MOVED = 1.6e11, 1e10
 CACHE = 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
@@ -118,7 +118,7 @@ def machine_node(synthetic: Factory, name: str = "node-a", spread: float = 0.0) 
 def add_time_below(
     node: SyntheticNode, shares: dict[float, float], phase: str, spread: float = 0.0, **more: float
 ) -> None:
-    """Add a step with these shares of its time by operator intensity."""
+    """Add a step with these time shares by operator intensity."""
     about: dict[str, Any] = {"params": {"model": "mlp", "batch": 8, "phase": phase}, "spread": spread}
     for limit in LIMITS:
         share = sum(part for intensity, part in shares.items() if intensity <= limit)
@@ -150,7 +150,7 @@ test_roofline = case_test(
     case("roofline.intensity_over_balance", {"training": 4, "decode": 0.5 / 16}, by="phase", rel=0.05, **_ALL),
     # Equal timed rounds leave the spread unknown.
     case("roofline.memory_bound_share", 0.6, phase="training", width="unknown", **_ALL),
-    # A share of exactly 0 or 1 is a count, so it is exact.
+    # Shares 0 and 1 are counts, so they are exact.
     case("roofline.memory_bound_share", 1, phase="decode", width="exact", **_ALL),
     case("roofline.memory_bound_share", 0, phase="prefill", width="exact", **_ALL),
     case("roofline.memory_bound_share", 0.5, phase="forward", rel=0.25, **_ALL),
@@ -191,7 +191,7 @@ def predictable_node(
 ) -> SyntheticNode:
     """Return a machine on which every kernel follows these numbers exactly.
 
-    reached: share of both ceilings that kernels reach. cache: cache bandwidth over memory bandwidth.
+    reached: share that kernels reach, for both ceilings. cache: cache bandwidth over memory bandwidth.
     """
     node = machine_node(synthetic, spread=spread)
     for n in (64, 96, 128, 192, 256, 320, 384, 448, 512, 768, 1024, 1536):
@@ -284,7 +284,7 @@ test_chains = case_test(
 
 
 def cache_dataset(synthetic: Factory, level_2: int | None = MIB, flat: bool = False) -> Dataset:
-    """Return evidence with caches of 32 KiB, 1 MiB and 16 MiB at 2, 6 and 24 ns, and memory at 150 ns."""
+    """Return evidence with caches (32 KiB, 1 MiB, 16 MiB) at 2, 6 and 24 ns, and memory at 150 ns."""
     levels = {"L3": (16 * MIB, 1), **({"L2": (2 * level_2, 2)} if level_2 else {})}
     caches = {name: {"bytes": size, "instances": number} for name, (size, number) in levels.items()}
     node = synthetic("node-a", cpu={"caches": caches})
