@@ -1,4 +1,4 @@
-"""Models of the user's own, networks by configuration and GGUF files: where they are measured, checked, and refused."""
+"""The user's own models, networks by configuration and GGUF files: measurement, checks and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MINE: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No model is announced yet, and no file and no model is left behind."""
+    """Start without exported models, and close all loaded models at the end."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)
     for variable in (user_models.VARIABLE, user_models.FILES):
@@ -43,12 +43,12 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gguf_files._temporary_file.cache_clear()
 
 
-Announce = Callable[..., dict[str, catalogue.Network]]
+ExportModels = Callable[..., dict[str, catalogue.Network]]
 
 
 @pytest.fixture
-def announce(tmp_path: Path) -> Announce:
-    """Announces models in a file."""
+def export_models(tmp_path: Path) -> ExportModels:
+    """Return a function that writes models to a file and exports them."""
 
     def write(**models: Any) -> dict[str, catalogue.Network]:
         path = tmp_path / "mine.yaml"
@@ -62,7 +62,7 @@ def announce(tmp_path: Path) -> Announce:
 
 
 def network_points() -> list[Point]:
-    """The points of a preset that asks for the user's own networks."""
+    """Return the points of a preset with the user's own networks."""
     block = {
         "cases": [{"model": "own"}],
         "grid": {"batch": [1], "dtype": ["float32"], "backend": ["torch", "openvino"]},
@@ -70,39 +70,42 @@ def network_points() -> list[Point]:
     return sweep.Sweep(registry.get_experiment("inference"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
 
 
-def asked() -> list[dict[str, Any]]:
-    """What a preset asks of the user's own networks."""
+def network_params() -> list[dict[str, Any]]:
+    """Return the parameters and environment of each network point."""
     return [
         {**dict(network_point.params), "environment": dict(network_point.environment)}
         for network_point in network_points()
     ]
 
 
-def test_a_preset_measures_them_in_processes_that_know_them(announce: Announce) -> None:
-    assert asked() == []
-    announce(mine=MINE)
-    assert [(one["model"], one["backend"]) for one in asked()] == [("mine", "torch"), ("mine", "openvino")]
-    assert all(json.loads(one["environment"][user_models.VARIABLE]) == {"mine": MINE} for one in asked())
+def test_preset_passes_own_networks_to_measuring_processes(export_models: ExportModels) -> None:
+    assert network_params() == []
+    export_models(mine=MINE)
+    assert [(point["model"], point["backend"]) for point in network_params()] == [
+        ("mine", "torch"),
+        ("mine", "openvino"),
+    ]
+    assert all(json.loads(point["environment"][user_models.VARIABLE]) == {"mine": MINE} for point in network_params())
 
 
-def test_another_configuration_by_the_same_name_is_measured_anew(announce: Announce) -> None:
+def test_changed_configuration_changes_the_digest(export_models: ExportModels) -> None:
     def digest(config: dict[str, Any]) -> str:
-        announce(mine={**MINE, "config": config})
+        export_models(mine={**MINE, "config": config})
         return Job("inference", "cpu", "cpu", 0.1, 60.0, 9, tuple(network_points())).digest(1)
 
     assert digest(CONFIG) == digest(CONFIG) != digest({**CONFIG, "vocab_size": 98})
 
 
-def test_a_configuration_is_read_beside_the_file_without_its_labels(announce: Announce, tmp_path: Path) -> None:
+def test_configuration_file_is_read_without_its_labels(export_models: ExportModels, tmp_path: Path) -> None:
     labels = {str(number): f"a name that is long enough {number}" for number in range(500)}
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "id2label": labels, "label2id": {}}))
-    made = announce(mine={**MINE, "class": "BertForSequenceClassification", "output": "logits",
-                          "config": "config.json"})["mine"]  # fmt: skip
-    assert from_transformers.count_network(made).output == (1, 500)
+    network = export_models(mine={**MINE, "class": "BertForSequenceClassification", "output": "logits",
+                                     "config": "config.json"})["mine"]  # fmt: skip
+    assert from_transformers.count_network(network).output == (1, 500)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"class": "BertModle"}, "x: BertModle does not load: transformers .* has no such class"),
         ({"class": "../x"}, "line 1: x.class"),
@@ -116,16 +119,18 @@ def test_a_configuration_is_read_beside_the_file_without_its_labels(announce: An
         ({"config": {**CONFIG, "name": "x" * 5000}}, "more than 4,000 characters"),
     ],
 )
-def test_each_mistake_is_told_in_one_line(announce: Announce, changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(StudyError, match=said) as refused:
-        from_transformers.count_network(announce(x=MINE | changed)["x"])
-    assert "\n" not in str(refused.value)
+def test_invalid_network_has_a_one_line_error(
+    export_models: ExportModels, changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(StudyError, match=message) as raised:
+        from_transformers.count_network(export_models(x=MINE | changed)["x"])
+    assert "\n" not in str(raised.value)
 
 
-def test_a_name_of_the_study_is_refused(announce: Announce) -> None:
+def test_name_of_a_built_in_model_is_refused(export_models: ExportModels) -> None:
     for name in ("resnet-50", "mlp", "own", "llama-1b"):
         with pytest.raises(StudyError, match=f"{name}: the study has a model with this name"):
-            announce(**{name: MINE})
+            export_models(**{name: MINE})
 
 
 FREQUENCIES = np.linspace(1, 3, 16, dtype=np.float32)
@@ -133,7 +138,7 @@ TINY = replace(shapes.SHAPES["llama-tiny"], layers=3)
 
 
 def file_points() -> list[Point]:
-    """The points of a preset that asks for the user's own files of language models."""
+    """Return the points of a preset with the user's own GGUF files."""
     block = {
         "cases": [{"model": "own", "format": "Q4_K_M"}],
         "grid": {"phase": ["decode"], "tokens": [16], "backend": ["xllamacpp"], "threads": [1]},
@@ -149,32 +154,32 @@ def file_points() -> list[Point]:
         (replace(TINY, scaling=None), "F16"),
     ],
 )
-def test_a_file_is_measured_and_checked_by_its_own_weights(
-    shape: shapes.Shape, kind: Any, tmp_path: Path, announce: Announce
+def test_gguf_file_is_measured_and_checked_with_its_own_weights(
+    shape: shapes.Shape, kind: Any, tmp_path: Path, export_models: ExportModels
 ) -> None:
     gguf_files.write_file(tmp_path / "mine.gguf", shape, kind)
     assert file_points() == []
-    announce(mine={"file": "mine.gguf"})
-    found = shapes.shapes()["mine"]
-    # A file holds it in float32.
-    assert found.epsilon == pytest.approx(shape.epsilon)
-    assert replace(found, source=shape.source, epsilon=shape.epsilon, file=None) == shape
+    export_models(mine={"file": "mine.gguf"})
+    read_shape = shapes.shapes()["mine"]
+    # GGUF stores epsilon in float32.
+    assert read_shape.epsilon == pytest.approx(shape.epsilon)
+    assert replace(read_shape, source=shape.source, epsilon=shape.epsilon, file=None) == shape
     (point,) = file_points()
     assert dict(point.params)["format"] == kind, "the file's format, not the preset's"
-    assert gguf_files.model_file("mine", found, kind) == tmp_path / "mine.gguf"
-    assert weights.bytes_per_token(kind, found) == weights.bytes_per_token(kind, shape)
-    made = build_work("language-models", model="mine", format=kind, backend="xllamacpp", phase="decode")
-    run_once(made)
-    assert 0 < check_error(made) <= made.tolerance
-    checked = gguf_files.model_file("mine-checked", replace(found, layers=2), kind)
+    assert gguf_files.model_file("mine", read_shape, kind) == tmp_path / "mine.gguf"
+    assert weights.bytes_per_token(kind, read_shape) == weights.bytes_per_token(kind, shape)
+    workload = build_work("language-models", model="mine", format=kind, backend="xllamacpp", phase="decode")
+    run_once(workload)
+    assert 0 < check_error(workload) <= workload.tolerance
+    checked = gguf_files.model_file("mine-checked", replace(read_shape, layers=2), kind)
     first, second = gguf_shape.file_tensors(checked), gguf_shape.file_tensors(tmp_path / "mine.gguf")
     assert np.array_equal(first["blk.1.attn_q.weight"].data, second["blk.1.attn_q.weight"].data)
     assert (tmp_path / "mine.gguf").exists()
 
 
-def test_no_record_holds_the_folder_of_a_file(tmp_path: Path, announce: Announce) -> None:
+def test_records_omit_the_folder_of_a_gguf_file(tmp_path: Path, export_models: ExportModels) -> None:
     gguf_files.write_file(tmp_path / "mine.gguf", TINY, "Q8_0")
-    announce(mine={"file": "mine.gguf"})
+    export_models(mine={"file": "mine.gguf"})
     (point,) = file_points()
     workers = Workers([], None, lambda: None)
     workers.get_worker("cpu", point.environment)
@@ -183,17 +188,17 @@ def test_no_record_holds_the_folder_of_a_file(tmp_path: Path, announce: Announce
     assert "mine" in json.dumps(workers.environments)
 
 
-def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], object], leave: str = "") -> None:
-    """A copy of a file with fields and tensors added, and without those of a name."""
+def rewrite_gguf(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], object], omit: str = "") -> None:
+    """Copy a GGUF file without fields and tensors named like `omit`, then apply `change`."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(path, str(reader.fields["general.architecture"].contents()))
     for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture" and (not leave or leave not in name):
+        if not name.startswith("GGUF.") and name != "general.architecture" and (not omit or omit not in name):
             writer.add_key_value(
                 name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None
             )
     for tensor in reader.tensors:
-        if not leave or leave not in tensor.name:
+        if not omit or omit not in tensor.name:
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     change(writer)
     writer.write_header_to_file()
@@ -203,7 +208,7 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
 
 
 @pytest.mark.parametrize(
-    ("change", "leave", "said"),
+    ("change", "omit", "message"),
     [
         (lambda to: to.add_uint16("split.count", 3), "", "one part of 3: join the parts"),
         (lambda to: to.add_tensor("blk.0.extra.weight", np.ones(4, np.float32)), "", "its tensor blk.0.extra.weight"),
@@ -223,29 +228,29 @@ def rewritten(source: Path, path: Path, change: Callable[[gguf.GGUFWriter], obje
         ),
     ],
 )
-def test_a_file_that_cannot_be_checked_is_refused(
-    change: Any, leave: str, said: str, tmp_path: Path, announce: Announce
+def test_unsupported_gguf_file_is_refused(
+    change: Any, omit: str, message: str, tmp_path: Path, export_models: ExportModels
 ) -> None:
     gguf_files.write_file(tmp_path / "whole.gguf", TINY, "Q8_0")
-    rewritten(tmp_path / "whole.gguf", tmp_path / "odd.gguf", change, leave)
-    with pytest.raises(StudyError, match=rf"mine.yaml: mine: .*odd.gguf.*{said}") as refused:
-        announce(mine={"file": "odd.gguf"})
-    assert "\n" not in str(refused.value)
+    rewrite_gguf(tmp_path / "whole.gguf", tmp_path / "odd.gguf", change, omit)
+    with pytest.raises(StudyError, match=rf"mine.yaml: mine: .*odd.gguf.*{message}") as raised:
+        export_models(mine={"file": "odd.gguf"})
+    assert "\n" not in str(raised.value)
 
 
-def test_other_files_are_refused(tmp_path: Path, announce: Announce) -> None:
+def test_other_architectures_and_broken_files_are_refused(tmp_path: Path, export_models: ExportModels) -> None:
     writer = gguf.GGUFWriter(tmp_path / "gemma.gguf", "gemma3")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     (tmp_path / "text.gguf").write_text("no model")
-    for file, said in (
+    for file, message in (
         ("gemma.gguf", "unsupported architecture gemma3: use llama or qwen2"),
         ("text.gguf", "is not a complete GGUF file"),
         ("none.gguf", "no such file"),
         (".", "is not a complete GGUF file"),
     ):
-        with pytest.raises(StudyError, match=said) as refused:
-            announce(mine={"file": file})
-        assert "\n" not in str(refused.value)
+        with pytest.raises(StudyError, match=message) as raised:
+            export_models(mine={"file": file})
+        assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""A plan says how long a run takes, and fits it into a budget by leaving out what is worth least."""
+"""A plan predicts a run's duration and drops the least valuable points to fit a budget."""
 
 from __future__ import annotations
 
@@ -36,98 +36,100 @@ def preset(*blocks: dict[str, Any], rounds: int = 5, point_s: float = 10.0) -> d
     return {"rounds": rounds, **limits, "experiments": {"gemm": {"sweep": list(blocks)}}}
 
 
-def planned(*blocks: dict[str, Any], **more: Any) -> Plan:
+def make_plan(*blocks: dict[str, Any], **more: Any) -> Plan:
     return full_plan(preset(*blocks, **more), "test", [CPU], cores=2)
 
 
-def sizes(made: Plan) -> list[int]:
-    """The sizes that are kept."""
-    (job,) = made.jobs
+def kept_sizes(trimmed: Plan) -> list[int]:
+    """Return the sizes that the plan keeps."""
+    (job,) = trimmed.jobs
     return sorted(dict(point.params)["m"] for point in job.points if not point.left_out)
 
 
 def test_more_points_rounds_and_seconds_take_longer() -> None:
-    one = planned(block(1, 64)).seconds
-    assert planned(block(1, 64, 65)).seconds > one
-    assert planned(block(1, 64), rounds=6).seconds > one
-    assert planned(block(1, 64), point_s=11).seconds > one
-    assert planned(block(1, 64), block(1, 65, rounds=1)).seconds < planned(block(1, 64, 65)).seconds
-    assert planned(block(1, 64, point_s=1.0)).seconds == pytest.approx(planned(block(1, 64), point_s=1.0).seconds)
+    base_s = make_plan(block(1, 64)).seconds
+    assert make_plan(block(1, 64, 65)).seconds > base_s
+    assert make_plan(block(1, 64), rounds=6).seconds > base_s
+    assert make_plan(block(1, 64), point_s=11).seconds > base_s
+    assert make_plan(block(1, 64), block(1, 65, rounds=1)).seconds < make_plan(block(1, 64, 65)).seconds
+    assert make_plan(block(1, 64, point_s=1.0)).seconds == pytest.approx(make_plan(block(1, 64), point_s=1.0).seconds)
 
 
 THREE = [block(1, 64), block(2, 65), block(3, 66)]
 
 
 @pytest.mark.parametrize(
-    ("blocks", "seconds", "kept", "rounds"),
+    ("blocks", "seconds", "expected", "rounds"),
     [
-        # What fits is left alone; then details go, then rounds, then what adds.
-        (THREE, planned(*THREE).seconds, [64, 65, 66], 5),
-        (THREE, planned(*THREE[:2]).seconds, [64, 65], 5),
-        (THREE, planned(*THREE[:2]).seconds * 0.7, [64, 65], 3),
-        (THREE, planned(block(1, 64), rounds=3).seconds, [64], 3),
-        # Details go before what adds, and of equal worth what takes longest.
+        # Keep a plan that fits; otherwise drop details (3), then rounds, then additions (2).
+        (THREE, make_plan(*THREE).seconds, [64, 65, 66], 5),
+        (THREE, make_plan(*THREE[:2]).seconds, [64, 65], 5),
+        (THREE, make_plan(*THREE[:2]).seconds * 0.7, [64, 65], 3),
+        (THREE, make_plan(block(1, 64), rounds=3).seconds, [64], 3),
+        # Drop details first and, at equal value, the longest.
         (
             [block(1, 64), block(2, 65, point_s=20), block(2, 67), block(3, 66)],
-            planned(block(1, 64), block(2, 67), rounds=3).seconds,
+            make_plan(block(1, 64), block(2, 67), rounds=3).seconds,
             [64, 67],
             3,
         ),
-        # What makes room for more than it has to lets others come back.
+        # Restore dropped points if a longer one makes room for them.
         (
             [block(1, 64), block(2, 65, point_s=50), block(3, 66)],
-            planned(block(1, 64), block(3, 66), rounds=3).seconds,
+            make_plan(block(1, 64), block(3, 66), rounds=3).seconds,
             [64, 66],
             3,
         ),
     ],
 )
-def test_what_is_worth_least_goes_first(blocks: list[Any], seconds: float, kept: list[int], rounds: int) -> None:
-    trimmed = fit_budget(planned(*blocks), seconds / 60)
-    assert (sizes(trimmed), trimmed.rounds) == (kept, rounds)
+def test_lowest_value_is_dropped_first(blocks: list[Any], seconds: float, expected: list[int], rounds: int) -> None:
+    trimmed = fit_budget(make_plan(*blocks), seconds / 60)
+    assert (kept_sizes(trimmed), trimmed.rounds) == (expected, rounds)
 
 
-def test_a_budget_too_small_for_the_comparisons_is_refused_with_what_they_take() -> None:
-    made = planned(block(1, 64, 65), block(3, 66))
+def test_budget_below_the_essential_points_is_refused_with_their_duration() -> None:
+    full = make_plan(block(1, 64, 65), block(3, 66))
     with pytest.raises(
         StudyError, match=r"0.5 min is too small: .* comparisons require take about \S+ min in 3 rounds"
-    ) as told:
-        fit_budget(made, 0.5)
-    assert fit_budget(made, float(str(told.value).split("about ")[1].split()[0])).rounds == 3, "that much is enough"
-    # A preset's own budget is no reason to measure nothing on a machine that is slow to start.
-    least = fit_budget(made, 0.5, at_least_essential=True)
-    assert (sizes(least), least.rounds) == ([64, 65], 3)
+    ) as raised:
+        fit_budget(full, 0.5)
+    assert fit_budget(full, float(str(raised.value).split("about ")[1].split()[0])).rounds == 3, (
+        "the reported minutes suffice"
+    )
+    # A preset's own budget always keeps the essential points, even on a slow machine.
+    least = fit_budget(full, 0.5, at_least_essential=True)
+    assert (kept_sizes(least), least.rounds) == ([64, 65], 3)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=12), st.floats(0.3, 1.2))
-def test_a_trimmed_plan_fits_and_keeps_what_is_essential(values: list[int], share: float) -> None:
-    made = planned(*(block(value, 64 + number) for number, value in enumerate(values)))
+def test_trimmed_plan_fits_and_keeps_essential_points(values: list[int], share: float) -> None:
+    full = make_plan(*(block(value, 64 + number) for number, value in enumerate(values)))
     try:
-        trimmed = fit_budget(made, share * made.seconds / 60)
+        trimmed = fit_budget(full, share * full.seconds / 60)
     except StudyError:
-        essential = planned(*(block(1, 64 + n) for n, value in enumerate(values) if value == 1), rounds=3)
-        assert essential.seconds > share * made.seconds
+        essential = make_plan(*(block(1, 64 + n) for n, value in enumerate(values) if value == 1), rounds=3)
+        assert essential.seconds > share * full.seconds
         return
-    assert trimmed.seconds <= share * made.seconds
+    assert trimmed.seconds <= share * full.seconds
     (job,) = trimmed.jobs
-    gone = [point.predicted_s for point in job.points if point.left_out]
-    if gone and sizes(trimmed):
-        assert trimmed.seconds + min(gone) * trimmed.rounds > share * made.seconds
-    assert {64 + n for n, value in enumerate(values) if value == 1} <= set(sizes(trimmed))
+    dropped_s = [point.predicted_s for point in job.points if point.left_out]
+    if dropped_s and kept_sizes(trimmed):
+        assert trimmed.seconds + min(dropped_s) * trimmed.rounds > share * full.seconds
+    assert {64 + n for n, value in enumerate(values) if value == 1} <= set(kept_sizes(trimmed))
 
 
 @pytest.mark.parametrize("minutes", [2.0, 3.0, 5.0, 8.0])
-def test_a_plan_fits_its_minutes_although_a_round_ends_before_all_of_its_points(minutes: float) -> None:
+def test_plan_fits_its_minutes_when_rounds_are_cut_short(minutes: float) -> None:
     content = preset(block(1, 64), block(3, *range(65, 95)), rounds=3) | {"round_s": 60.0}
     trimmed = fit_budget(full_plan(content, "test", [CPU], cores=2), minutes)
     assert trimmed.seconds <= 60 * minutes
-    assert 64 in sizes(trimmed)
+    assert 64 in kept_sizes(trimmed)
 
 
-def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tmp_path: Path) -> None:
-    made = planned(block(1, 64), block(3, 66))
-    trimmed, path = fit_budget(made, made.seconds * 0.7 / 60), tmp_path / "plan.json"
+def test_plan_file_keeps_left_out_points_and_reasons(tmp_path: Path) -> None:
+    full = make_plan(block(1, 64), block(3, 66))
+    trimmed, path = fit_budget(full, full.seconds * 0.7 / 60), tmp_path / "plan.json"
     write_json(path, trimmed.as_json)
     read = read_plan(path)
     assert read.as_json == trimmed.as_json
@@ -141,13 +143,15 @@ def test_a_recorded_plan_is_read_as_it_was_made_with_what_is_left_out_and_why(tm
         read_plan(path)
 
 
-def limit(experiment: str, hang_s: dict[str, float], device: dict[str, Any], **params: Any) -> tuple[float, Job]:
-    """Seconds that the one point of a plan may take beside its own and those predicted, and its job, as recorded."""
+def extra_timeout(
+    experiment: str, hang_s: dict[str, float], device: dict[str, Any], **params: Any
+) -> tuple[float, Job]:
+    """Return the timeout of a one-point job beyond its budget and prediction, and the job read back from JSON."""
     content = read_preset("full") | {"hang_s": hang_s}
     part = replace(find_sweep(content, experiment, "test"), blocks=[{"cases": [params]}], point_s=30.0)
-    made = Job.from_json(json.loads(json.dumps(plan.plan_job(part, {"id": "cpu", "kind": "cpu", **device}, 4).as_json)))
-    (point,) = made.points
-    return made.limit_s(point) - point.predicted_s - HANG_FACTOR * point.point_s, made
+    job = Job.from_json(json.loads(json.dumps(plan.plan_job(part, {"id": "cpu", "kind": "cpu", **device}, 4).as_json)))
+    (point,) = job.points
+    return job.limit_s(point) - point.predicted_s - HANG_FACTOR * point.point_s, job
 
 
 PRODUCT: dict[str, Any] = {"m": 64, "n": 64, "k": 64, "dtype": "float32", "backend": "torch"}
@@ -163,42 +167,43 @@ CARD = {"id": "cuda:0", "kind": "gpu"}
         ({"cpu": 40, "gpu": 25}, CARD, PRODUCT, 25),
         ({"cpu": 40}, CARD, PRODUCT, 60),
         ({"gpu": 25}, {**CARD, "maker": "NVIDIA"}, STEP | {"backend": "torch"}, 25),
-        # Kernels that are compiled at the first call of a shape take tens of seconds.
+        # Compiling kernels at the first call takes tens of seconds.
         ({"gpu": 25}, {**CARD, "maker": "AMD"}, STEP | {"backend": "torch"}, 25 + COMPILE_S),
         ({"gpu": 25}, CARD, STEP | {"backend": "inductor"}, 25 + COMPILE_S),
         ({}, {}, STEP | {"backend": "inductor"}, 60 + COMPILE_S),
     ],
 )
-def test_a_point_hangs_after_the_seconds_of_its_preset_for_its_kind_of_device(
+def test_timeout_depends_on_preset_device_kind_and_compilation(
     hang_s: dict[str, float], device: dict[str, Any], params: dict[str, Any], seconds: float
 ) -> None:
-    assert limit("gemm" if "m" in params else "training", hang_s, device, **params)[0] == pytest.approx(seconds)
+    assert extra_timeout("gemm" if "m" in params else "training", hang_s, device, **params)[0] == pytest.approx(seconds)
 
 
-def test_work_that_lasts_as_long_as_it_may_hangs_soon_after() -> None:
+def test_lasting_work_times_out_soon_after_its_budget() -> None:
     load = {"load": "products", "extent": 64, "dtype": "float32", "backend": "torch"}
-    _, made = limit("sustained", {"gpu": 25}, CARD, **load)
-    (point,) = made.points
-    assert point.point_s + 25 <= made.limit_s(point) < 1.1 * point.point_s + 26
-    earlier = {key: value for key, value in made.as_json.items() if key not in ("hang_s", "lasting")}
+    _, job = extra_timeout("sustained", {"gpu": 25}, CARD, **load)
+    (point,) = job.points
+    assert point.point_s + 25 <= job.limit_s(point) < 1.1 * point.point_s + 26
+    earlier = {key: value for key, value in job.as_json.items() if key not in ("hang_s", "lasting")}
     assert Job.from_json(earlier).hang_s == 60, "plans of earlier versions have none"
 
 
-def test_a_job_without_points_is_not_in_a_round() -> None:
-    made = planned(block(1, 64), block(3, 66, rounds=1))
-    (gone,) = (point for point in made.jobs[0].points if point.value == 3)
-    assert [job.name for job in made.round_jobs(1)] == ["gemm.cpu"]
-    assert made.round_jobs(6) == []
-    nothing = replace(made, jobs=(made.jobs[0].leave_out(dict.fromkeys(made.jobs[0].points, "no time")),))
+def test_job_without_points_is_left_out_of_rounds() -> None:
+    full = make_plan(block(1, 64), block(3, 66, rounds=1))
+    (first_round_point,) = (point for point in full.jobs[0].points if point.value == 3)
+    assert [job.name for job in full.round_jobs(1)] == ["gemm.cpu"]
+    assert full.round_jobs(6) == []
+    nothing = replace(full, jobs=(full.jobs[0].leave_out(dict.fromkeys(full.jobs[0].points, "no time")),))
     assert nothing.round_jobs(1) == []
     assert nothing.seconds == 0
     first_only = replace(
-        made, jobs=(made.jobs[0].leave_out({point: "no" for point in made.jobs[0].points if point != gone}),)
+        full,
+        jobs=(full.jobs[0].leave_out({point: "no" for point in full.jobs[0].points if point != first_round_point}),),
     )
     assert (len(first_only.round_jobs(1)), len(first_only.round_jobs(2))) == (1, 0)
 
 
-def test_what_a_node_lacks_for_a_point_is_planned_and_starts_nothing() -> None:
+def test_point_that_needs_more_gpus_is_left_out_and_starts_no_job() -> None:
     grid = {"interconnect": ["nccl"], "dtype": ["bfloat16"], "backend": ["torch"]}
     sweep = [{"on": "gpu", "cases": [{"model": "gpt-1m", "batch": 4, "ranks": 2}], "grid": grid}]
     content = {**preset(block(1, 64)), "experiments": {"several-devices": {"sweep": sweep}}}
@@ -211,26 +216,26 @@ def test_what_a_node_lacks_for_a_point_is_planned_and_starts_nothing() -> None:
     assert len(full_plan(content, "test", [CPU, *gpus], cores=2).round_jobs(1)) == 2
 
 
-def test_a_round_begins_with_the_gpus_and_keeps_the_presets_order() -> None:
+def test_round_starts_with_gpus_and_keeps_the_preset_order() -> None:
     content = preset(block(1, 64))
     peak = {"kernel": ["fma"], "dtype": ["float32"], "backend": ["llvm"], "threads": [1], "loops": [9]}
     content["experiments"] = {"peak": {"sweep": [{"grid": peak}]}, **content["experiments"]}
-    made = full_plan(content, "test", [CPU, H200], cores=2)
-    assert [job.name for job in made.jobs] == ["gemm.cuda-0", "peak.cpu", "gemm.cpu"]
+    full = full_plan(content, "test", [CPU, H200], cores=2)
+    assert [job.name for job in full.jobs] == ["gemm.cuda-0", "peak.cpu", "gemm.cpu"]
 
 
-def test_stages_are_measured_one_after_the_other_in_all_their_rounds(tmp_path: Path) -> None:
+def test_each_stage_finishes_its_rounds_before_the_next(tmp_path: Path) -> None:
     content = preset(block(1, 64), rounds=2)
     gemm = content["experiments"]["gemm"]
     late = {"stage": 2, "sweep": [{"grid": {"backend": ["llvm"], "threads": [1], "chain": [9]}}]}
     content["experiments"] = {"clock": late, "gemm": gemm}
-    made = full_plan(content, "test", [CPU, H200], cores=2)
-    assert [(number, job.name) for number, job in made.order] == [
+    full = full_plan(content, "test", [CPU, H200], cores=2)
+    assert [(number, job.name) for number, job in full.order] == [
         (1, "gemm.cuda-0"), (1, "gemm.cpu"), (2, "gemm.cuda-0"), (2, "gemm.cpu"), (1, "clock.cpu"), (2, "clock.cpu"),
     ]  # fmt: skip
-    write_json(tmp_path / "plan.json", made.as_json)
-    assert read_plan(tmp_path / "plan.json").order == made.order
-    assert made.seconds == pytest.approx(sum(job.seconds(number) for number, job in made.order) + 6 * JOB_S)
+    write_json(tmp_path / "plan.json", full.as_json)
+    assert read_plan(tmp_path / "plan.json").order == full.order
+    assert full.seconds == pytest.approx(sum(job.seconds(number) for number, job in full.order) + 6 * JOB_S)
 
 
 LARGE = {**H200, "l2_bytes": 300}
@@ -245,7 +250,7 @@ LARGE = {**H200, "l2_bytes": 300}
         (H200, GPU_CACHE_BYTES, GPU_CACHE_BYTES),
     ],
 )
-def test_multiples_of_the_cache_are_each_device_s_own(
+def test_cache_multiples_use_each_devices_own_cache(
     gpu: dict[str, Any], own: int, largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 200)
@@ -254,75 +259,73 @@ def test_multiples_of_the_cache_are_each_device_s_own(
     content["experiments"] = {
         "bandwidth": {"sweep": [{"cases": [case], "grid": {"footprint": ["1xLLC", "1xlargestLLC"]}}]}
     }
-    made = full_plan(content, "test", [CPU, gpu], cores=2)
-    found = {job.device: {dict(point.params)["footprint"] for point in job.points} for job in made.jobs}
-    assert found == {"cuda:0": {own, largest}, "cpu": {200, largest}}
+    full = full_plan(content, "test", [CPU, gpu], cores=2)
+    footprints = {job.device: {dict(point.params)["footprint"] for point in job.points} for job in full.jobs}
+    assert footprints == {"cuda:0": {own, largest}, "cpu": {200, largest}}
 
 
 @pytest.mark.parametrize("name", [path.stem for path in PRESETS.glob("*.yaml")])
-def test_no_preset_plans_a_round_that_its_seconds_may_cut(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preset_rounds_have_twice_the_planned_seconds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "usable_cores", lambda: 16)
     monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 64 << 20)
-    made = full_plan(read_preset(name), name, [CPU, {**H200, **plan.H100}], cores=16)
-    assert made.jobs
-    # Points that are skipped for lack of seconds are those that come last by chance: twice what is planned must fit.
-    short = [job.name for number, job in made.order if job.round_s < 2 * (job.seconds(number) - job.start_s)]
+    full = full_plan(read_preset(name), name, [CPU, {**H200, **plan.H100}], cores=16)
+    assert full.jobs
+    # A shuffled round skips its last points when time runs out: leave twice the planned seconds.
+    short = [job.name for number, job in full.order if job.round_s < 2 * (job.seconds(number) - job.start_s)]
     assert short == []
 
 
-def test_what_a_round_measures_again_is_told_by_its_digest() -> None:
+def test_digest_changes_with_the_points_of_a_round() -> None:
     def digest(*blocks: dict[str, Any], number: int = 1, **more: Any) -> str:
-        return planned(*blocks, **more).jobs[0].digest(number)
+        return make_plan(*blocks, **more).jobs[0].digest(number)
 
     same = digest(block(1, 64), block(2, 65))
     assert same == digest(block(1, 64), block(2, 65), rounds=9)
     assert same == digest(block(1, 64), block(2, 65, rounds=1))
     assert len({same, digest(block(1, 64)), digest(block(1, 64), block(2, 65), point_s=1.0)}) == 3
     assert digest(block(1, 64), block(2, 65, rounds=1), number=2) == digest(block(1, 64))
-    made = planned(block(1, 64), block(2, 65))
-    slower = replace(made.jobs[0], points=tuple(replace(point, predicted_s=99.0) for point in made.jobs[0].points))
+    full = make_plan(block(1, 64), block(2, 65))
+    slower = replace(full.jobs[0], points=tuple(replace(point, predicted_s=99.0) for point in full.jobs[0].points))
     assert slower.digest(1) == same, "a prediction measures nothing"
-    assert made.jobs[0].leave_out({made.jobs[0].points[1]: "no time"}).digest(1) != same
+    assert full.jobs[0].leave_out({full.jobs[0].points[1]: "no time"}).digest(1) != same
 
 
-def test_a_process_is_started_for_each_environment_and_its_time_is_counted() -> None:
+def test_plan_counts_a_process_start_per_environment() -> None:
     (torch,) = block(1, 64)["cases"]
     content = preset({"cases": [torch, {**torch, "backend": "openblas-haswell"}]})
-    made = full_plan(content, "test", [CPU], 2, {"cpu": 4.0})
-    (job,) = made.jobs
+    full = full_plan(content, "test", [CPU], 2, {"cpu": 4.0})
+    (job,) = full.jobs
     assert job.seconds(1) == pytest.approx(8.0 + sum(point.predicted_s for point in job.points))
 
 
 @pytest.mark.parametrize(("name", "cache"), [("quick", 64), ("full", 2), ("full", 1200), ("rented", 512)])
-def test_our_presets_fit_their_own_budgets_on_a_data_centre_gpu_and_its_host(
-    name: str, cache: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_presets_fit_their_own_budgets_on_an_h200(name: str, cache: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: cache << 20)
     monkeypatch.setattr(hardware, "usable_cores", lambda: 16)
     content = read_preset(name)
     minutes = plan.budget_min(content, [CPU, H200])
     assert minutes is not None
-    made = fit_budget(full_plan(content, name, [CPU, H200], cores=16, start_s={"cuda:0": 9.0, "cpu": 4.0}), minutes)
-    assert made.rounds >= min(3, content["rounds"])
-    assert made.seconds <= minutes * 60
-    assert all(not point.left_out for job in made.jobs for point in job.points if point.value == 1)
+    fitted = fit_budget(full_plan(content, name, [CPU, H200], cores=16, start_s={"cuda:0": 9.0, "cpu": 4.0}), minutes)
+    assert fitted.rounds >= min(3, content["rounds"])
+    assert fitted.seconds <= minutes * 60
+    assert all(not point.left_out for job in fitted.jobs for point in job.points if point.value == 1)
 
 
-def test_a_call_of_known_seconds_is_planned_with_them_on_a_slow_machine_with_more() -> None:
+def test_plan_scales_known_call_seconds_by_machine_speed() -> None:
     case: dict[str, Any] = {"phase": "fit", "rows": 10**6, "trees": 100, "backend": "xgboost", "threads": 2}
 
-    def planned(core_flops: dict[str, float]) -> Point:
+    def plan_point(core_flops: dict[str, float]) -> Point:
         content = preset(point_s=10.0) | {"experiments": {"boosting": {"sweep": [{"value": 1, "cases": [case]}]}}}
         (job,) = full_plan(content, "test", [CPU], 2, core_flops=core_flops).jobs
         return job.points[0]
 
-    usual, slow = planned({}), planned({"python": plan.LOOP_FLOPS["python"] / 2})
+    usual, slow = plan_point({}), plan_point({"python": plan.LOOP_FLOPS["python"] / 2})
     assert usual.call_s == boosting.call_s(**case)
     assert slow.call_s == pytest.approx(2 * boosting.call_s(**case))
     assert slow.predicted_s > usual.predicted_s > plan.FEWEST_CALLS * boosting.call_s(**case)
 
 
-def test_a_processor_that_is_slow_in_a_format_is_given_the_time_that_it_takes() -> None:
+def test_plan_allows_more_time_for_emulated_formats() -> None:
     def seconds(dtype: str, core_flops: dict[str, float], backend: str = "torch") -> float:
         case = {"m": 2048, "n": 2048, "k": 2048, "dtype": dtype, "backend": backend, "threads": 1}
         content = preset({"value": 1, "cases": [case]}, point_s=1.0)
@@ -333,15 +336,15 @@ def test_a_processor_that_is_slow_in_a_format_is_given_the_time_that_it_takes() 
     emulated = {"bfloat16": 2e9}
     assert seconds("bfloat16", emulated) > seconds("bfloat16", {}) + 1
     assert seconds("float32", emulated) == seconds("float32", {})
-    # oneDNN does not convert it: it is asked, and refuses.
+    # oneDNN refuses an emulated format at once.
     ready = plan.START_S["cpu"]
     assert seconds("bfloat16", emulated, "onednn") - ready < 0.1 < seconds("bfloat16", {}, "onednn") - ready
-    # A core that is slow in everything refuses nothing.
+    # A generally slow core refuses no format.
     assert seconds("float32", {"float32": 2e9}, "onednn") - ready > 1
 
 
-def test_the_plan_of_a_gpu_that_is_not_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_prints_a_gpu_that_is_not_present(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--preset", "quick", "--gpu", "NVIDIA H200", "--cores", "16"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^gemm +cuda:0 +\d+ +\d+ +\d+ +\d+\.\d$", said, re.MULTILINE)
+    output = capsys.readouterr().out
+    assert re.search(r"^gemm +cuda:0 +\d+ +\d+ +\d+ +\d+\.\d$", output, re.MULTILINE)
     assert plan.budget_min(preset(block(3, 64)), [CPU]) is None, "a preset need not have a budget"

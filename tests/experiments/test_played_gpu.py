@@ -1,4 +1,4 @@
-"""The whole path of a GPU's points on a played one of each maker: measured, or for a true reason not."""
+"""GPU experiments run end to end on a simulated GPU per maker: measured, or unsupported for the right reason."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.experiments.played_gpu import FAULTS, KINDS
 from tests.experiments.played_points import NOT_PLAYED, POINTS
 
 PLAYED = sorted({name for name, _ in POINTS})
-# Metrics besides the times that must be there on NVIDIA's GPU, by experiment.
-TOLD = {
+# Metrics required on an NVIDIA GPU besides the call time, by experiment.
+NVIDIA_METRICS = {
     "gemm": {"graph_time"},
     "transfer": {"request_time.enqueue", "request_time.wait", "graph_time"},
     "offload": {"device_time.h2d", "device_time.compute", "device_time.d2h"},
@@ -28,42 +28,44 @@ TOLD = {
 }
 
 
-def run(module: str, *words: str, orders: str = "") -> list[dict[str, Any]]:
-    """The lines that a module of these tests prints, in a process of its own: torch is changed for good."""
-    command = [sys.executable, "-u", "-m", f"tests.experiments.{module}", *words]
-    ended = subprocess.run(command, input=orders, capture_output=True, text=True, check=False, timeout=500)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return [json.loads(line) for line in ended.stdout.splitlines()]
+def run_module(module: str, *arguments: str, orders: str = "") -> list[dict[str, Any]]:
+    """Run a test module in its own process, since it patches torch, and parse its JSON lines."""
+    command = [sys.executable, "-u", "-m", f"tests.experiments.{module}", *arguments]
+    completed = subprocess.run(command, input=orders, capture_output=True, text=True, check=False, timeout=500)
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def outcomes(compiler: str) -> list[dict[str, Any]]:
-    """The outcome of each point on each GPU."""
-    return run("played_gpu")
+    """Run all points on all simulated GPUs and return their outcomes."""
+    return run_module("played_gpu")
 
 
-def points(outcomes: list[dict[str, Any]], device: str, name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Parameters and answer of each of an experiment's points on a device."""
-    found = [
+def device_points(
+    outcomes: list[dict[str, Any]], device: str, name: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield parameters and answer for each point of an experiment on a device."""
+    pairs = [
         (outcome["params"], outcome["answer"])
         for outcome in outcomes
         if (outcome["device"], outcome["experiment"]) == (device, name)
     ]
-    assert found, "it was played"
-    yield from found
+    assert pairs, "the experiment was run"
+    yield from pairs
 
 
-def metrics(answer: dict[str, Any]) -> set[str]:
-    """All metrics that have a value."""
+def valued_metrics(answer: dict[str, Any]) -> set[str]:
+    """Return all metrics that have a value."""
     timed = {series["metric"] for part in answer["parts"] for series in part.get("series", ())}
-    profiled = {one["metric"] for one in answer.get("profiled", {}).get("profiled", ()) if "value" in one}
+    profiled = {row["metric"] for row in answer.get("profiled", {}).get("profiled", ()) if "value" in row}
     return timed | set(answer["observed"]) | profiled
 
 
-def why_not(device: str, name: str, params: dict[str, Any]) -> str:
-    """Words of the reason for which a GPU cannot do a point; '' if it can."""
+def unsupported_reason(device: str, name: str, params: dict[str, Any]) -> str:
+    """Return words of the reason why a GPU cannot run a point, or ''."""
     dtype, layer = params.get("dtype"), params.get("layer")
-    if name == "boosting" and params["backend"] != "sklearn":  # their wheels that the study installs compute on no GPU
+    if name == "boosting" and params["backend"] != "sklearn":  # the installed wheels have no GPU support
         nvidia = device == "cuda:0" and params["backend"] == "xgboost"
         return "pip install xgboost" if nvidia else "OpenCL" if params["backend"] == "lightgbm" else "does not run on"
     if name == "language-serving":
@@ -93,32 +95,32 @@ def why_not(device: str, name: str, params: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("device", KINDS)
 @pytest.mark.parametrize("name", PLAYED)
-def test_points_are_measured_or_unsupported_for_a_true_reason(
+def test_points_are_ok_or_unsupported_for_the_expected_reason(
     outcomes: list[dict[str, Any]], device: str, name: str
 ) -> None:
-    for params, answer in points(outcomes, device, name):
-        reason = why_not(device, name, params)
+    for params, answer in device_points(outcomes, device, name):
+        reason = unsupported_reason(device, name, params)
         assert answer["status"] == ("unsupported" if reason else "ok"), (params, answer["reason"])
         assert reason in answer["reason"], params
         assert played_gpu.is_right(answer), (params, answer)
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_nothing_of_a_point_is_lost_on_nvidias_gpu(outcomes: list[dict[str, Any]], name: str) -> None:
-    for params, answer in points(outcomes, "cuda:0", name):
+@pytest.mark.parametrize("name", NVIDIA_METRICS)
+def test_nvidia_points_have_all_metrics(outcomes: list[dict[str, Any]], name: str) -> None:
+    for params, answer in device_points(outcomes, "cuda:0", name):
         whole = "graph" in (params.get("launch"), params.get("backend")) or params.get("host_memory") == "pageable"
         if not whole:  # a request or step in one piece has no parts to time
-            assert TOLD[name] <= metrics(answer), params
+            assert NVIDIA_METRICS[name] <= valued_metrics(answer), params
 
 
 def test_autocast_trains_in_bfloat16(outcomes: list[dict[str, Any]]) -> None:
-    for params, answer in points(outcomes, "cuda:0", "training"):
+    for params, answer in device_points(outcomes, "cuda:0", "training"):
         assert (answer["error"] > 1e-4) == (params["dtype"] == "bfloat16"), params
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_told_as_what_it_is(outcomes: list[dict[str, Any]], fault: str) -> None:
-    answer = next(answer for params, answer in points(outcomes, "cuda:0", "planted") if params["fault"] == fault)
+def test_planted_fault_has_the_expected_status_and_reason(outcomes: list[dict[str, Any]], fault: str) -> None:
+    answer = next(answer for params, answer in device_points(outcomes, "cuda:0", "planted") if params["fault"] == fault)
     if fault in ("an operand of the CPU", "an illegal access"):
         words = "on the same device" if fault == "an operand of the CPU" else "CUDA error: an illegal memory access"
         assert answer["status"] == "failed"
@@ -135,7 +137,7 @@ def test_a_planted_fault_is_told_as_what_it_is(outcomes: list[dict[str, Any]], f
         assert "previous error" not in captured["reason"], "the first error says why"
 
 
-def test_a_process_in_which_a_capture_failed_answers_and_ends() -> None:
+def test_process_answers_and_ends_after_a_failed_capture() -> None:
     orders = [
         {
             "experiment": "planted",
@@ -146,20 +148,22 @@ def test_a_process_in_which_a_capture_failed_answers_and_ends() -> None:
         }
         for fault in ("none", "item", "none")
     ]
-    right, spoilt = run("played_worker", orders="".join(json.dumps(order) + "\n" for order in orders))
+    right, spoilt = run_module("played_worker", orders="".join(json.dumps(order) + "\n" for order in orders))
     assert right["status"] == "ok"
     assert "last" not in right
     assert spoilt["status"] == "ok"
     assert spoilt["last"] is True
 
 
-def test_all_experiments_of_gpus_are_played_or_listed_with_the_reason() -> None:
-    left = {name for name, one in experiments().items() if "gpu" in one.fits} - set(PLAYED)
-    assert left <= set(NOT_PLAYED)
+def test_gpu_experiments_are_played_or_listed_with_a_reason() -> None:
+    missing = {name for name, experiment in experiments().items() if "gpu" in experiment.fits} - set(PLAYED)
+    assert missing <= set(NOT_PLAYED)
 
 
-def test_requests_on_a_gpu_without_graphs_tell_why_its_own_times_lack(outcomes: list[dict[str, Any]]) -> None:
-    answers = [one for asked, one in points(outcomes, "mps", "offload") if asked["host_memory"] == "pinned"]
+def test_requests_without_graphs_say_why_device_times_are_missing(outcomes: list[dict[str, Any]]) -> None:
+    answers = [
+        answer for params, answer in device_points(outcomes, "mps", "offload") if params["host_memory"] == "pinned"
+    ]
     lacking = [part for answer in answers for part in answer.get("parts", ()) if part.get("metric") == "device_time"]
     assert lacking
     for part in lacking:

@@ -1,4 +1,4 @@
-"""Matrix products: number formats, contents, orders of the work, and how GPUs do them, on a stand-in for one."""
+"""Matrix products: number formats, contents, summation orders, and GPU rules on a stand-in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.experiments.second_device import SecondCpu
 
 
 class Nvidia(SecondCpu):
-    """An NVIDIA GPU whose libraries are those of the CPU: PyTorch has the 8-bit products there too."""
+    """An NVIDIA GPU stand-in that computes with the CPU's libraries, which include PyTorch's 8-bit products."""
 
     matmul = CudaDevice.matmul
 
@@ -39,49 +39,49 @@ class Nvidia(SecondCpu):
 H100 = Nvidia()
 
 
-def broken(patch: pytest.MonkeyPatch, kind: Any, fault: Any) -> None:
-    """Let every product of such a device pass through `fault`, with the number of the call."""
+def corrupt_products(patch: pytest.MonkeyPatch, kind: Any, fault: Any) -> None:
+    """Pass every product from device class `kind` through `fault`, with the call number."""
     matmul, calls = kind.matmul, itertools.count()
 
-    def passed(*given: Any) -> Any:
-        product = matmul(*given)
+    def corrupted(*operands: Any) -> Any:
+        product = matmul(*operands)
         return lambda: fault(product().clone(), next(calls))
 
-    patch.setattr(kind, "matmul", passed)
+    patch.setattr(kind, "matmul", corrupted)
 
 
 @pytest.mark.parametrize("dtype", list(Dtype))
-def test_a_product_in_every_format_is_right_and_a_wrong_one_is_noticed(
-    dtype: Dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = build_work("gemm", H100, dtype=dtype)
-    run_once(made)
-    assert passes_check(made)
-    assert made.bytes == (48 * 96 + 96 * 80) * dtype.itemsize + 48 * 80 * dtype.result_itemsize
+def test_products_in_every_format_are_right_and_wrong_ones_fail(dtype: Dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = build_work("gemm", H100, dtype=dtype)
+    run_once(workload)
+    assert passes_check(workload)
+    assert workload.bytes == (48 * 96 + 96 * 80) * dtype.itemsize + 48 * 80 * dtype.result_itemsize
     vector = build_work("gemm", H100, dtype=dtype, m=17 if dtype is Dtype.INT8 else 1)
-    assert all(passes_check(vector) for _ in range(30)), "a matrix by a vector is not called wrong by chance"
+    assert all(passes_check(vector) for _ in range(30)), "a product with a vector never fails by chance"
     matmul = Nvidia.matmul
 
-    def short(self: Any, backend: str, a: torch.Tensor, b: torch.Tensor, kind: Dtype) -> Any:
+    def truncated(self: Any, backend: str, a: torch.Tensor, b: torch.Tensor, kind: Dtype) -> Any:
         a = torch.cat([a[:, :-16], torch.zeros(a.shape[0], 16).to(a.dtype)], 1)
         return matmul(self, backend, a, b, kind)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Nvidia, "matmul", short)
-        assert not passes_check(build_work("gemm", H100, dtype=dtype)), "the last step of the sum lost"
-    broken(monkeypatch, Nvidia, lambda out, _: out.index_fill_(0, torch.arange(32, 48), 0))
+        patch.setattr(Nvidia, "matmul", truncated)
+        assert not passes_check(build_work("gemm", H100, dtype=dtype)), "the last terms lost"
+    corrupt_products(monkeypatch, Nvidia, lambda out, _: out.index_fill_(0, torch.arange(32, 48), 0))
     assert not passes_check(build_work("gemm", H100, dtype=dtype)), "rows lost"
 
 
-def test_an_int8_product_off_by_one_in_a_few_cells_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken(monkeypatch, Nvidia, lambda out, _: out.index_put_((torch.tensor(40), torch.arange(16)), out[40, :16] + 1))
-    # One vector in 300 of Freivalds' check adds sixteen such errors up to nothing.
+def test_int8_product_off_by_one_in_a_few_cells_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    corrupt_products(
+        monkeypatch, Nvidia, lambda out, _: out.index_put_((torch.tensor(40), torch.arange(16)), out[40, :16] + 1)
+    )
+    # One vector in 300 lets the sixteen errors cancel in Freivalds' check: fix the seed.
     torch.manual_seed(1)
     assert not passes_check(build_work("gemm", H100, dtype="int8"))
 
 
-def test_fp8_may_lose_what_its_units_cut_off_and_no_more() -> None:
-    # 14 bits kept of a sum that grows by 32 products at a time, cut off towards zero.
+def test_fp8_tolerance_covers_truncated_accumulation() -> None:
+    # Add 32 products at a time and truncate the sum to 14 bits.
     torch.manual_seed(1)
     k = 4096
     a, b = (H100.random_normal(shape, Dtype.FLOAT8) for shape in ((64, k), (k, 64)))
@@ -107,14 +107,14 @@ def test_fp8_may_lose_what_its_units_cut_off_and_no_more() -> None:
         ("gemm", (7, 5), {"dtype": "tf32"}, "capability 8.0"),
     ],
 )
-def test_what_a_gpu_does_not_multiply_is_unsupported(
+def test_unsupported_gpu_products_say_why(
     name: str, capability: tuple[int, int], changed: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Unsupported, match=words):
         build_work(name, Nvidia(capability), **changed)
 
 
-def test_operands_rotate_over_twice_a_large_cache_and_only_a_gpus_rule_goes_beyond_64() -> None:
+def test_gpu_operands_rotate_over_twice_a_large_cache() -> None:
     each = gemm.least_traffic(256, 256, 256, Dtype.BFLOAT16)
     gpu: Any = SimpleNamespace(kind="gpu", last_level_cache_bytes=50 << 20)
     cpu: Any = SimpleNamespace(kind="cpu", last_level_cache_bytes=50 << 20)
@@ -128,75 +128,75 @@ DTYPES = ["float64", "float32", "bfloat16", "float16"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_contents_are_what_they_are_called(dtype: str) -> None:
-    made = {name: content.make_operand(CPU, name, (100, 100), Dtype(dtype)) for name in get_args(content.Content)}
-    assert {data.dtype for data in made.values()} == {CPU.torch_dtype(Dtype(dtype))}
-    filled = {name: (data != 0).double().mean().item() for name, data in made.items()}
+def test_contents_match_their_names(dtype: str) -> None:
+    operands = {name: content.make_operand(CPU, name, (100, 100), Dtype(dtype)) for name in get_args(content.Content)}
+    assert {data.dtype for data in operands.values()} == {CPU.torch_dtype(Dtype(dtype))}
+    filled = {name: (data != 0).double().mean().item() for name, data in operands.items()}
     assert filled["zeros"] == 0
-    assert set(made["ones"].unique().tolist()) == {1.0}
-    assert set(made["integers"].unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
-    # Six standard deviations of the share among 10,000.
+    assert set(operands["ones"].unique().tolist()) == {1.0}
+    assert set(operands["integers"].unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
+    # Allow six standard deviations for 10,000 draws.
     assert abs(filled["sparse"] - content.DENSITY) < 6 * math.sqrt(content.DENSITY * (1 - content.DENSITY) / 10_000)
     assert filled["normal"] > 0.99
-    small = made["denormal"]
+    small = operands["denormal"]
     assert small.abs().max().double() < torch.finfo(small.dtype).tiny
     assert filled["denormal"] > 0.9
 
 
 @pytest.mark.parametrize("name", get_args(content.Content))
-def test_a_wrong_product_of_any_content_fails_its_check(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_wrong_product_fails_its_check_for_every_content(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for fault in (
-        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # a row past those that are checked cell by cell
+        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # a row not checked cell by cell
         lambda out, _: out.index_fill_(0, torch.tensor(30), torch.nan),
         lambda out, _: out.index_fill_(1, torch.tensor(3), torch.nan),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            broken(patch, CpuDevice, fault)
+            corrupt_products(patch, CpuDevice, fault)
             assert not passes_check(build_work("content", content=name))
-    broken(monkeypatch, CpuDevice, lambda out, _: out.zero_())
-    made = build_work("content", content=name)
-    assert passes_check(made) == (name in ("zeros", "denormal")), "units may read denormal numbers as zero"
+    corrupt_products(monkeypatch, CpuDevice, lambda out, _: out.zero_())
+    workload = build_work("content", content=name)
+    assert passes_check(workload) == (name in ("zeros", "denormal")), "hardware may flush denormal numbers to zero"
     if name == "denormal":
-        assert observe(made) == {"flushed_share": 1.0}
+        assert observe(workload) == {"flushed_share": 1.0}
 
 
-def whole(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Operands of small whole numbers, whose product is exact in any order and format."""
+def integer_operands(m: int, k: int, n: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return operands with small integers, whose product is exact in any order and format."""
     return torch.randint(-2, 3, (m, k)).to(dtype), torch.randint(-2, 3, (k, n)).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("k", [1, 2, 33, 70])
-def test_every_order_of_additions_adds_every_term_once(k: int, dtype: torch.dtype) -> None:
-    a, b = whole(3, k, 4, dtype)
+def test_every_summation_order_adds_each_term_once(k: int, dtype: torch.dtype) -> None:
+    a, b = integer_operands(3, k, 4, dtype)
     exact = a.double() @ b.double()
-    found = [
+    products = [
         summation_orders.sequential_product(a, b, torch.randperm(k).tolist()),
         summation_orders.pairwise_product(a, b),
         summation_orders.blocked_product(a, b),
     ]
-    found += [summation_orders.split_product(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
-    for result in found:
+    products += [summation_orders.split_product(torch.mm, a, b, parts) for parts in (2, 4) if parts <= k]
+    for result in products:
         assert result.dtype == dtype
         assert torch.equal(result.double(), exact)
 
 
 @given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)), min_size=1, max_size=30))
 @settings(max_examples=50)
-def test_the_reference_for_float64_is_as_good_as_twice_its_precision(pairs: list[tuple[float, float]]) -> None:
-    # Numbers so small that their products lose digits below the smallest normal number are left out.
+def test_float64_reference_has_twice_the_precision(pairs: list[tuple[float, float]]) -> None:
+    # Leave out numbers with subnormal products, which lose digits.
     pairs = [(x, y) for x, y in pairs if min(abs(x), abs(y)) > 1e-100] or [(1.0, 1.0)]
     a = torch.tensor([[x for x, _ in pairs]], dtype=torch.float64)
     b = torch.tensor([[y] for _, y in pairs], dtype=torch.float64)
-    found = Fraction(summation_orders.dot2(a, b).item())
+    computed = Fraction(summation_orders.dot2(a, b).item())
     terms = [Fraction(a[0, p].item()) * Fraction(b[p, 0].item()) for p in range(len(pairs))]
     unit, k = Fraction(2) ** -53, len(pairs)
     # Ogita, Rump & Oishi 2005, proposition 5.5.
     bound = unit * abs(sum(terms)) + (2 * k * unit) ** 2 * sum(abs(term) for term in terms)
-    assert abs(found - sum(terms)) <= bound
+    assert abs(computed - sum(terms)) <= bound
 
 
-def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root_mean_square() -> None:
+def test_spread_is_the_largest_difference_between_orders_in_ulps() -> None:
     for size, form, unit in (
         (1.0, torch.float32, 2.0**-23), (3.9, torch.float32, 2.0**-22), (1.0, torch.bfloat16, 2.0**-7),
         (0.3, torch.float64, 2.0**-54),
@@ -212,9 +212,9 @@ def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root
         "spread_relative": math.sqrt(4**2 + 2**2) / 2,
         "differing_share": 0.5,
     }
-    # Bits may differ where numbers are equal.
-    found = numerics.spread_metrics([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
-    assert (found["spread_ulp"][0], found["differing_share"][0]) == (0.0, 1.0)
+    # Equal numbers may differ in bits: 0 and -0.
+    metrics = numerics.spread_metrics([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
+    assert (metrics["spread_ulp"][0], metrics["differing_share"][0]) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -227,48 +227,48 @@ def test_spread_is_the_largest_difference_of_any_two_orders_in_units_of_the_root
         ("libraries", "bfloat16", "onednn", 1),
     ],
 )  # fmt: skip
-def test_every_method_observes_right_results(method: str, dtype: str, backend: str, threads: int) -> None:
+def test_every_method_reports_consistent_metrics(method: str, dtype: str, backend: str, threads: int) -> None:
     with skip_without_instructions():
-        made = build_work("numerics", method=method, dtype=dtype, backend=backend, threads=threads)
-        assert passes_check(made)
-        found = observe(made)
-    json.dumps(found, allow_nan=False)
-    assert found["spread_median_ulp"] <= found["spread_ulp"] <= 2 * found["error_ulp"]
-    assert (found["spread_ulp"] == 0) or (found["differing_share"] > 0)
-    assert method != "cell_order" or found["differing_share"] == 0
-    assert method != "summation" or found["differing_share"] > 0.1
+        workload = build_work("numerics", method=method, dtype=dtype, backend=backend, threads=threads)
+        assert passes_check(workload)
+        metrics = observe(workload)
+    json.dumps(metrics, allow_nan=False)
+    assert metrics["spread_median_ulp"] <= metrics["spread_ulp"] <= 2 * metrics["error_ulp"]
+    assert (metrics["spread_ulp"] == 0) or (metrics["differing_share"] > 0)
+    assert method != "cell_order" or metrics["differing_share"] == 0
+    assert method != "summation" or metrics["differing_share"] > 0.1
 
 
 @pytest.mark.parametrize("method", ["permuted", "split_k", "repeat"])
 @pytest.mark.parametrize("lost", [0.0, float("nan")])
-def test_a_library_that_loses_a_cell_in_one_order_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, method: str, lost: float
-) -> None:
-    broken(monkeypatch, CpuDevice, lambda out, at: out.index_fill_(0, torch.tensor(3), lost) if at == 2 else out)
-    made = build_work("numerics", method=method)
-    assert not passes_check(made)
-    json.dumps(observe(made), allow_nan=False)
+def test_wrong_row_in_one_order_fails_the_check(monkeypatch: pytest.MonkeyPatch, method: str, lost: float) -> None:
+    corrupt_products(
+        monkeypatch, CpuDevice, lambda out, call: out.index_fill_(0, torch.tensor(3), lost) if call == 2 else out
+    )
+    workload = build_work("numerics", method=method)
+    assert not passes_check(workload)
+    json.dumps(observe(workload), allow_nan=False)
 
 
-def test_results_that_change_from_call_to_call_are_counted_and_the_fingerprint_is_not_of_the_draw(
+def test_distinct_results_are_counted_and_the_fingerprint_ignores_random_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = (observe(build_work("numerics")) for _ in range(2))
     assert first["error_ulp"] != second["error_ulp"]
     assert first["fingerprint"] == second["fingerprint"] != observe(build_work("numerics", k=41))["fingerprint"]
     assert first["distinct_results"] == 1
-    broken(monkeypatch, CpuDevice, lambda out, at: out.nextafter(out + 1) if at % 3 == 2 else out)
-    made = build_work("numerics")
-    assert 0 < check_error(made) <= (made.tolerance or 0.0)
-    assert observe(made)["distinct_results"] == 2
+    corrupt_products(monkeypatch, CpuDevice, lambda out, call: out.nextafter(out + 1) if call % 3 == 2 else out)
+    workload = build_work("numerics")
+    assert 0 < check_error(workload) <= (workload.tolerance or 0.0)
+    assert observe(workload)["distinct_results"] == 2
 
 
 @pytest.mark.parametrize(("real", "kind", "dtype"), [("float", "f32", torch.float32), ("double", "f64", torch.float64)])
-def test_the_loop_over_the_cells_on_a_gpu_computes_the_product(
+def test_gpu_loop_over_cells_computes_the_product(
     real: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (body,) = compile_to_ptx(summation_orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
-    # One sum per cell, in one order: multiply-adds of the operands' own format, and no atomic additions.
+    # Each cell is summed in order: multiply-adds in the operands' format, without atomics.
     assert f"fma.rn.{kind}" in body and "atom" not in body and "red." not in body
     fake = install(monkeypatch)
     a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)

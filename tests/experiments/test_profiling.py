@@ -1,4 +1,4 @@
-"""A GPU's profile is whole, or it gives no number and says why."""
+"""A GPU profile is complete, or it gives no number and says why."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ STEP = ["gemm", "relu", "gemm"]
 X, Y = torch.randn(8, 8), torch.randn(8, 8)
 
 
-def profiled(monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], count: int = 4) -> dict[str, float]:
+def profile_events(monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], count: int = 4) -> dict[str, float]:
     install(monkeypatch, lambda: events)
     return step_profile.profile_metrics(lambda: None, DEVICE, count)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 15, profiling.HEAD_KERNELS - 1])
-def test_only_kernels_after_the_mark_are_added_up(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+def test_only_kernels_after_the_mark_are_summed(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     product, other = host_event("aten::addmm", CALL_US), host_event("aten::relu", CALL_US + 5)
     product.append_kernel("gemm", 0, 6.0)
     other.append_kernel("relu", 0, 2.0)
     spanning = kernel_event("Optimizer.step", CALL_US, 500.0, is_user_annotation=True)
     before = host_event("aten::mm", 50.0)
     before.append_kernel("gemm", 0, 1000.0)
-    found = profiled(monkeypatch, [before, *head_events(lost), product, other, *step_kernels(4, STEP), spanning])
-    assert found["kernel_time"] == pytest.approx(3 * 2e-6)
-    assert found["matmul_time_share"] == pytest.approx(0.75)
+    metrics = profile_events(
+        monkeypatch, [before, *head_events(lost), product, other, *step_kernels(4, STEP), spanning]
+    )
+    assert metrics["kernel_time"] == pytest.approx(3 * 2e-6)
+    assert metrics["matmul_time_share"] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(
@@ -59,62 +61,68 @@ def test_only_kernels_after_the_mark_are_added_up(monkeypatch: pytest.MonkeyPatc
         ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)], "lost all 100 kernels before the mark"),
         ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)[1:]], "lost all 100 kernels before the mark"),
         ([*head_events(), *step_kernels(4, STEP)[1:]], "11 in 4 equal calls, 7 of them gemm"),
-        # As many in all as would make whole steps: 3 of 4 steps' first two kernels are lost, and one more.
+        # Four of 12 kernels are lost: the total still divides by 4 calls, but the counts per name do not.
         ([*head_events(), *step_kernels(4, STEP)[4:]], "8 in 4 equal calls, 3 of them relu"),
-        ([one for one in head_events() if one.name != profiling.MARK] + step_kernels(4, STEP), "lost its own mark"),
+        (
+            [event for event in head_events() if event.name != profiling.MARK] + step_kernels(4, STEP),
+            "lost its own mark",
+        ),
     ],
 )
-def test_a_profile_that_is_not_whole_gives_no_number(
+def test_incomplete_profile_is_an_error(
     monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], words: str
 ) -> None:
     with pytest.raises(ProfileError, match=re.escape(words)):
-        profiled(monkeypatch, events)
+        profile_events(monkeypatch, events)
 
 
 @given(st.data(), st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.integers(2, 5))
-def test_fewer_lost_kernels_than_calls_are_always_noticed(data: st.DataObject, names: list[str], calls: int) -> None:
-    every = names * calls
-    profiling.require_all_kernels(every, calls)
-    gone = data.draw(st.sets(st.integers(0, len(every) - 1), min_size=1, max_size=calls - 1))
+def test_fewer_lost_kernels_than_calls_are_always_detected(data: st.DataObject, names: list[str], calls: int) -> None:
+    kernels = names * calls
+    profiling.require_all_kernels(kernels, calls)
+    lost = data.draw(st.sets(st.integers(0, len(kernels) - 1), min_size=1, max_size=calls - 1))
     with pytest.raises(ProfileError):
-        profiling.require_all_kernels([name for at, name in enumerate(every) if at not in gone], calls)
+        profiling.require_all_kernels([name for index, name in enumerate(kernels) if index not in lost], calls)
 
 
-def operators(kernels: list[list[str]], missing: int | None = None) -> list[FunctionEvent]:
-    """Marked operators, numbered from 0, with the kernels that each launches; without the event of one of them."""
-    found = []
+def marked_operators(kernels: list[list[str]], missing: int | None = None) -> list[FunctionEvent]:
+    """Return marked operators with their launched kernels, without the event for operator `missing`."""
+    events = []
     for number, names in enumerate(kernels):
         start = CALL_US + 10 * number
         mark, inner = host_event(f"operator {number}", start, 5.0), host_event("aten::add", start + 1)
         mark.append_cpu_child(inner)
         for name in names:
             inner.append_kernel(name, 0, 3.0)
-            found.append(kernel_event(name, start + 2))
+            events.append(kernel_event(name, start + 2))
         if number != missing:
-            found.append(mark)
-    return found
+            events.append(mark)
+    return events
 
 
-def test_an_operators_time_is_that_of_its_kernels_and_the_first_call_is_left_out(
+def test_operator_time_is_its_kernel_time_without_the_first_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The first call has lost its kernel.
-    install(monkeypatch, lambda: [*head_events(1), *operators([[], ["add"], ["add"]])])
-    found = operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
-    assert [one.seconds for one in found] == [pytest.approx(3e-6)] * 2
+    # The first call lost its kernel.
+    install(monkeypatch, lambda: [*head_events(1), *marked_operators([[], ["add"], ["add"]])])
+    timed_operators = operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
+    assert [timed.seconds for timed in timed_operators] == [pytest.approx(3e-6)] * 2
 
 
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ([*head_events(), *operators([["add"]] * 3, missing=2)], "lost 1 of 2 operators, for example aten.add.Tensor"),
-        ([*head_events(), *operators([["add"], [], ["add"]])], "1 in 2 equal calls"),
-        ([*head_events(), *operators([[], [], []])], "no kernel after the mark"),
-        ([*operators([[], [], []])], "recorded no kernel of cuda:0"),
-        ([*head_events(100), *operators([["add"]] * 3)], "lost all 100 kernels before the mark"),
+        (
+            [*head_events(), *marked_operators([["add"]] * 3, missing=2)],
+            "lost 1 of 2 operators, for example aten.add.Tensor",
+        ),
+        ([*head_events(), *marked_operators([["add"], [], ["add"]])], "1 in 2 equal calls"),
+        ([*head_events(), *marked_operators([[], [], []])], "no kernel after the mark"),
+        ([*marked_operators([[], [], []])], "recorded no kernel of cuda:0"),
+        ([*head_events(100), *marked_operators([["add"]] * 3)], "lost all 100 kernels before the mark"),
     ],
 )
-def test_operators_without_an_event_or_without_their_kernels_are_told(
+def test_operators_without_events_or_kernels_are_an_error(
     monkeypatch: pytest.MonkeyPatch, events: list[FunctionEvent], words: str
 ) -> None:
     install(monkeypatch, lambda: events)
@@ -122,7 +130,7 @@ def test_operators_without_an_event_or_without_their_kernels_are_told(
         operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
 
 
-def test_a_device_that_the_profiler_does_not_know_is_unsupported_and_counted_metrics_stay() -> None:
+def test_profile_is_unsupported_on_mps_and_counted_metrics_remain() -> None:
     apple = SecondCpu("mps")
     for take in (
         lambda: step_profile.profile_metrics(lambda: None, apple, 4),
@@ -130,31 +138,31 @@ def test_a_device_that_the_profiler_does_not_know_is_unsupported_and_counted_met
     ):
         with pytest.raises(Unsupported, match="does not see mps"):
             take()
-    told = roofline.counted_metrics(lambda: X + Y, apple)
-    assert told["kernels"] == (1.0, "1")
-    assert told["bytes_below.1_share"] == (1.0, "1")
-    assert not set(told) & set(roofline.TIMED)
+    metrics = roofline.counted_metrics(lambda: X + Y, apple)
+    assert metrics["kernels"] == (1.0, "1")
+    assert metrics["bytes_below.1_share"] == (1.0, "1")
+    assert not set(metrics) & set(roofline.TIMED)
 
 
 @pytest.mark.parametrize("name", ["training", "roofline"])
-def test_a_gpus_profile_waits_for_its_own_order_and_a_cpu_answers_at_once(name: str) -> None:
+def test_gpu_profile_needs_its_own_order_and_a_cpu_profile_does_not(name: str) -> None:
     timed = answer_point(name, GPU)
     assert timed["status"] == "ok" and "profiled" not in timed
-    at_once = {one["metric"]: one for one in answer_point(name, CPU)["profiled"]}
-    assert all(one["value"] > 0 for one in at_once.values() if not one["metric"].startswith("time_below"))
+    at_once = {row["metric"]: row for row in answer_point(name, CPU)["profiled"]}
+    assert all(row["value"] > 0 for row in at_once.values() if not row["metric"].startswith("time_below"))
     later = answer_point(name, GPU, order={"profile": True})
     assert later["status"] == "ok" and "parts" not in later
-    assert {one["metric"]: one["unit"] for one in later["profiled"]} == timed["profile"]
+    assert {row["metric"]: row["unit"] for row in later["profiled"]} == timed["profile"]
     assert set(at_once) <= set(timed["profile"])
 
 
-def taken(take: Any) -> list[dict[str, Any]]:
-    told = worker._profile(Profile({"kernel_time": "s", "matmul_time_share": "1"}, take))["profiled"]
-    assert isinstance(told, list)
-    return told
+def profile_rows(take: Any) -> list[dict[str, Any]]:
+    rows = worker._profile(Profile({"kernel_time": "s", "matmul_time_share": "1"}, take))["profiled"]
+    assert isinstance(rows, list)
+    return rows
 
 
-def failing(error: Exception) -> Any:
+def failing_profile(error: Exception) -> Any:
     def take() -> None:
         raise error
 
@@ -174,18 +182,18 @@ def failing(error: Exception) -> Any:
         (ZeroDivisionError("odd"), "failed", "ZeroDivisionError: odd"),
     ],
 )
-def test_a_profile_that_fails_is_an_outcome_of_each_of_its_metrics(error: Exception, status: str, words: str) -> None:
-    for one in taken(failing(error)):
-        assert (one["status"], words in one["reason"], "value" in one) == (status, True, False)
+def test_failed_profile_is_an_outcome_for_each_metric(error: Exception, status: str, words: str) -> None:
+    for row in profile_rows(failing_profile(error)):
+        assert (row["status"], words in row["reason"], "value" in row) == (status, True, False)
 
 
-def test_a_metric_that_is_no_number_costs_no_other() -> None:
-    good, bad = taken(lambda: {"kernel_time": 1e-3, "matmul_time_share": float("nan")})
+def test_nan_metric_fails_alone() -> None:
+    good, bad = profile_rows(lambda: {"kernel_time": 1e-3, "matmul_time_share": float("nan")})
     assert (good["value"], bad["status"]) == (1e-3, "failed")
     assert "does not contain this metric" in bad["reason"]
 
 
-def test_steps_repeat_that_call_the_same_operators_on_the_same_shapes() -> None:
+def test_steps_repeat_with_equal_operators_and_shapes() -> None:
     first, wider, other = [("mm", ((2, 3),))], [("mm", ((2, 4),))], [("relu", ((2, 3),))]
     steps: list[step_profile.Step] = [(first, 0.5), (first, 0.25), (wider, 0.25), (other, 0.75), (other, 0.0)]
     assert step_profile.repeat_share(steps) == (0.5, 0.0)

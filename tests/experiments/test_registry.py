@@ -1,4 +1,4 @@
-"""An experiment that lacks what every one has is refused when it is registered, in a sentence that says what to add."""
+"""An invalid experiment is refused at registration, with an error that says what to change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Workload: .
 
 
 @pytest.mark.parametrize(
-    ("function", "name", "options", "said"),
+    ("function", "name", "options", "message"),
     [
         (no_threads, "new", {}, "add the parameter `threads: Threads`"),
         (threads_of_another_type, "new", {}, "parameter 'threads': make its type Threads"),
@@ -47,13 +47,13 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Workload: .
         ),
     ],
 )
-def test_what_is_lacking_is_said_with_its_place(
-    function: Callable[..., Workload], name: str, options: dict[str, Any], said: str
+def test_invalid_experiment_is_refused_with_its_place(
+    function: Callable[..., Workload], name: str, options: dict[str, Any], message: str
 ) -> None:
-    get_experiment("gemm")  # is registered then
-    with pytest.raises(StudyError, match=rf"test_registry.py, line \d+: experiment '{name}': .*{said}"):
+    get_experiment("gemm")  # registers it
+    with pytest.raises(StudyError, match=rf"test_registry.py, line \d+: experiment '{name}': .*{message}"):
         experiment(name, **options)(function)
 
 
-def test_a_parameter_is_called_like_no_column() -> None:
+def test_column_names_are_reserved() -> None:
     assert {*SAMPLES.columns, *COLUMNS} <= {*TAKEN.split(), *OWN}

@@ -1,4 +1,4 @@
-"""Operators land where arithmetic says: their FLOP, their bytes, and what of a step lies below an intensity."""
+"""Operators have their analytic FLOP and bytes, and shares below an intensity are right."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tests.experiments.point_runs import CPU
 M, N, K = 12, 20, 36
 
 
-def moving(call: Callable[[], object]) -> list[Operator]:
-    return [one for one in operator_traffic.record_operators(call) if one.bytes]
+def operators_with_traffic(call: Callable[[], object]) -> list[Operator]:
+    return [operator for operator in operator_traffic.record_operators(call) if operator.bytes]
 
 
-def only(call: Callable[[], object]) -> Operator:
-    (one,) = moving(call)
-    return one
+def single_operator(call: Callable[[], object]) -> Operator:
+    (operator,) = operators_with_traffic(call)
+    return operator
 
 
-def test_a_product_has_its_analytic_intensity() -> None:
+def test_product_has_its_analytic_intensity() -> None:
     a, b = torch.randn(M, K), torch.randn(K, N)
-    one = only(lambda: a @ b)
-    assert (one.flop, one.bytes, one.product) == (2 * M * N * K, 4 * (M * K + K * N + M * N), True)
-    assert one.intensity == 2 * M * N * K / (4 * (M * K + K * N + M * N))
-    half = moving(lambda: a.bfloat16() @ b.bfloat16())[-1]
-    assert half.intensity == 2 * one.intensity
+    product = single_operator(lambda: a @ b)
+    assert (product.flop, product.bytes, product.product) == (2 * M * N * K, 4 * (M * K + K * N + M * N), True)
+    assert product.intensity == 2 * M * N * K / (4 * (M * K + K * N + M * N))
+    bfloat16_product = operators_with_traffic(lambda: a.bfloat16() @ b.bfloat16())[-1]
+    assert bfloat16_product.intensity == 2 * product.intensity
 
 
 X, ROW, OTHER = torch.randn(M, N), torch.randn(1, N), torch.randn(M, N)
@@ -59,53 +59,59 @@ TABLE, PICKED = torch.randn(1000, 8), torch.tensor([[3, 5], [3, 999]])
         ),
     ],
 )
-def test_other_operators_move_what_they_read_and_write(call: Callable[[], object], flop: int, moved: int) -> None:
+def test_other_operators_move_their_inputs_and_outputs(call: Callable[[], object], flop: int, moved: int) -> None:
     assert operator_traffic.total_traffic(call) == (flop, moved)
 
 
-def test_attention_is_a_product_of_both_its_parts() -> None:
+def test_attention_counts_as_two_products() -> None:
     q = torch.randn(2, 3, 8, 16)
-    one = next(one for one in moving(lambda: functional.scaled_dot_product_attention(q, q, q)) if one.product)
-    assert one.flop == 2 * 2 * (2 * 3 * 8 * 8 * 16)
-    assert 2 * q.nbytes <= one.bytes <= 3 * q.nbytes
+    operator = next(
+        operator
+        for operator in operators_with_traffic(lambda: functional.scaled_dot_product_attention(q, q, q))
+        if operator.product
+    )
+    assert operator.flop == 2 * 2 * (2 * 3 * 8 * 8 * 16)
+    assert 2 * q.nbytes <= operator.bytes <= 3 * q.nbytes
 
 
-def test_a_recurrent_layer_counts_its_gates_and_three_times_as_much_in_training() -> None:
+def test_lstm_counts_its_gates_and_three_times_as_much_in_training() -> None:
     layer, x = nn.LSTM(16, 32, 2, batch_first=True), torch.randn(4, 5, 16)
     gates = 2 * 4 * 5 * (4 * 32 * (16 + 32) + 4 * 32 * (32 + 32))
     with torch.no_grad():
-        forward = moving(lambda: layer(x))
-    assert sum(one.flop for one in forward if one.product) == gates
-    both = moving(lambda: layer(x)[0].sum().backward())
-    assert sum(one.flop for one in both if one.product) == 3 * gates
+        forward = operators_with_traffic(lambda: layer(x))
+    assert sum(operator.flop for operator in forward if operator.product) == gates
+    both = operators_with_traffic(lambda: layer(x)[0].sum().backward())
+    assert sum(operator.flop for operator in both if operator.product) == 3 * gates
 
 
-def test_every_operator_that_moves_something_is_timed() -> None:
+def test_every_operator_with_traffic_is_timed() -> None:
     a, b = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64)
-    found = operator_traffic.time_operators(lambda: torch.autograd.grad((a @ b).relu().sum(), a), CPU, 2)
-    assert len(found) % 2 == 0
-    assert all(one.seconds > 0 for one in found if one.bytes)
-    assert [one.name for one in found[: len(found) // 2]] == [one.name for one in found[len(found) // 2 :]]
+    operators = operator_traffic.time_operators(lambda: torch.autograd.grad((a @ b).relu().sum(), a), CPU, 2)
+    assert len(operators) % 2 == 0
+    assert all(operator.seconds > 0 for operator in operators if operator.bytes)
+    assert [operator.name for operator in operators[: len(operators) // 2]] == [
+        operator.name for operator in operators[len(operators) // 2 :]
+    ]
 
 
-def operator(flop: float, size: float, seconds: float, product: bool = False, place: int = 1) -> Operator:
+def make_operator(flop: float, size: float, seconds: float, product: bool = False, place: int = 1) -> Operator:
     return Operator("", (), flop, product, ((place, size),) if size else (), seconds)
 
 
-def test_shares_lie_below_the_intensity_of_their_operators() -> None:
-    found = [operator(1, 10, 3.0), operator(1600, 100, 6.0, product=True), operator(0, 0, 1.0)]
-    told = {name: value for name, (value, _) in operator_metrics(found, 1).items()}
-    assert [told[f"time_below.{x:g}_share"] for x in (0.25, 8, 16, 4096)] == pytest.approx([1 / 3, 1 / 3, 1, 1])
-    assert told["bytes_below.8_share"] == pytest.approx(10 / 110)
-    assert told["flop_below.8_share"] == pytest.approx(1 / 1601)
-    assert told["product_intensity"] == 16
-    # A view takes time and is no product, but it has no intensity.
-    assert told["matmul_time_share"] == pytest.approx(0.6)
-    assert told["kernels"] == 2
+def test_shares_sum_operators_below_an_intensity() -> None:
+    operators = [make_operator(1, 10, 3.0), make_operator(1600, 100, 6.0, product=True), make_operator(0, 0, 1.0)]
+    metrics = {name: value for name, (value, _) in operator_metrics(operators, 1).items()}
+    assert [metrics[f"time_below.{x:g}_share"] for x in (0.25, 8, 16, 4096)] == pytest.approx([1 / 3, 1 / 3, 1, 1])
+    assert metrics["bytes_below.8_share"] == pytest.approx(10 / 110)
+    assert metrics["flop_below.8_share"] == pytest.approx(1 / 1601)
+    assert metrics["product_intensity"] == 16
+    # A view takes time but has no intensity.
+    assert metrics["matmul_time_share"] == pytest.approx(0.6)
+    assert metrics["kernels"] == 2
 
 
-def test_a_cache_holds_what_was_touched_last() -> None:
-    turns = [operator(0, 40, 0, place=place) for place in (1, 2, 3)]
+def test_cache_holds_the_most_recently_used_data() -> None:
+    turns = [make_operator(0, 40, 0, place=place) for place in (1, 2, 3)]
     assert operator_traffic.cached_share(turns, 120) == 1
     assert operator_traffic.cached_share(turns, 119) == 0
     again = [turns[0], turns[0], turns[1], turns[2]]

@@ -1,4 +1,4 @@
-"""One bad point never costs the others."""
+"""A failing point never affects the others."""
 
 from __future__ import annotations
 
@@ -45,21 +45,23 @@ COMMAND = [sys.executable, "-u", broken_worker.__file__]
 SPOILING = ("OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "PYTHONMALLOCSTATS", "GLIBC_TUNABLES", "ACME_TOKEN")
 
 
-def make(
+def make_round(
     hows: list[str], *blocks: dict[str, Any], number: int = 1, seed: int = 1, device: str = "cpu",
     function: Any = broken_worker.break_point, **changes: Any,
 ) -> Round:  # fmt: skip
-    """A round of points that go wrong so, on the CPU or on a stand-in for a GPU."""
+    """Return a round with a point for each fault, on the CPU or a GPU stand-in."""
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
     cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
     experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameter_types(function))
     sweep = Sweep(experiment, blocks=[{"cases": cases}, *blocks], place="test", **settings)
-    kind = "cpu" if device == "cpu" else "gpu"
-    return Round(plan.plan_job(sweep, {"id": device, "kind": kind}, 2), number, seed, command=[*COMMAND, kind])
+    device_kind = "cpu" if device == "cpu" else "gpu"
+    return Round(
+        plan.plan_job(sweep, {"id": device, "kind": device_kind}, 2), number, seed, command=[*COMMAND, device_kind]
+    )
 
 
-def by_how(measured: Round) -> dict[str, tuple[str, str]]:
-    """Status and reason of each point's first row."""
+def outcomes_by_fault(measured: Round) -> dict[str, tuple[str, str]]:
+    """Return status and reason from the first row for each fault."""
     rows = [row for row in measured.rows if row["sample"] == 0]
     return {re.findall('"how":"([^"]*)"', row["params"])[0]: (row["status"], row["reason"]) for row in rows}
 
@@ -72,25 +74,25 @@ def _find_tests() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def said() -> list[str]:
-    """What a round of every kind of point says while it runs."""
+def printed() -> list[str]:
+    """Return the list for output printed during the `measured` round."""
     return []
 
 
 @pytest.fixture(scope="module")
-def measured(said: list[str]) -> Round:
-    """A round of every kind of point, one of them only in the first rounds and one that the plan leaves out."""
+def measured(printed: list[str]) -> Round:
+    """Run a round with every fault except hanging, plus a point that the plan leaves out."""
     hows = [how for how in get_args(broken_worker.How) if how != "hangs"]
-    made = make(hows, {"rounds": 1, "cases": [{"how": "left out", "index": 0, "backend": "llvm"}]})
-    gone = {point: "plan: no time" for point in made.job.points if "left out" in dict(point.params).values()}
-    made.job = made.job.leave_out(gone)
-    made.meanwhile = lambda: said.append("meanwhile")
+    full_round = make_round(hows, {"rounds": 1, "cases": [{"how": "left out", "index": 0, "backend": "llvm"}]})
+    left_out = {point: "plan: no time" for point in full_round.job.points if "left out" in dict(point.params).values()}
+    full_round.job = full_round.job.leave_out(left_out)
+    full_round.meanwhile = lambda: printed.append("meanwhile")
     with pytest.MonkeyPatch.context() as patch:
         for name in SPOILING:
             patch.setenv(name, "1")
-        patch.setattr("builtins.print", lambda text, **_: said.append(text))
-        made.run()
-    return made
+        patch.setattr("builtins.print", lambda text, **_: printed.append(text))
+        full_round.run()
+    return full_round
 
 
 @pytest.mark.parametrize(
@@ -110,44 +112,44 @@ def measured(said: list[str]) -> Round:
     ],
 )
 def test_every_outcome_is_a_row_with_its_reason(measured: Round, how: str, status: str, words: str) -> None:
-    outcome, reason = by_how(measured)[how]
+    outcome, reason = outcomes_by_fault(measured)[how]
     assert outcome == status
     assert words in reason
     assert bool(reason) == (status != "ok")
 
 
-def test_a_process_is_started_anew_after_it_died_and_for_another_environment(measured: Round, said: list[str]) -> None:
+def test_new_process_starts_after_a_crash_and_for_another_environment(measured: Round, printed: list[str]) -> None:
     assert measured.workers == 3
-    assert said.count("meanwhile") == 3, "there is something to do while each of them starts"
-    environment = by_how(measured)["tells its environment"][1].split()
+    assert printed.count("meanwhile") == 3, "meanwhile runs at each start"
+    environment = outcomes_by_fault(measured)["tells its environment"][1].split()
     assert "PATH" in environment
-    # A variable that was set for another purpose changes nothing here.
+    # Variables set for other purposes do not reach the worker.
     assert not {*SPOILING, "CHOSEN_BY_POINT"} & set(environment)
-    assert "CHOSEN_BY_POINT" in by_how(measured)["is told"][1].split()
+    assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured)["is told"][1].split()
     assert sorted(map(sorted, measured.environments)) == [[], ["CHOSEN_BY_POINT"]]
-    (line,) = [line for line in said if line != "meanwhile"]
+    (line,) = [line for line in printed if line != "meanwhile"]
     assert line.startswith("broken on cpu, round 1: 14 points in ")
     assert "1 skipped" in line
 
 
-def test_several_values_of_what_is_observed_are_samples_of_one_metric(measured: Round) -> None:
+def test_observed_list_becomes_samples_of_one_metric(measured: Round) -> None:
     rows = [row for row in measured.rows if "observes three" in row["params"]]
     assert [(row["metric"], row["sample"], row["value"], row["unit"]) for row in rows] == [
         *(("latency", i, value, "s") for i, value in enumerate((1.0, 2.0, 4.0))),
         ("failed_share", 0, 0.0, "1"),
     ]
-    assert measured.timed_s >= 0.05, "where nothing is timed, observing is measuring"
+    assert measured.timed_s >= 0.05, "observing counts as measuring if nothing is timed"
 
 
-def kept(measured: Round, folder: Path) -> pd.DataFrame:
-    """The round's samples as they are read from their file."""
+def saved_samples(measured: Round, folder: Path) -> pd.DataFrame:
+    """Write the round's samples to a file and read them back."""
     path = folder / f"{measured.job.name}.1.parquet"
     write_samples(path, rounds.samples_table(measured, "node", "run"), {})
     return read_samples(path)[0]
 
 
-def test_a_row_that_the_data_dictionary_refuses_costs_its_point_alone(measured: Round, tmp_path: Path) -> None:
-    table = kept(measured, tmp_path)
+def test_row_refused_by_the_schema_fails_only_its_point(measured: Round, tmp_path: Path) -> None:
+    table = saved_samples(measured, tmp_path)
     refused = table[table["params"].str.contains("share of two")]
     assert refused["status"].tolist() == ["failed"]
     assert "2.0 is more than the whole, for a share" in refused["reason"].iloc[0]
@@ -155,7 +157,7 @@ def test_a_row_that_the_data_dictionary_refuses_costs_its_point_alone(measured: 
     assert len(table["params"].unique()) == len(get_args(broken_worker.How))
 
 
-def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_path: Path) -> None:
+def test_each_workload_and_its_energy_have_rows_with_their_own_counts(tmp_path: Path) -> None:
     part = {
         "status": "ok", "series": [{"metric": "time", "unit": "s", "values": [0.5, 0.6]}], "calls": 4, "flop": 8.0,
         "readings": [vars(Reading(at)) for at in (1.0, 2.0)], "stop_reason": "samples", "bytes": 16.0,
@@ -166,9 +168,9 @@ def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_p
         "status": "ok", "parts": [part, refused], "observed": {}, "error": 0.1, "tolerance": 0.2, "flop": 99.0,
         "bytes": 98.0,
     }  # fmt: skip
-    measured = make(["right"])
+    measured = make_round(["right"])
     measured._add_rows(measured.job.points[0], answer)
-    first, second, energy, graph = kept(measured, tmp_path).to_dict("records")
+    first, second, energy, graph = saved_samples(measured, tmp_path).to_dict("records")
     assert (first["value"], second["value"], second["elapsed_s"]) == (0.5, 0.6, 2.0)
     assert [first[name] for name in ("flop", "bytes", "error", "stop_reason")] == [8.0, 16.0, 0.1, "samples"]
     assert [energy[name] for name in ("metric", "value", "unit", "calls", "flop")] == ["energy", 50.0, "J", 4, 8.0]
@@ -176,7 +178,7 @@ def test_every_work_of_a_point_and_its_energy_is_a_row_with_its_own_counts(tmp_p
     assert (measured.warmup_s, measured.timed_s) == (0.1, 4.4)
 
 
-OF_A_DEVICE = [
+DEVICE_ERRORS = [
     "CUDA error: an illegal memory access was encountered",
     "cudaErrorLaunchFailure: unspecified launch failure",
     "HIP error: invalid device function",
@@ -186,41 +188,41 @@ OF_A_DEVICE = [
 ]
 
 
-# A GPU is asked whether it still computes, whatever the words are.
+# On a GPU, any error triggers a check that it still computes.
 @pytest.mark.parametrize(
     ("device", "hows"),
-    [("cpu", OF_A_DEVICE), ("cuda:0", ["words of nobody", "!no reason", "!capture alone"])],
+    [("cpu", DEVICE_ERRORS), ("cuda:0", ["words of nobody", "!no reason", "!capture alone"])],
 )
-def test_an_error_of_the_device_costs_no_later_point(device: str, hows: list[str]) -> None:
-    measured = make([*hows, *["right"] * 3], function=broken_worker.spoil_process, device=device)
+def test_device_error_does_not_affect_later_points(device: str, hows: list[str]) -> None:
+    measured = make_round([*hows, *["right"] * 3], function=broken_worker.spoil_process, device=device)
     measured.run()
     assert len(measured.outcomes) == len(hows) + 3
-    told = by_how(measured)
-    assert told.pop("right") == ("ok", "")
-    for how, (status, reason) in told.items():
+    outcomes = outcomes_by_fault(measured)
+    assert outcomes.pop("right") == ("ok", "")
+    for how, (status, reason) in outcomes.items():
         words = "cannot be captured" if how == "!capture alone" else how if how[0] == "!" else f"RuntimeError: {how}"
         assert (status, reason[: len(words)]) == ("unsupported" if how[0] == "!" else "failed", words)
-    assert len(hows) <= measured.workers <= len(hows) + 1, "each of them ends its process"
+    assert len(hows) <= measured.workers <= len(hows) + 1, "each error ends its process"
 
 
-def profiled(*hows: str, **changes: Any) -> Round:
-    """A measured round of points with profiles on a stand-in for a GPU."""
-    made = make(list(hows), function=broken_worker.profile_point, device="cuda:0", **changes)
-    made.run()
-    return made
+def profiled_round(*hows: str, **changes: Any) -> Round:
+    """Run a round with profiles on a GPU stand-in."""
+    profiled_run = make_round(list(hows), function=broken_worker.profile_point, device="cuda:0", **changes)
+    profiled_run.run()
+    return profiled_run
 
 
-def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path: Path) -> None:
+def test_profiles_follow_in_a_second_pass_and_join_their_points_rows(tmp_path: Path) -> None:
     hows = ["right"] * 4 + ["raises", "no number", "killed"]
-    measured = profiled(*hows)
+    measured = profiled_round(*hows)
     points = measured.rows_by_point()
     assert len(points) == len(hows)
     for rows in points:
-        (how,) = by_how(SimpleNamespace(rows=rows[:1]))
-        told = {row["metric"]: row for row in rows}
-        assert {"built_before", "cupti_share"} < set(told)
-        assert told["time"]["status"] == "ok", "a profile that fails costs no timed row"
-        built, cupti = told["built_before"], told["cupti_share"]
+        (how,) = outcomes_by_fault(SimpleNamespace(rows=rows[:1]))
+        row_by_metric = {row["metric"]: row for row in rows}
+        assert {"built_before", "cupti_share"} < set(row_by_metric)
+        assert row_by_metric["time"]["status"] == "ok", "a profile that fails costs no timed row"
+        built, cupti = row_by_metric["built_before"], row_by_metric["cupti_share"]
         if how in ("right", "no number"):
             assert cupti["value"] == 1.0, "the process was started with TEARDOWN_CUPTI=1"
         words = {
@@ -231,102 +233,106 @@ def test_profiles_are_a_second_pass_whose_rows_stand_with_their_points(tmp_path:
         if how in words:
             assert (built["status"], words[how] in built["reason"], "value" in built) == ("failed", True, False)
     assert measured.environments == [{"TEARDOWN_CUPTI": "1"}]
-    table = kept(measured, tmp_path)
+    table = saved_samples(measured, tmp_path)
     assert set(table.loc[table["metric"] == "cupti_share", "status"]) == {"ok", "failed"}
 
 
 def test_all_points_are_timed_before_the_first_profile() -> None:
-    built = [row["value"] for row in profiled(*["right"] * 5).rows if row["metric"] == "built_before"]
+    built = [row["value"] for row in profiled_round(*["right"] * 5).rows if row["metric"] == "built_before"]
     assert sorted(built) == [5, 6, 7, 8, 9]
 
 
-def test_profiles_past_the_rounds_seconds_are_rows_that_say_so() -> None:
-    measured = profiled("slow to build", round_s=0.4)
-    told = {row["metric"]: (row["status"], row["reason"]) for row in measured.rows}
-    assert told["time"] == ("ok", "")
-    assert told["built_before"] == told["cupti_share"] == ("skipped", "budget: this round's 0.4 s are used up")
+def test_profiles_past_the_round_budget_are_skipped_rows() -> None:
+    measured = profiled_round("slow to build", round_s=0.4)
+    row_by_metric = {row["metric"]: (row["status"], row["reason"]) for row in measured.rows}
+    assert row_by_metric["time"] == ("ok", "")
+    assert (
+        row_by_metric["built_before"]
+        == row_by_metric["cupti_share"]
+        == ("skipped", "budget: this round's 0.4 s are used up")
+    )
 
 
-def scripted(*lines: str) -> list[str]:
-    """A measuring process that is ready and then does as it is told."""
+def scripted_worker(*lines: str) -> list[str]:
+    """Return a worker command that reports ready and then runs `lines`."""
     return [sys.executable, "-c", "\n".join(["import time", "input()", "print('{}', flush=True)", "input()", *lines])]
 
 
-@pytest.mark.parametrize("said", ["{'status': nothing", "null", "[1]"])
-def test_what_is_no_answer_costs_its_point_and_its_process_alone(said: str) -> None:
-    measured = make(["right"] * 3)
-    measured.command = scripted(f"print({said!r})")
+@pytest.mark.parametrize("output", ["{'status': nothing", "null", "[1]"])
+def test_invalid_answer_fails_only_its_point_and_process(output: str) -> None:
+    measured = make_round(["right"] * 3)
+    measured.command = scripted_worker(f"print({output!r})")
     measured.run()
     assert [(row["status"], "not a JSON object" in row["reason"]) for row in measured.rows] == [("failed", True)] * 3
     assert measured.workers == 3
 
 
-def test_an_answer_of_another_shape_costs_its_point_alone() -> None:
-    measured = make(["right"])
-    measured.command = scripted("""print('{"status": "ok", "parts": []}')""")
+def test_answer_without_required_keys_fails_its_point() -> None:
+    measured = make_round(["right"])
+    measured.command = scripted_worker("""print('{"status": "ok", "parts": []}')""")
     measured.run()
     assert [(row["status"], "KeyError" in row["reason"]) for row in measured.rows] == [("failed", True)]
 
 
 @pytest.mark.parametrize(
-    "said", ['{"profiled": []}', '{"profiled": 5, "profiled_s": 1}', '{"profiled_s": 1, "profiled": [1]}']
+    "profile", ['{"profiled": []}', '{"profiled": 5, "profiled_s": 1}', '{"profiled_s": 1, "profiled": [1]}']
 )
-def test_a_profile_of_another_shape_costs_no_timed_row(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+def test_malformed_profile_keeps_the_timed_rows(monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
     answer = worker_processes.Worker.measure
 
     def measure(self: worker_processes.Worker, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        return dict(json.loads(said)) if "profile" in order else answer(self, order, limit_s)
+        return dict(json.loads(profile)) if "profile" in order else answer(self, order, limit_s)
 
     monkeypatch.setattr(worker_processes.Worker, "measure", measure)
-    told = {row["metric"]: (row["status"], row["reason"]) for row in profiled("right").rows}
-    assert told["time"] == ("ok", "")
-    assert {status for status, _ in (told["built_before"], told["cupti_share"])} == {"failed"}
+    row_by_metric = {row["metric"]: (row["status"], row["reason"]) for row in profiled_round("right").rows}
+    assert row_by_metric["time"] == ("ok", "")
+    assert {status for status, _ in (row_by_metric["built_before"], row_by_metric["cupti_share"])} == {"failed"}
 
 
-def test_a_hanging_point_is_given_up() -> None:
-    measured = make(["right"], hang_s={"cpu": 0.2})
-    measured.command = scripted("time.sleep(60)")
+def test_hanging_point_times_out() -> None:
+    measured = make_round(["right"], hang_s={"cpu": 0.2})
+    measured.command = scripted_worker("time.sleep(60)")
     measured.run()
     assert measured.rows[0]["status"] == "timeout"
 
 
-def test_how_long_a_process_takes_to_start_is_known_of_those_that_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+def test_start_time_is_known_only_for_processes_that_get_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_calls: list[object] = []
     loaded: list[object] = []
     monkeypatch.setattr(worker_processes.subprocess, "run", lambda words, **_: loaded.append(words))
     ready = [sys.executable, "-c", "input(); print('{\"ready\": true}', flush=True); input()"]
     begun = time.perf_counter()
-    started = worker_processes.measure_start_s("cpu", command=ready, then=asked.append)
+    started = worker_processes.measure_start_s("cpu", command=ready, then=ready_calls.append)
     assert 0.005 < (started or 0.0) < time.perf_counter() - begun
-    for command in (scripted("time.sleep(60)"), [sys.executable, "-c", "raise SystemExit(3)"]):
-        assert worker_processes.measure_start_s("cpu", command=command, then=asked.append) is None
-    assert len(asked) == len(loaded) - 2 == 1, "of a process that is not ready, nothing is asked"
+    for command in (scripted_worker("time.sleep(60)"), [sys.executable, "-c", "raise SystemExit(3)"]):
+        assert worker_processes.measure_start_s("cpu", command=command, then=ready_calls.append) is None
+    assert len(ready_calls) == len(loaded) - 2 == 1, "then runs only for a ready process"
 
 
-def test_a_round_of_one_point_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_counts_one_point_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None:
     for hows, words in ((["right"], ": 1 point in "), (["right"] * 2, ": 2 points in ")):
-        make(hows).run()
+        make_round(hows).run()
         assert words in capsys.readouterr().err
 
 
-def test_points_past_the_rounds_budget_are_skipped_with_the_reason() -> None:
-    measured = make(["right"] * 4, round_s=1e-9)
+def test_points_past_the_round_budget_are_skipped_with_the_reason() -> None:
+    measured = make_round(["right"] * 4, round_s=1e-9)
     measured.run()
     assert {(row["status"], row["reason"][:7]) for row in measured.rows} == {("skipped", "budget:")}
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, {"right", "raises"}), (2, {"right"})])
-def test_a_block_of_the_first_rounds_is_not_in_later_ones(number: int, expected: set[str]) -> None:
+def test_block_for_the_first_rounds_is_absent_from_later_ones(number: int, expected: set[str]) -> None:
     first = {"rounds": 1, "cases": [{"how": "raises", "index": 0, "backend": "llvm"}]}
-    measured = make(["right"], first, number=number, round_s=1e-9)
+    measured = make_round(["right"], first, number=number, round_s=1e-9)
     measured.run()
-    assert set(by_how(measured)) == expected
+    assert set(outcomes_by_fault(measured)) == expected
 
 
-def test_the_order_is_shuffled_by_a_seed_of_each_round() -> None:
+def test_order_is_shuffled_with_a_seed_per_round() -> None:
     def order(seed: int) -> list[str]:
-        """Of a round past its time, which starts no process."""
-        measured = make(["right"] * 12, seed=seed, round_s=1e-9)
+        """Return the point order for a round without time, which starts no process."""
+        measured = make_round(["right"] * 12, seed=seed, round_s=1e-9)
         measured.run()
         return [row["params"] for row in measured.rows]
 
@@ -337,7 +343,7 @@ def test_the_order_is_shuffled_by_a_seed_of_each_round() -> None:
     assert rounds.round_seed(0, "a", "cpu", 1) == rounds.round_seed(0, "a", "cpu", 1)
 
 
-def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_set_back_during_a_round_keeps_durations_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     back = [timedelta()]
     measure = Round.run
     clock = SimpleNamespace(now=lambda zone: datetime.now(zone) - back[0])
@@ -355,9 +361,9 @@ def test_a_clock_that_is_set_back_in_mid_round_costs_nothing(tmp_path: Path, mon
     assert samples["value"].gt(0).all() and samples["elapsed_s"].le(about["wall_s"]).all()
 
 
-def test_whoever_measures_by_a_plan_loads_no_library_before_the_measuring_process_starts(tmp_path: Path) -> None:
+def test_planned_run_imports_no_library_before_the_worker_starts(tmp_path: Path) -> None:
     plan_file, out = tmp_path / "plan.json", str(tmp_path / "gemm.cuda-0.1.parquet")
-    job = replace(make(["right"]).job, experiment="gemm", device="cuda:0", kind="gpu")
+    job = replace(make_round(["right"]).job, experiment="gemm", device="cuda:0", kind="gpu")
     write_json(plan_file, Plan((job,), 1).as_json)
     words = ["run", "gemm", "--device", "cuda:0", "--plan", str(plan_file), "--out", out]
     program = f"""
@@ -375,7 +381,7 @@ main({words!r})
     assert (done.returncode, done.stdout.strip()) == (7, "[]"), done.stderr
 
 
-def test_files_of_a_process_that_is_ended_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_of_a_stopped_process_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     script = "import tempfile, time; tempfile.mkstemp(); print('{\"ready\": true}', flush=True); time.sleep(99)"
     worker = worker_processes.Worker([sys.executable, "-c", script], None, {}, lambda: None)
@@ -386,11 +392,11 @@ def test_files_of_a_process_that_is_ended_are_removed(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_so_are_those_whose_parent_was_killed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_scratch_folders_of_killed_parents_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, at_work = worker_processes.Scratch(), worker_processes.Scratch()
+    left, in_use = worker_processes.Scratch(), worker_processes.Scratch()
     assert left._lock is not None
-    os.close(left._lock)  # as the system does for a process that ends
+    os.close(left._lock)  # the system does this when a process ends
     worker_processes.Scratch()
     assert not left.path.exists()
-    assert at_work.path.exists()
+    assert in_use.path.exists()

@@ -1,4 +1,4 @@
-"""A new experiment works as it is written: measured, checked, read by the report, tested, and clean."""
+"""A new experiment works unchanged: measured, checked, reported, tested and linted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from contract.errors import StudyError
-from experiments import scaffold as scaffold
+from experiments import scaffold
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("contract", "experiments", "report", "tests", "workflow", "data/reference", "pyproject.toml", "CITATION.cff")
-# The longest name that is taken.
+# Longest valid name.
 NAME = "name_of_18_letters"
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the study without its data, in a place where they may be written."""
+def repository_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the repository without its data to a writable folder."""
     folder = tmp_path_factory.mktemp("copy")
     for name in NEEDED:
         place, skip = folder / name, shutil.ignore_patterns("__pycache__", "golden")
@@ -32,24 +32,26 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def state(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
     "name", ["gemm", "memory", "checks", "rounds", "Foo", "1a", "class", "a b", "../a", "", f"{NAME}s"]
 )
-def test_a_name_that_is_none_or_is_taken_writes_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(scaffold, "ROOT", copy)
-    before = state(copy)
+def test_invalid_or_taken_name_writes_nothing(
+    repository_copy: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(scaffold, "ROOT", repository_copy)
+    before = read_files(repository_copy)
     with pytest.raises(StudyError, match=r"is taken: .* exists|is not a valid name: use"):
         scaffold.write_experiment(name)
-    assert state(copy) == before
+    assert read_files(repository_copy) == before
 
 
-def test_all_files_are_written_or_none(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaffold, "ROOT", copy)
-    before, write = state(copy), scaffold.write_text
+def test_failed_write_leaves_no_files(repository_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaffold, "ROOT", repository_copy)
+    before, write = read_files(repository_copy), scaffold.write_text
 
     def full(path: Path, text: str) -> None:
         if "full.yaml" in path.name:
@@ -59,22 +61,22 @@ def test_all_files_are_written_or_none(copy: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(scaffold, "write_text", full)
     with pytest.raises(OSError):
         scaffold.write_experiment(NAME)
-    assert state(copy) == before
+    assert read_files(repository_copy) == before
 
 
-def test_it_is_measured_and_tested_and_clean_as_it_is(copy: Path) -> None:
+def test_new_experiment_is_measured_tested_and_linted_unchanged(repository_copy: Path) -> None:
     def run(*words: str) -> str:
         ran = subprocess.run(
             [sys.executable, "-m", *words],
-            cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
+            cwd=repository_copy, env={**os.environ, "PYTHONPATH": str(repository_copy)}, capture_output=True, text=True,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr
 
     *paths, _, test, measure = run("experiments", "new", NAME).splitlines()
     files = [path for path in paths if path.endswith(".py")]
-    assert all((copy / path).is_file() for path in paths) and len(files) == 4
-    assert "2 ok" in run(*measure.split()[2:-1], str(copy / "new.cpu.1.parquet"))
+    assert all((repository_copy / path).is_file() for path in paths) and len(files) == 4
+    assert "2 ok" in run(*measure.split()[2:-1], str(repository_copy / "new.cpu.1.parquet"))
     assert "2 passed" in run(*test.split(), "-q", "-p", "no:cacheprovider")
     assert f"{NAME}.rate" in run("report", "quantities", NAME)
     run("ruff", "check", "--no-cache", *files)

@@ -1,4 +1,4 @@
-"""Servers answer rightly, end with whoever started them, and a load on them waits for nobody."""
+"""Servers answer correctly and end with their parent, and the load sends requests without waiting for answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32",
 
 @pytest.fixture(scope="module", autouse=True)
 def echoing() -> Iterator[None]:
-    """Servers know a service that is there at once; none of them is left in the end."""
+    """Add a service that starts at once, and stop all servers at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")
         patch.setitem(services.SERVICES, "echo", Echo)
@@ -48,13 +48,13 @@ def echoing() -> Iterator[None]:
 
 
 class OnCuda(torch.Tensor):
-    """Rows on a CPU that say that they are on a GPU."""
+    """A CPU tensor that claims to be on a GPU."""
 
     is_cuda = True
 
 
-def test_a_gpu_multiplies_few_rows_in_8_bits_by_more_rows_of_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch refuses fewer than 17 rows there."""
+def test_int8_product_on_cuda_pads_few_rows_with_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch refuses fewer than 17 rows on CUDA."""
     rows, product = [], torch._int_mm
     monkeypatch.setattr(torch, "_int_mm", lambda left, right: rows.append(len(left)) or product(left, right))
     x, weight, scale = torch.randn(3, 16), torch.randint(-127, 128, (16, 8), dtype=torch.int8), torch.rand(8)
@@ -81,7 +81,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "dtype", "backend"), CASES)
-def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, backend: str, few_vectors: None) -> None:
+def test_service_answers_match_its_model(name: str, dtype: Dtype, backend: str, few_vectors: None) -> None:
     kind = services.SERVICES[name]
     service = kind(CPU, dtype, backend, 1, 2)
     bodies, exact = kind.requests(), kind.exact_scores()
@@ -95,7 +95,7 @@ def test_a_service_gives_its_models_own_answers(name: str, dtype: Dtype, backend
 @pytest.mark.parametrize(
     ("kind", "tokens", "beyond"), [(services.Lookup, 64, 2000), (services.TextClassifier, 128, 30_522)]
 )
-def test_words_that_no_table_has_are_no_request(kind: Any, tokens: int, beyond: int, few_vectors: None) -> None:
+def test_invalid_word_ids_are_refused(kind: Any, tokens: int, beyond: int, few_vectors: None) -> None:
     for words in ([0] * (tokens - 1), [-1] * tokens, [beyond] * tokens):
         with pytest.raises(ValueError, match="word ids"):
             kind.inputs(torch.tensor(words, dtype=torch.int32).numpy().tobytes())
@@ -111,7 +111,7 @@ def test_words_that_no_table_has_are_no_request(kind: Any, tokens: int, beyond: 
         pytest.param(lambda answer: answer.update(answer=5), id="another answer than the best"),
     ],
 )
-def test_a_wrong_answer_is_noticed(fault: Any) -> None:
+def test_wrong_answer_is_detected(fault: Any) -> None:
     exact = torch.linspace(0, 1, 20, dtype=torch.float64)
     best = exact.topk(services.BEST)
     answer = {"answer": int(best.indices[0]), "best": best.indices.tolist(), "scores": best.values.tolist()}
@@ -120,16 +120,16 @@ def test_a_wrong_answer_is_noticed(fault: Any) -> None:
     assert not services.answer_error(answer, exact) <= 0.01
 
 
-def test_callers_of_one_network_get_the_answers_to_their_own_requests() -> None:
+def test_concurrent_callers_get_their_own_answers() -> None:
     kind = services.TextClassifier
-    service, asked = kind(CPU, Dtype.FLOAT32, "onnx", 1, 2), [kind.inputs(body) for body in kind.requests()] * 4
-    alone = [service.answer(inputs)["scores"] for inputs in asked]
+    service, requests = kind(CPU, Dtype.FLOAT32, "onnx", 1, 2), [kind.inputs(body) for body in kind.requests()] * 4
+    alone = [service.answer(inputs)["scores"] for inputs in requests]
     with ThreadPoolExecutor(2) as callers:
-        assert [one["scores"] for one in callers.map(service.answer, asked)] == alone
+        assert [answer["scores"] for answer in callers.map(service.answer, requests)] == alone
 
 
 class Slow(services.Service):
-    """Answers after a while; fails where it is told to."""
+    """A service that answers after a delay, or fails on request."""
 
     @classmethod
     def inputs(cls, body: bytes) -> Any:
@@ -149,75 +149,75 @@ class Slow(services.Service):
     requests = exact_scores = memory_bytes = classmethod(lambda *_: [])  # type: ignore[assignment]
 
 
-def desk(kind: str = "cpu", workers: int = 2) -> server.Dispatcher:
+def make_dispatcher(kind: str = "cpu", workers: int = 2) -> server.Dispatcher:
     return server.Dispatcher(Slow(CPU, Dtype.FLOAT32), CPU, kind, threads=1, workers=workers)
 
 
-def test_the_server_answers_refuses_and_survives_a_failure() -> None:
-    held, running = server.listening_socket(0), server.make_server(desk())
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [held]})
+def test_server_answers_refuses_and_survives_a_failure() -> None:
+    listening, running = server.listening_socket(0), server.make_server(make_dispatcher())
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
-    line = http.client.HTTPConnection(*held.getsockname(), timeout=30)
+    connection = http.client.HTTPConnection(*listening.getsockname(), timeout=30)
 
-    def said(method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
-        line.request(method, path, body)
-        response = line.getresponse()
+    def ask(method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+        connection.request(method, path, body)
+        response = connection.getresponse()
         return response.status, response.read().decode()
 
     try:
-        assert said("POST", "/answer", b"four") == (200, '{"answer":4}')
-        assert said("POST", "/answer", b"") == (400, "a request asks for something")
-        assert said("POST", "/answer", b"fail")[0] == 500
-        line.close()  # the server does so after a failure
-        assert said("GET", "/answer")[0] == 405
-        assert said("POST", "/answer", b"x") == (200, '{"answer":1}')
-        used = json.loads(said("GET", "/usage")[1])
+        assert ask("POST", "/answer", b"four") == (200, '{"answer":4}')
+        assert ask("POST", "/answer", b"") == (400, "a request asks for something")
+        assert ask("POST", "/answer", b"fail")[0] == 500
+        connection.close()  # the server closes it after a failure
+        assert ask("GET", "/answer")[0] == 405
+        assert ask("POST", "/answer", b"x") == (200, '{"answer":1}')
+        used = json.loads(ask("GET", "/usage")[1])
         assert used["open"] == 0
         assert used["cpu_s"] > 0
     finally:
         running.should_exit = True
-        line.close()
+        connection.close()
         thread.join(30)
-        held.close()
+        listening.close()
     assert not thread.is_alive()
 
 
-async def stays() -> bool:
+async def stays_connected() -> bool:
     return False
 
 
-async def leaves() -> bool:
+async def has_left() -> bool:
     return True
 
 
-def test_nothing_is_computed_for_who_has_left_while_waiting() -> None:
-    async def many(at: server.Dispatcher) -> list[Any]:
-        return await asyncio.gather(*(at.answer(b"x", leaves) for _ in range(6)))
+def test_waiting_requests_of_disconnected_clients_are_dropped() -> None:
+    async def many(dispatcher: server.Dispatcher) -> list[Any]:
+        return await asyncio.gather(*(dispatcher.answer(b"x", has_left) for _ in range(6)))
 
-    at = desk(workers=1)
-    answers = asyncio.run(many(at))
+    dispatcher = make_dispatcher(workers=1)
+    answers = asyncio.run(many(dispatcher))
     assert answers == [{"answer": 1}] * 2 + [None] * 4
-    assert at.open == 0
+    assert dispatcher.open == 0
 
 
-def test_requests_are_computed_at_the_same_time_on_cores_and_one_after_the_other_on_a_gpu() -> None:
-    async def several(at: server.Dispatcher) -> tuple[float, int]:
+def test_requests_run_in_parallel_on_cores_and_in_sequence_on_a_gpu() -> None:
+    async def several(dispatcher: server.Dispatcher) -> tuple[float, int]:
         begun = time.perf_counter()
-        asked = [asyncio.create_task(at.answer(b"x", stays)) for _ in range(4)]
+        tasks = [asyncio.create_task(dispatcher.answer(b"x", stays_connected)) for _ in range(4)]
         await asyncio.sleep(0.02)
-        waiting = at.open
-        await asyncio.gather(*asked)
+        waiting = dispatcher.open
+        await asyncio.gather(*tasks)
         return time.perf_counter() - begun, waiting
 
-    alone, both = desk("gpu"), desk(workers=2)
-    took, waiting = asyncio.run(several(alone))
+    gpu, cpu = make_dispatcher("gpu"), make_dispatcher(workers=2)
+    took, waiting = asyncio.run(several(gpu))
     assert waiting == 4
-    assert 4 * 0.05 <= alone.busy_s <= took
-    asyncio.run(several(both))
-    assert (both.busy_s, both.open) == (0, 0)
+    assert 4 * 0.05 <= gpu.busy_s <= took
+    asyncio.run(several(cpu))
+    assert (cpu.busy_s, cpu.open) == (0, 0)
 
 
-def test_a_taken_port_is_told() -> None:
+def test_taken_port_is_reported() -> None:
     with server.listening_socket(0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(HarnessError, match=rf"port {port} of 127.0.0.1: Address already in use"):
@@ -232,21 +232,21 @@ def test_a_taken_port_is_told() -> None:
         ({}, 0.01, ChildError, "no answer within 0 s from the server"),
     ],
 )
-def test_a_server_that_does_not_start_is_told_and_ended(order: Any, within_s: float, kind: Any, words: str) -> None:
+def test_server_that_fails_to_start_is_reported_and_stopped(order: Any, within_s: float, kind: Any, words: str) -> None:
     child = server_processes.start_process("server", {**ORDERS, **order})
     with pytest.raises(kind, match=words):
         child.answer(within_s)
     assert not child.is_alive
 
 
-def gone(pid: int) -> bool:
+def process_ended(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
 
-def refused(port: int) -> bool:
+def port_refuses(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=2).close()
     except OSError:
@@ -256,7 +256,7 @@ def refused(port: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
-    # A shell that starts the tests in the background has them, and their children, ignore an interrupt.
+    # Restore SIGINT: a background shell makes tests and their children ignore it.
     code = (
         "import signal, time; from experiments.serving import server_processes\n"
         "server_processes._PACKAGE = 'tests.experiments.echoing'\n"
@@ -270,20 +270,20 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
     try:
         assert parent.stdout is not None
         pid, port = map(int, parent.stdout.readline().split())
-        assert not gone(pid)
+        assert not process_ended(pid)
         parent.send_signal(how)
         parent.wait(30)
-        assert server_processes.wait_until(lambda: gone(pid), 10)
-        # Its first thread may be gone a moment before the others, which hold its socket.
-        assert server_processes.wait_until(lambda: refused(port), 10)
+        assert server_processes.wait_until(lambda: process_ended(pid), 10)
+        # Other threads may hold the socket a moment longer.
+        assert server_processes.wait_until(lambda: port_refuses(port), 10)
     finally:
         parent.kill()
 
 
-def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
-    """asyncio sends at once only on sockets that name their protocol; on others a body comes 40 ms late."""
-    with server.listening_socket(0) as held:
-        assert held.proto == socket.IPPROTO_TCP
+def test_listening_socket_names_its_protocol() -> None:
+    """asyncio disables Nagle's algorithm only on sockets with a protocol; otherwise a body arrives 40 ms late."""
+    with server.listening_socket(0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize(
@@ -297,16 +297,16 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None
     ],
     ids=["one of two", "both", "all", "siblings", "a quota of two"],
 )
-def test_a_server_has_its_cores_and_the_load_others_where_there_are_some(
+def test_server_and_load_use_separate_cores_if_possible(
     monkeypatch: pytest.MonkeyPatch, usable: int, siblings: Any, cores: int, mine: Any, others: Any
 ) -> None:
     monkeypatch.setattr(topology, "physical_cores", lambda _: SimpleNamespace(groups=siblings))
     monkeypatch.setattr(hardware, "usable_cores", lambda: usable)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {one for core in siblings for one in core})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {cpu for core in siblings for cpu in core})
     assert server_processes.split_cores(cores) == (mine, others)
 
 
-def test_cores_that_are_not_there_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinning_without_system_support_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     monkeypatch.setattr(hardware, "usable_cores", lambda: 8)
     assert server_processes.split_cores(0) == ([], [])
@@ -323,87 +323,87 @@ def test_arrivals_are_a_poisson_process() -> None:
 
 
 class Stand(StandInServer):
-    """Takes its time, one request after the other, and may fail."""
+    """A server that delays each request in turn and may fail."""
 
     def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
-        self.seconds, self.every, self.says, self.count, self.one = seconds, every, says, 0, threading.Lock()
+        self.seconds, self.every, self.says, self.count, self.lock = seconds, every, says, 0, threading.Lock()
         super().__init__()
 
-    def answer(self, asked: RequestHandler, _: bytes) -> None:
-        with self.one:
+    def answer(self, request: RequestHandler, _: bytes) -> None:
+        with self.lock:
             time.sleep(self.seconds)
             self.count += 1
             fails = self.every and self.count > http_load.WARM_UP and self.count % self.every == 0
-        told = f'{{"answer": {self.says}}}'.encode()
-        asked.send_response(500 if fails else 200)
-        asked.send_header("Content-Length", str(len(told)))
-        asked.end_headers()
-        asked.wfile.write(told)
+        body = f'{{"answer": {self.says}}}'.encode()
+        request.send_response(500 if fails else 200)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
 
 
 @pytest.fixture
-def stand() -> Iterator[Any]:
-    made: list[Stand] = []
+def start_stand_in() -> Iterator[Any]:
+    servers: list[Stand] = []
 
-    def make(**given: Any) -> int:
-        made.append(Stand(**given))
-        return int(made[-1].server_address[1])
+    def make(**options: Any) -> int:
+        servers.append(Stand(**options))
+        return int(servers[-1].server_address[1])
 
     yield make
-    for one in made:
-        one.shutdown()
-        one.server_close()
+    for running in servers:
+        running.shutdown()
+        running.server_close()
 
 
-def offered(port: int, rate: float, count: int, timeout_s: float = 5.0) -> http_load.LoadResult:
-    asked = {"port": port, "rate": rate, "count": count, "seed": 3, "timeout_s": timeout_s, "bodies": ["00"],
+def run_load(port: int, rate: float, count: int, timeout_s: float = 5.0) -> http_load.LoadResult:
+    order = {"port": port, "rate": rate, "count": count, "seed": 3, "timeout_s": timeout_s, "bodies": ["00"],
              "expected": [7]}  # fmt: skip
-    return http_load.offer_load(asked)
+    return http_load.offer_load(order)
 
 
-def test_a_load_that_the_server_can_bear_is_answered(stand: Any) -> None:
-    seen = offered(stand(), rate=100, count=50)
-    assert all(seen.good) and seen.cpu_s > 0
-    assert len(seen.latency) == len(seen.late) == 50
-    assert all(late <= took for late, took in zip(seen.late, seen.latency, strict=True))
+def test_load_within_capacity_is_answered(start_stand_in: Any) -> None:
+    result = run_load(start_stand_in(), rate=100, count=50)
+    assert all(result.good) and result.cpu_s > 0
+    assert len(result.latency) == len(result.late) == 50
+    assert all(late <= took for late, took in zip(result.late, result.latency, strict=True))
 
 
-def test_requests_that_do_not_overlap_share_a_connection(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+def test_requests_that_do_not_overlap_share_a_connection(start_stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections: list[int] = []
     connect = socket.create_connection
-    monkeypatch.setattr(socket, "create_connection", lambda *given: made.append(1) or connect(*given))
-    client = http_load.Load(stand(), [b"x"], [7], 5.0, 8)
+    monkeypatch.setattr(socket, "create_connection", lambda *arguments: connections.append(1) or connect(*arguments))
+    client = http_load.Load(start_stand_in(), [b"x"], [7], 5.0, 8)
     for _ in range(20):
         assert client.offer([0.0], [0]).good == [True]
-    assert len(made) == 1
+    assert len(connections) == 1
 
 
-def test_beyond_capacity_waiting_grows_from_request_to_request(stand: Any) -> None:
-    seen = offered(stand(seconds=0.02), rate=200, count=100)
-    assert all(seen.good)
-    # A hundred services, less the half second in which they arrive.
-    assert max(seen.latency) > 100 * 0.02 - 1.5 * 100 / 200
-    assert statistics.fmean(seen.latency[-25:]) > 2 * statistics.fmean(seen.latency[:25])
+def test_latency_grows_with_each_request_beyond_capacity(start_stand_in: Any) -> None:
+    result = run_load(start_stand_in(seconds=0.02), rate=200, count=100)
+    assert all(result.good)
+    # A hundred service times, less the half second for arrivals, with a margin.
+    assert max(result.latency) > 100 * 0.02 - 1.5 * 100 / 200
+    assert statistics.fmean(result.latency[-25:]) > 2 * statistics.fmean(result.latency[:25])
 
 
-def test_a_request_without_an_answer_in_time_counts_with_all_of_it(stand: Any) -> None:
-    seen = offered(stand(seconds=0.05), rate=200, count=40, timeout_s=0.4)
-    failed = [took for took, good in zip(seen.latency, seen.good, strict=True) if not good]
+def test_timed_out_request_counts_with_its_full_latency(start_stand_in: Any) -> None:
+    result = run_load(start_stand_in(seconds=0.05), rate=200, count=40, timeout_s=0.4)
+    failed = [took for took, good in zip(result.latency, result.good, strict=True) if not good]
     assert failed
     assert min(failed) >= 0.4
-    assert len(seen.latency) == 40
+    assert len(result.latency) == 40
 
 
 @pytest.mark.parametrize(
-    ("given", "failures"), [({"every": 4}, range(8, 13)), ({"says": "8"}, [40])], ids=["errors", "wrong answers"]
+    ("options", "failures"), [({"every": 4}, range(8, 13)), ({"says": "8"}, [40])], ids=["errors", "wrong answers"]
 )
-def test_failures_are_counted_not_dropped(stand: Any, given: Any, failures: Any) -> None:
-    seen = offered(stand(**given), rate=400, count=40)
-    assert seen.good.count(False) in failures
-    assert all(took >= 5.0 for took, good in zip(seen.latency, seen.good, strict=True) if not good)
+def test_failures_are_counted_not_dropped(start_stand_in: Any, options: Any, failures: Any) -> None:
+    result = run_load(start_stand_in(**options), rate=400, count=40)
+    assert result.good.count(False) in failures
+    assert all(took >= 5.0 for took, good in zip(result.latency, result.good, strict=True) if not good)
 
 
-def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
+def load_result(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
     latency = [took * (1 + place / count) for place in range(count)]
     latency[:failing] = [2.0] * failing
     good = [place >= failing for place in range(count)]
@@ -414,60 +414,60 @@ def seen(count: int, failing: int = 0, took: float = 0.01) -> dict[str, Any]:
 USED = ({"cpu_s": 1.0, "busy_s": 0.5, "open": 0}, {"cpu_s": 2.0, "busy_s": 0.6, "open": 0})
 
 
-@pytest.mark.parametrize(("count", "told"), [(99, {"p50"}), (100, {"p50", "p99"}), (1000, {"p50", "p99", "p999"})])
-def test_percentiles_need_requests_enough(count: int, told: set[str]) -> None:
-    found = serving._metrics(seen(count), *USED, 0, "cpu")
-    assert {name for name in ("p50", "p99", "p999") if f"{name}_latency" in found} == told
+@pytest.mark.parametrize(
+    ("count", "percentiles"), [(99, {"p50"}), (100, {"p50", "p99"}), (1000, {"p50", "p99", "p999"})]
+)
+def test_percentiles_need_enough_requests(count: int, percentiles: set[str]) -> None:
+    metrics = serving._metrics(load_result(count), *USED, 0, "cpu")
+    assert {name for name in ("p50", "p99", "p999") if f"{name}_latency" in metrics} == percentiles
     if count == 1000:
-        assert found["p99_latency"][0] == pytest.approx(0.0199, rel=1e-3)
-        assert found["p999_latency"][0] == pytest.approx(0.01999, rel=1e-3)
+        assert metrics["p99_latency"][0] == pytest.approx(0.0199, rel=1e-3)
+        assert metrics["p999_latency"][0] == pytest.approx(0.01999, rel=1e-3)
 
 
-def test_failures_show_in_the_percentile_and_in_the_rate() -> None:
-    found = serving._metrics(seen(200, failing=20), *USED, 2, "cpu")
-    assert found["failed_share"] == (pytest.approx(0.1), "1")
-    assert found["p99_latency"][0] == 2.0
-    assert found["achieved_rate"] == (pytest.approx(90), "1/s")
-    assert found["cpu_per_request"] == (pytest.approx(1 / 180), "s")
-    assert found["client_share"] == (pytest.approx(0.05), "1")
-    assert "gpu_busy_share" not in found
-    none = serving._metrics(seen(200, failing=200), *USED, 0, "gpu")
-    assert (none["failed_share"], none["client_share"]) == ((1.0, "1"), (0.0, "1"))
-    assert none["gpu_busy_share"] == (pytest.approx(0.05), "1")
-    assert not {"achieved_rate", "cpu_per_request"} & none.keys()
+def test_failures_affect_the_percentile_and_the_rate() -> None:
+    metrics = serving._metrics(load_result(200, failing=20), *USED, 2, "cpu")
+    assert metrics["failed_share"] == (pytest.approx(0.1), "1")
+    assert metrics["p99_latency"][0] == 2.0
+    assert metrics["achieved_rate"] == (pytest.approx(90), "1/s")
+    assert metrics["cpu_per_request"] == (pytest.approx(1 / 180), "s")
+    assert metrics["client_share"] == (pytest.approx(0.05), "1")
+    assert "gpu_busy_share" not in metrics
+    all_failed = serving._metrics(load_result(200, failing=200), *USED, 0, "gpu")
+    assert (all_failed["failed_share"], all_failed["client_share"]) == ((1.0, "1"), (0.0, "1"))
+    assert all_failed["gpu_busy_share"] == (pytest.approx(0.05), "1")
+    assert not {"achieved_rate", "cpu_per_request"} & all_failed.keys()
 
 
 def test_latencies_are_thinned_and_percentiles_are_not() -> None:
-    given = seen(5000)
-    given["latency"][1:7] = [1.9] * 6
-    found = serving._metrics(given, *USED, 0, "cpu")
-    assert len(found["latency"][0]) <= serving.MOST_SAMPLES  # type: ignore[arg-type]
-    assert found["p999_latency"][0] > 1.8
+    result = load_result(5000)
+    result["latency"][1:7] = [1.9] * 6
+    metrics = serving._metrics(result, *USED, 0, "cpu")
+    assert len(metrics["latency"][0]) <= serving.MOST_SAMPLES  # type: ignore[arg-type]
+    assert metrics["p999_latency"][0] > 1.8
 
 
 @pytest.mark.parametrize("device", [CPU, GPU])
-def test_a_point_is_measured_and_its_server_is_held_to_its_cores_and_lives_on(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "LATE_S", 1.0)  # whoever runs tests has other work on its cores
+def test_point_is_measured_and_its_server_is_pinned_and_kept(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "LATE_S", 1.0)  # test machines have other load
     serving.close_servers()
-    made = build_work("serving", device, threads=1, service="echo")
-    assert passes_check(made)
-    (kept,) = serving._SERVERS.values()
+    workload = build_work("serving", device, threads=1, service="echo")
+    assert passes_check(workload)
+    (running,) = serving._SERVERS.values()
     if hasattr(os, "sched_setaffinity"):
-        for thread in psutil.Process(kept.child.pid).threads():
+        for thread in psutil.Process(running.child.pid).threads():
             assert os.sched_getaffinity(thread.id) == set(server_processes.split_cores(1)[0])
-    found = observe(made)
-    assert (found["failed_share"], found["requests"]) == (0.0, 60.0)
-    assert 0 < found["p50_latency"] < serving.TIMEOUT_S
-    assert ("gpu_busy_share" in found) == (device.kind == "gpu")
+    metrics = observe(workload)
+    assert (metrics["failed_share"], metrics["requests"]) == (0.0, 60.0)
+    assert 0 < metrics["p50_latency"] < serving.TIMEOUT_S
+    assert ("gpu_busy_share" in metrics) == (device.kind == "gpu")
     assert passes_check(build_work("serving", device, threads=1, service="echo", requests_per_s=1))
-    assert list(serving._SERVERS.values()) == [kept]
+    assert list(serving._SERVERS.values()) == [running]
     serving.close_servers()
-    assert not kept.child.is_alive
+    assert not running.child.is_alive
 
 
-def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_server_is_restarted_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_SERVERS", 1)
     first = serving.get_server(ORDERS)
     assert serving.get_server(ORDERS) is first
@@ -484,18 +484,18 @@ def test_a_server_that_has_died_is_started_again_and_few_are_kept(monkeypatch: p
     serving.close_servers()
 
 
-def test_a_server_that_failed_at_a_request_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = serving.get_server(ORDERS)
-    failed = SimpleNamespace(status=500, read=lambda: b"Internal Server Error")
+def test_server_is_restarted_after_a_failed_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = serving.get_server(ORDERS)
+    response = SimpleNamespace(status=500, read=lambda: b"Internal Server Error")
     with monkeypatch.context() as patch:
-        patch.setattr(http.client.HTTPConnection, "getresponse", lambda _: failed)
+        patch.setattr(http.client.HTTPConnection, "getresponse", lambda _: response)
         with pytest.raises(RuntimeError, match="the server said 500: Internal Server Error"):
-            kept.ask("GET", "/usage")
-    assert serving.get_server(ORDERS) is not kept, "an error of its device would stay"
+            running.ask("GET", "/usage")
+    assert serving.get_server(ORDERS) is not running, "an error of its device would stay"
     serving.close_servers()
 
 
-def test_a_network_answers_through_its_server() -> None:
+def test_network_answers_through_its_server() -> None:
     serving.close_servers()
     assert passes_check(build_work("serving", threads=1, backend="onnx"))
     serving.close_servers()

@@ -1,4 +1,4 @@
-"""Trouble of the harness behind a server is never the server's: limits, refused files and ports, pauses, lateness."""
+"""Harness trouble never counts as a server failure: limits, refused files and ports, pauses, lateness."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from experiments.workload import HarnessError, Unsupported
 from tests.experiments.conftest import Tree
 from tests.experiments.echoing.service import Echo
 from tests.experiments.point_runs import CPU, build_work, point_params
-from tests.experiments.test_serving import ORDERS, desk, echoing, offered, seen, stand
+from tests.experiments.test_serving import ORDERS, echoing, load_result, make_dispatcher, run_load, start_stand_in
 
-__all__ = ["echoing", "stand"]  # fixtures
+__all__ = ["echoing", "start_stand_in"]  # fixtures
 USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25}
 RANGE = "proc/sys/net/ipv4/ip_local_port_range"
 
 
 @pytest.fixture
 def few_files() -> Iterator[Callable[[int], None]]:
-    """Leave this process so many free files, by its soft limit."""
+    """Return a function that sets the soft limit to leave this process `free` files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def leave(free: int) -> None:
@@ -58,10 +58,10 @@ def few_files() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# ------------------------------------------------------------------ before
+# ------------------------------------------------------------------ before the load
 
 
-def test_a_soft_limit_is_raised_as_far_as_needed_and_no_further(few_files: Callable[[int], None]) -> None:
+def test_soft_file_limit_is_raised_only_as_needed(few_files: Callable[[int], None]) -> None:
     few_files(5)
     room = connection_limits.raise_file_limit(40)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -70,7 +70,7 @@ def test_a_soft_limit_is_raised_as_far_as_needed_and_no_further(few_files: Calla
     assert connection_limits.raise_file_limit(10) == room
 
 
-def test_a_hard_limit_is_told_with_what_to_do(
+def test_hard_file_limit_error_says_what_to_do(
     few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few_files(5)
@@ -84,7 +84,7 @@ def test_a_hard_limit_is_told_with_what_to_do(
 
 
 @pytest.mark.parametrize(("soft", "hard"), [(resource.RLIM_INFINITY,) * 2, (connection_limits.sys.maxsize,) * 2])
-def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+def test_unlimited_files_fit_all_connections(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     assert connection_limits.file_limits() == (connection_limits.sys.maxsize,) * 2
     assert not connection_limits.file_shortage(CONNECTIONS, connection_limits.raise_file_limit(CONNECTIONS))
@@ -95,7 +95,7 @@ def test_no_limit_is_room_for_all(monkeypatch: pytest.MonkeyPatch, soft: int, ha
     [("32768\t60999\n", False), ("32768 32800", True), (f"40000 {40000 + CONNECTIONS + MARGIN - 1}", False),
      ("", False), (None, False)],
 )  # fmt: skip
-def test_a_narrow_range_of_ports_is_told(tree: Tree, text: str | None, lacks: bool) -> None:
+def test_narrow_port_range_is_reported(tree: Tree, text: str | None, lacks: bool) -> None:
     reason = connection_limits.port_shortage(CONNECTIONS, tree({} if text is None else {RANGE: text}))
     assert bool(reason) == lacks
     assert not lacks or ("ip_local_port_range" in reason and "33" in reason)
@@ -104,32 +104,32 @@ def test_a_narrow_range_of_ports_is_told(tree: Tree, text: str | None, lacks: bo
 @pytest.mark.parametrize(
     ("backlog", "requests", "wanted"), [(4096, 9000, CONNECTIONS), (128, 9000, 128), (4096, 15, 15), (None, 1, 1)]
 )
-def test_connections_fit_the_load_and_the_queue_of_those_that_wait(
+def test_connection_count_fits_the_load_and_the_accept_queue(
     tree: Tree, backlog: int | None, requests: int, wanted: int
 ) -> None:
     root = tree({"proc/sys/net/core/somaxconn": f"{backlog}"} if backlog else {})
     assert connection_limits.connection_count(requests, root) == wanted
 
 
-def test_a_load_that_does_not_fit_is_not_offered(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_beyond_the_file_limit_is_refused(start_stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "raise_file_limit", lambda _: Room(20, 64))
     with pytest.raises(HarnessError, match="the load: 30 connections need 62 files, 20 of the limit of 64 are free"):
-        offered(stand(), rate=300, count=30)
-    kept = serving.RunningServer(Child.__new__(Child), 0, Room(20, 64))
+        run_load(start_stand_in(), rate=300, count=30)
+    running = serving.RunningServer(Child.__new__(Child), 0, Room(20, 64))
     with pytest.raises(HarnessError, match="the server: 30 connections"):
-        serving._measure_load(kept, {"count": 30}, None, [], 0, "cpu")  # type: ignore[arg-type]
+        serving._measure_load(running, {"count": 30}, None, [], 0, "cpu")  # type: ignore[arg-type]
 
 
-def test_threads_that_the_system_refuses_fail_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_threads_fail_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(server.ThreadPoolExecutor, "submit", refuse)
     with pytest.raises(HarnessError, match=r"cannot start 2 threads: can't start new thread \(see ulimit -u\)"):
-        desk(workers=2)
+        make_dispatcher(workers=2)
 
 
-def test_a_process_that_cannot_be_started_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_start_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -139,12 +139,12 @@ def test_a_process_that_cannot_be_started_is_the_harnesss(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("free", "planned", "found"),
+    ("free", "planned", "level"),
     [(None, None, Level.OK), (5, None, Level.NOTE), (5, 5, Level.OK), (5, 600, Level.WARNING), (5, 0, None)],
 )
-def test_doctor_tells_of_loads_that_do_not_fit(
+def test_doctor_reports_loads_that_do_not_fit(
     few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int | None,
-    planned: int | None, found: Level | None,
+    planned: int | None, level: Level | None,
 ) -> None:  # fmt: skip
     if planned is not None:
         point = Point.from_params("serving" if planned else "gemm", {"requests_per_s": max(planned, 1), "seconds": 4})
@@ -155,32 +155,32 @@ def test_doctor_tells_of_loads_that_do_not_fit(
         soft, _ = connection_limits.file_limits()
         monkeypatch.setattr(connection_limits, "file_limits", lambda: (soft, soft))
     finding = plan_checks.server_load(tmp_path)
-    assert (finding and finding.level) == found
+    assert (finding and finding.level) == level
     assert not finding or finding.level is Level.OK or "ulimit -n" in finding.mend
 
 
-# ------------------------------------------------------------------ whose failure
+# ------------------------------------------------------------------ failures of server or harness
 
 
-def said(status: str, body: bytes = b"") -> bytes:
+def http_response(status: str, body: bytes = b"") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 ANSWERS: list[tuple[bytes | str, bool | str]] = [
-    (said("200 OK", b'{"answer":7}'), True),
-    (said("200 OK", b'{"answer":8}'), False),
-    (said("200 OK", b"null"), False),
-    (said("200 OK", b"seven"), False),
-    (said("200 OK", b'{"other":7}'), False),
-    (said("500 Internal Server Error"), False),
-    (said("503 Service Unavailable"), False),
-    (said("429 Too Many Requests"), False),
-    (said("200 OK", b'{"answer":7}')[:-5], False),
+    (http_response("200 OK", b'{"answer":7}'), True),
+    (http_response("200 OK", b'{"answer":8}'), False),
+    (http_response("200 OK", b"null"), False),
+    (http_response("200 OK", b"seven"), False),
+    (http_response("200 OK", b'{"other":7}'), False),
+    (http_response("500 Internal Server Error"), False),
+    (http_response("503 Service Unavailable"), False),
+    (http_response("429 Too Many Requests"), False),
+    (http_response("200 OK", b'{"answer":7}')[:-5], False),
     (b"", False),
     ("reset", False),
     ("silent", False),
-    (said("400 Bad Request", b"an image is 784 bytes"), "the server said 400: an image is 784 bytes"),
-    (said("404 Not Found"), "the server said 404"),
+    (http_response("400 Bad Request", b"an image is 784 bytes"), "the server said 400: an image is 784 bytes"),
+    (http_response("404 Not Found"), "the server said 404"),
     ("nobody listens", "ECONNREFUSED"),
 ]
 
@@ -189,80 +189,80 @@ Script = bytes | str
 
 
 @contextlib.contextmanager
-def saying(*answers: Script) -> Iterator[int]:
-    """A server on this port that gives the first answer to the first request, and so on, the last to all others.
+def scripted_server(*answers: Script) -> Iterator[int]:
+    """Start a server that gives `answers` in turn and repeats the last, and yield its port.
 
-    'reset', 'silent', or bytes after which it closes the connection.
+    An answer is 'reset', 'silent', or bytes to send before closing the connection.
     """
-    held, left = socket.create_server(("127.0.0.1", 0)), list(answers)
+    listening, remaining = socket.create_server(("127.0.0.1", 0)), list(answers)
 
     def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
-                serve_one(held.accept()[0])
+                serve_one(listening.accept()[0])
 
-    def serve_one(line: socket.socket) -> None:
-        with line, contextlib.suppress(OSError):
-            asked = b""
-            while not asked.endswith(b"\r\n\r\nx"):
-                asked += line.recv(1 << 16)
-            answer = left.pop(0) if len(left) > 1 else left[0]
+    def serve_one(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            request = b""
+            while not request.endswith(b"\r\n\r\nx"):
+                request += connection.recv(1 << 16)
+            answer = remaining.pop(0) if len(remaining) > 1 else remaining[0]
             if answer == "reset":
-                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             elif answer == "silent":
-                line.recv(1)  # until the client has left
+                connection.recv(1)  # until the client has left
             else:
                 assert isinstance(answer, bytes)
-                line.sendall(answer)
+                connection.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
     try:
-        yield held.getsockname()[1]
+        yield listening.getsockname()[1]
     finally:
-        # Wakes up `accept` as well.
-        held.shutdown(socket.SHUT_RDWR)
-        held.close()
+        # Also wakes up `accept`.
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
 
 
-@pytest.mark.parametrize(("answer", "fate"), ANSWERS, ids=[str(answer)[:60] for answer, _ in ANSWERS])
-def test_what_an_overloaded_server_does_is_its_failure_and_nothing_else_is(answer: Script, fate: bool | str) -> None:
-    with saying(answer) as port:
+@pytest.mark.parametrize(("answer", "outcome"), ANSWERS, ids=[str(answer)[:60] for answer, _ in ANSWERS])
+def test_only_overload_counts_as_a_server_failure(answer: Script, outcome: bool | str) -> None:
+    with scripted_server(answer) as port:
         if answer == "nobody listens":
             with socket.create_server(("127.0.0.1", 0)) as closed:
                 port = closed.getsockname()[1]
-        found = http_load.Load(port, [b"x"], [7], 0.2 if answer == "silent" else 20.0, 4).offer([0.0], [0])
-    if isinstance(fate, str):
-        ((trouble, count),) = found.trouble.items()
-        assert trouble.startswith(fate) and count == 1
-        assert not found.good
+        result = http_load.Load(port, [b"x"], [7], 0.2 if answer == "silent" else 20.0, 4).offer([0.0], [0])
+    if isinstance(outcome, str):
+        ((trouble, count),) = result.trouble.items()
+        assert trouble.startswith(outcome) and count == 1
+        assert not result.good
     else:
-        assert (found.good, found.trouble) == ([fate], {})
-        assert fate or found.latency[0] >= (0.2 if answer == "silent" else 20.0)
+        assert (result.good, result.trouble) == ([outcome], {})
+        assert outcome or result.latency[0] >= (0.2 if answer == "silent" else 20.0)
 
 
-RIGHT = said("200 OK", b'{"answer":7}')
+RIGHT = http_response("200 OK", b'{"answer":7}')
 MANGLED = st.one_of(
     st.binary(max_size=300),
     st.integers(0, len(RIGHT) - 1).map(lambda end: RIGHT[:end]),
     st.tuples(st.integers(0, len(RIGHT) - 1), st.binary(min_size=1, max_size=4)).map(
-        lambda given: RIGHT[: given[0]] + given[1] + RIGHT[given[0] + 1 :]
+        lambda edit: RIGHT[: edit[0]] + edit[1] + RIGHT[edit[0] + 1 :]
     ),
     st.binary(min_size=1, max_size=20).map(lambda more: RIGHT + more),
-    st.integers(100, 999).map(lambda status: said(f"{status} Odd", b'{"answer":7}')),
+    st.integers(100, 999).map(lambda status: http_response(f"{status} Odd", b'{"answer":7}')),
     st.recursive(st.none() | st.integers() | st.text(), st.lists).map(
-        lambda told: said("200 OK", json.dumps(told).encode())
+        lambda content: http_response("200 OK", json.dumps(content).encode())
     ),
     st.just(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 200_000),
     st.just(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
-    st.just(said("200 OK", b"[" * 50_000)),
+    st.just(http_response("200 OK", b"[" * 50_000)),
 )
 
 
 @given(MANGLED)
 @settings(max_examples=150, deadline=None)
-def test_no_answer_stops_the_load_or_is_lost(answer: bytes) -> None:
-    """Each request ends once, whatever comes, and the next ones are answered, over new connections where needed."""
-    with saying(answer, RIGHT) as port:
+def test_malformed_answer_neither_stops_the_load_nor_is_lost(answer: bytes) -> None:
+    """Each request ends once, and later requests are answered, over new connections if needed."""
+    with scripted_server(answer, RIGHT) as port:
         client = http_load.Load(port, [b"x"], [7], 5.0, 4)
         first = client.offer([0.0], [0])
         # The server closes its side soon after.
@@ -273,124 +273,122 @@ def test_no_answer_stops_the_load_or_is_lost(answer: bytes) -> None:
 
 @given(st.integers(1, len(RIGHT) - 1))
 @settings(max_examples=10, deadline=None)
-def test_an_answer_that_comes_in_pieces_is_whole_in_the_end(cut: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
+def test_answer_in_pieces_is_joined(cut: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
-            line, _ = held.accept()
-            with line:
-                line.recv(1 << 16)
-                line.sendall(RIGHT[:cut])
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(RIGHT[:cut])
                 time.sleep(0.01)
-                line.sendall(RIGHT[cut:])
+                connection.sendall(RIGHT[cut:])
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert http_load.Load(held.getsockname()[1], [b"x"], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        assert http_load.Load(listening.getsockname()[1], [b"x"], [7], 20.0, 4).offer([0.0], [0]).good == [True]
         thread.join(30)
 
 
-def test_a_request_that_the_system_takes_in_parts_is_sent_whole() -> None:
+def test_large_request_is_sent_completely() -> None:
     body = os.urandom(30_000_000)
-    got: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as held:
+    complete: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
-            line, _ = held.accept()
-            with line:
-                asked = line.recv(1 << 16)
-                while not asked.endswith(body[-100:]):
-                    asked += line.recv(1 << 20)
-                got.append(asked.endswith(body))
-                line.sendall(RIGHT)
+            connection, _ = listening.accept()
+            with connection:
+                request = connection.recv(1 << 16)
+                while not request.endswith(body[-100:]):
+                    request += connection.recv(1 << 20)
+                complete.append(request.endswith(body))
+                connection.sendall(RIGHT)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert http_load.Load(held.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
+        assert http_load.Load(listening.getsockname()[1], [body], [7], 20.0, 4).offer([0.0], [0]).good == [True]
         thread.join(30)
-    assert got == [True]
+    assert complete == [True]
 
 
-def test_a_kept_connection_that_the_server_has_closed_is_not_used_again() -> None:
-    with saying(RIGHT) as port:
-        found = http_load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
-    assert (found.good, found.trouble) == ([True] * 3, {})
+def test_closed_connection_is_not_reused() -> None:
+    with scripted_server(RIGHT) as port:
+        result = http_load.Load(port, [b"x"], [7], 20.0, 4).offer([0.0, 0.3, 0.6], [0, 0, 0])
+    assert (result.good, result.trouble) == ([True] * 3, {})
 
 
-def test_files_that_the_client_does_not_get_are_no_failures_of_the_server(
-    stand: Any, few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+def test_client_file_limit_is_not_a_server_failure(
+    start_stand_in: Any, few_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "raise_file_limit", lambda _: Room(1000, 1000))
     monkeypatch.setattr(http_load, "WARM_UP", 1)
-    port = stand(seconds=0.02)
+    port = start_stand_in(seconds=0.02)
     few_files(16)
-    found = offered(port, rate=2000, count=80, timeout_s=2.0)
-    # Beside it a connection may time out.
-    trouble = max(found.trouble, key=lambda one: found.trouble[one])
+    result = run_load(port, rate=2000, count=80, timeout_s=2.0)
+    # A connection may also time out.
+    trouble = max(result.trouble, key=lambda reason: result.trouble[reason])
     assert trouble.startswith("EMFILE: Too many open files; raise it in the shell")
-    assert sum(found.trouble.values()) + len(found.good) == 80
-    assert len(found.good) == len(found.latency) == len(found.late)
+    assert sum(result.trouble.values()) + len(result.good) == 80
+    assert len(result.good) == len(result.latency) == len(result.late)
     with pytest.raises(HarnessError, match="requests failed outside the server, most because of EMFILE"):
-        serving.raise_if_lost(vars(found))
+        serving.raise_if_lost(vars(result))
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
-def test_connections_that_the_server_cannot_accept_fail_the_run_in_one_line(
+def test_server_file_limit_fails_the_run_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    kept = serving.get_server(ORDERS)
+    running = serving.get_server(ORDERS)
     kind = Echo
-    expected = [kept.ask("POST", "/answer", body)["answer"] for body in kind.requests()]
-    limit = psutil.Process(kept.child.pid).num_fds() + 4
-    resource.prlimit(kept.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
-    asked = {"rate": 3000, "count": 30, "seed": 1, "timeout_s": 0.5, "cpus": []}
+    expected = [running.ask("POST", "/answer", body)["answer"] for body in kind.requests()]
+    limit = psutil.Process(running.child.pid).num_fds() + 4
+    resource.prlimit(running.child.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    load = {"rate": 3000, "count": 30, "seed": 1, "timeout_s": 0.5, "cpus": []}
     with pytest.raises(HarnessError, match=r"the server: EMFILE: Too many open files; raise it in the shell"):
-        serving._measure_load(kept, asked, kind, expected, 0, "cpu")
+        serving._measure_load(running, load, kind, expected, 0, "cpu")
     _, complaints = capfd.readouterr()
     assert complaints.count("Too many open files") == 1
     assert "Traceback" not in complaints
-    kept.child.stop()
+    running.child.stop()
 
 
 @pytest.mark.parametrize(("number", "ends"), [("EMFILE", True), ("ENFILE", True), ("ECONNRESET", False)])
-def test_the_server_ends_where_the_system_refuses_it_something(
-    monkeypatch: pytest.MonkeyPatch, number: str, ends: bool
-) -> None:
-    said: list[Any] = []
-    monkeypatch.setattr(server.os, "_exit", said.append)
+def test_server_ends_if_the_system_refuses_a_file(monkeypatch: pytest.MonkeyPatch, number: str, ends: bool) -> None:
+    output: list[Any] = []
+    monkeypatch.setattr(server.os, "_exit", output.append)
 
     class Running:
         async def serve(self, **_: Any) -> None:
             refusal = OSError(getattr(errno, number), "refused")
             asyncio.get_running_loop().call_exception_handler({"message": "", "exception": refusal})
 
-    with server.listening_socket(0) as held:
-        asyncio.run(server.serve(Running(), held, said.append))  # type: ignore[arg-type]
-    assert [str(word)[:40] for word in said] == (
+    with server.listening_socket(0) as listening:
+        asyncio.run(server.serve(Running(), listening, output.append))  # type: ignore[arg-type]
+    assert [str(word)[:40] for word in output] == (
         [f"{{'harness': 'the server: {number}: refused'"[:40], "1"] if ends else []
     )
 
 
-def test_a_server_that_dies_under_load_is_the_harnesss() -> None:
-    kept = serving.get_server(ORDERS)
-    os.kill(kept.child.pid, signal.SIGKILL)
-    assert server_processes.wait_until(lambda: not kept.child.is_alive, 10)
+def test_server_death_is_a_harness_error() -> None:
+    running = serving.get_server(ORDERS)
+    os.kill(running.child.pid, signal.SIGKILL)
+    assert server_processes.wait_until(lambda: not running.child.is_alive, 10)
     with pytest.raises(HarnessError, match="the server was ended by SIGKILL"):
-        kept.ask("GET", "/usage")
+        running.ask("GET", "/usage")
     with pytest.raises(HarnessError, match="ECONNREFUSED"):
-        serving.raise_if_lost({**seen(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
+        serving.raise_if_lost({**load_result(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
 
 
-# ------------------------------------------------------------------ meanwhile
+# ------------------------------------------------------------------ during the load
 
 
-def test_a_server_that_is_stopped_says_for_how_long() -> None:
-    kept = serving.get_server(ORDERS)
-    before = kept.ask("GET", "/usage")["stood_s"]
-    os.kill(kept.child.pid, signal.SIGSTOP)
+def test_stopped_server_reports_its_pause() -> None:
+    running = serving.get_server(ORDERS)
+    before = running.ask("GET", "/usage")["stood_s"]
+    os.kill(running.child.pid, signal.SIGSTOP)
     time.sleep(1.2)
-    os.kill(kept.child.pid, signal.SIGCONT)
-    assert kept.ask("GET", "/usage")["stood_s"] - before > 0.5
+    os.kill(running.child.pid, signal.SIGCONT)
+    assert running.ask("GET", "/usage")["stood_s"] - before > 0.5
 
 
 TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -402,18 +400,18 @@ TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("found", "after", "words"), TROUBLE)
-def test_trouble_of_the_harness_is_no_number(found: dict[str, Any], after: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("changes", "after", "words"), TROUBLE)
+def test_harness_trouble_is_an_error(changes: dict[str, Any], after: dict[str, Any], words: str) -> None:
     with pytest.raises(HarnessError, match=words):
-        serving.raise_if_lost({**seen(1000), **found})
-        serving.raise_if_disturbed({**seen(1000), **found}, USED, {**USED, **after})
+        serving.raise_if_lost({**load_result(1000), **changes})
+        serving.raise_if_disturbed({**load_result(1000), **changes}, USED, {**USED, **after})
 
 
-@pytest.mark.parametrize("found", [{}, {"trouble": {"EMFILE": 1}}, {"late": [0.2] * 10 + [0.0] * 990}])
-def test_what_servers_fail_is_a_number(found: dict[str, Any]) -> None:
-    serving.raise_if_lost({**seen(1000, failing=900), **found})
-    serving.raise_if_disturbed({**seen(1000, failing=900), **found}, USED, USED)
-    serving.raise_if_disturbed({**seen(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
+@pytest.mark.parametrize("changes", [{}, {"trouble": {"EMFILE": 1}}, {"late": [0.2] * 10 + [0.0] * 990}])
+def test_server_failures_are_measured(changes: dict[str, Any]) -> None:
+    serving.raise_if_lost({**load_result(1000, failing=900), **changes})
+    serving.raise_if_disturbed({**load_result(1000, failing=900), **changes}, USED, USED)
+    serving.raise_if_disturbed({**load_result(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
 
 
 PASSING = serving.DisturbedError("the load stood still")
@@ -424,41 +422,39 @@ SEEN = {"failed_share": (0.0, "1")}
     ("attempts", "tries"),
     [([PASSING, PASSING, SEEN], 3), ([PASSING] * 9, 3), ([HarnessError("the load stood still")] * 9, 1)],
 )
-def test_a_load_that_something_passing_spoilt_is_offered_again(
-    monkeypatch: pytest.MonkeyPatch, attempts: list[Any], tries: int
-) -> None:
+def test_disturbed_load_is_retried(monkeypatch: pytest.MonkeyPatch, attempts: list[Any], tries: int) -> None:
     monkeypatch.setattr(serving, "get_server", lambda _: None)
-    monkeypatch.setattr(serving, "_measure_load", tried := Mock(side_effect=attempts))
-    made = build_work("serving", threads=1)
-    assert made.observe
+    monkeypatch.setattr(serving, "_measure_load", measure_load := Mock(side_effect=attempts))
+    workload = build_work("serving", threads=1)
+    assert workload.observe
     with contextlib.nullcontext() if SEEN in attempts else pytest.raises(HarnessError, match="the load stood still"):
-        assert made.observe() == SEEN
-    assert tried.call_count == tries
+        assert workload.observe() == SEEN
+    assert measure_load.call_count == tries
 
 
-def test_a_point_whose_harness_failed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_harness_error_fails_the_point_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Any) -> None:
         raise HarnessError("the load: 256 connections need 288 files")
 
     monkeypatch.setattr(serving, "get_server", refuse)
     order = {"experiment": "serving", "device": "cpu", "params": point_params("serving"),
              "policy": {"target": 0.1, "budget_s": 1.0, "max_samples": 6}}  # fmt: skip
-    told = worker.answer_order(order, CPU, Watch("cpu"))
-    assert told == {"status": "failed", "reason": "harness: the load: 256 connections need 288 files"}
+    answer = worker.answer_order(order, CPU, Watch("cpu"))
+    assert answer == {"status": "failed", "reason": "harness: the load: 256 connections need 288 files"}
 
 
 @pytest.mark.parametrize(("word", "kind"), [("harness", HarnessError), ("unsupported", Unsupported)])
-def test_what_a_child_says_is_raised(monkeypatch: pytest.MonkeyPatch, word: str, kind: type[Exception]) -> None:
-    said = f'import sys; sys.stdin.readline(); print(\'{{"{word}": "no files"}}\', flush=True)'
-    started = children.subprocess.Popen
+def test_child_errors_are_raised(monkeypatch: pytest.MonkeyPatch, word: str, kind: type[Exception]) -> None:
+    script = f'import sys; sys.stdin.readline(); print(\'{{"{word}": "no files"}}\', flush=True)'
+    popen = children.subprocess.Popen
     monkeypatch.setattr(
-        children.subprocess, "Popen", lambda command, **given: started([command[0], "-c", said], **given)
+        children.subprocess, "Popen", lambda command, **options: popen([command[0], "-c", script], **options)
     )
     with pytest.raises(kind, match="no files"):
         server_processes.start_process("http_load", {}).answer(30)
 
 
-def test_a_child_whose_parent_ended_before_it_read_its_orders_ends() -> None:
+def test_child_ends_if_its_parent_ended_before_the_order() -> None:
     program = "from experiments.children import read_order; read_order()[1]({'at': 'work'})"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:

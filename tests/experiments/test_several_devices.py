@@ -1,4 +1,4 @@
-"""Ranks start, agree, are timed, and never outlive the process that started them."""
+"""Ranks start, agree, are timed, and report errors."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ ORDER = {"model": "mlp", "batch": 4, "dtype": "float32", "interconnect": "gloo",
 def test_two_ranks_agree_and_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(ranks.train_ranks, command=("-m", "tests.experiments.quick_rank"))
     monkeypatch.setattr(ranks, "train_ranks", quick)
-    made = build_work("several-devices", ranks=2)
-    assert passes_check(made)
-    seen = observe(made)
-    assert len(seen["communication_share"]) >= 4
-    assert all(0 <= share <= 1 for share in seen["communication_share"])
-    assert seen["samples_per_s"] > 0
+    workload = build_work("several-devices", ranks=2)
+    assert passes_check(workload)
+    metrics = observe(workload)
+    assert len(metrics["communication_share"]) >= 4
+    assert all(0 <= share <= 1 for share in metrics["communication_share"])
+    assert metrics["samples_per_s"] > 0
 
 
-def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
+def test_rank_errors_and_silent_exits_are_reported() -> None:
     with pytest.raises(Unsupported, match="no device 'cuda:7'"):
         ranks.train_ranks(2, {**ORDER, "devices": ["cpu", "cuda:7"]})
     with pytest.raises(HarnessError, match="process of rank 0 ended with exit code 0"):
@@ -43,27 +43,27 @@ def test_what_befalls_a_rank_is_told_and_silence_is_a_failure() -> None:
 
 
 class Pair(SecondCpu):
-    """One of two devices of a node."""
+    """One of two devices in a node."""
 
     @classmethod
     def detect(cls) -> tuple[list[str], list[str]]:
         return ["cpu", "cpu:1"], []
 
 
-def test_each_rank_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    told = {"error": 0.0, "step_time": [0.5, 0.5], "step_time_alone": [0.4, 0.6]}
-    monkeypatch.setattr(ranks, "train_ranks", lambda *given: asked.append(given) or told)
-    made = build_work("several-devices", Pair(), ranks=2)
-    assert passes_check(made)
-    assert observe(made) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
-    ((count, order),) = asked  # started once
+def test_each_rank_has_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    answer = {"error": 0.0, "step_time": [0.5, 0.5], "step_time_alone": [0.4, 0.6]}
+    monkeypatch.setattr(ranks, "train_ranks", lambda *arguments: calls.append(arguments) or answer)
+    workload = build_work("several-devices", Pair(), ranks=2)
+    assert passes_check(workload)
+    assert observe(workload) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
+    ((count, order),) = calls  # started once
     assert (count, order["devices"]) == (2, ["cpu", "cpu:1"])
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The replica of a rank without others, in this process."""
+def single_replica(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Yield the replica of a single rank, in this process."""
     for name, value in ranks.loopback_variables().items():
         monkeypatch.setenv(name, value)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -71,10 +71,10 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     dist.destroy_process_group()
 
 
-def test_a_rank_that_learns_something_else_is_noticed(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = [weights.clone() for weights in alone.unwrapped.parameters()]
-    assert alone.error() < 1e-5
-    assert all(map(torch.equal, before, alone.unwrapped.parameters()))
+def test_wrong_gradients_are_detected(single_replica: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [weights.clone() for weights in single_replica.unwrapped.parameters()]
+    assert single_replica.error() < 1e-5
+    assert all(map(torch.equal, before, single_replica.unwrapped.parameters()))
     backward = Trainer.backward
 
     def halved(trainer: Trainer) -> None:
@@ -84,12 +84,14 @@ def test_a_rank_that_learns_something_else_is_noticed(alone: Any, monkeypatch: p
             weights.grad *= 0.5
 
     monkeypatch.setattr(Trainer, "backward", halved)
-    assert 0.3 < alone.error() < 0.7
+    assert 0.3 < single_replica.error() < 0.7
 
 
 @pytest.mark.parametrize("fault", [1e-3, float("nan")])
-def test_ranks_with_different_weights_are_noticed(alone: Any, monkeypatch: pytest.MonkeyPatch, fault: float) -> None:
-    assert alone.weight_spread() == 0.0
+def test_different_weights_across_ranks_are_detected(
+    single_replica: Any, monkeypatch: pytest.MonkeyPatch, fault: float
+) -> None:
+    assert single_replica.weight_spread() == 0.0
     monkeypatch.setattr(dist, "broadcast", lambda first, *_, **__: first.add_(fault))
-    assert not alone.weight_spread() <= 1e-6
-    assert alone.error() == BEYOND
+    assert not single_replica.weight_spread() <= 1e-6
+    assert single_replica.error() == BEYOND

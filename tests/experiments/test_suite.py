@@ -1,4 +1,4 @@
-"""Every experiment: its result is right, a spoilt one is noticed, its counts are right, and what cannot be says so."""
+"""Every experiment: right results pass, spoilt ones fail, counts are right, and errors say why a point cannot run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.experiments.processor_files import skip_without_instructions
 from tests.experiments.second_device import SecondCpu
 from tests.experiments.test_zoo import PARAMETERS
 
-# Those that start processes, and kernels in CUDA C, are run and spoilt in tests of their own.
+# Experiments that start processes or compile CUDA C have their own tests.
 ELSEWHERE = {"language-serving", "serving", "several-devices", "without-cuda"}
 FAMILIES = ("mlp", "cnn", "resnet", "lstm-32", "gpt-1m", "nanogpt-cpu")
 
@@ -105,36 +105,36 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def short_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes a GPU milliseconds takes the CPU in its place seconds."""
+    """Shorten graphs: the CPU stand-in takes seconds for a GPU's milliseconds."""
     monkeypatch.setattr(sustained, "IN_A_GRAPH", 10)
 
 
 @pytest.mark.parametrize(("name", "device", "changed"), RIGHT)
-def test_a_right_result_passes_its_check_again_and_again(name: str, device: Device, changed: dict[str, Any]) -> None:
+def test_right_result_passes_its_check_repeatedly(name: str, device: Device, changed: dict[str, Any]) -> None:
     with skip_without_instructions():
-        made = build_work(name, device, **changed)
-        run_once(made)
-        assert passes_check(made)
-        assert passes_check(made), "on other data"
+        workload = build_work(name, device, **changed)
+        run_once(workload)
+        assert passes_check(workload)
+        assert passes_check(workload), "on other data"
 
 
 Patch = pytest.MonkeyPatch
 
 
-def a_row_lost(patch: Patch) -> None:
-    def losing(right: Any) -> Any:
-        def matmul(*given: Any) -> Any:
-            product = right(*given)
+def lose_row(patch: Patch) -> None:
+    def lossy(make_product: Any) -> Any:
+        def matmul(*operands: Any) -> Any:
+            product = make_product(*operands)
             return lambda: product().index_fill_(0, torch.tensor(7), 0)
 
         return matmul
 
     for kind in (CpuDevice, SecondCpu):
-        patch.setattr(kind, "matmul", losing(kind.matmul))
+        patch.setattr(kind, "matmul", lossy(kind.matmul))
 
 
-def an_activation_off(patch: Patch) -> None:
-    """Of what is measured; the reference in float64 is as it should be."""
+def scale_activations(patch: Patch) -> None:
+    """Scale measured activations, and leave the float64 reference right."""
 
     def scaled(right: Any) -> Any:
         return lambda x, *more, **named: right(x, *more, **named) * (1.0 if x.dtype is torch.float64 else 1.01)
@@ -143,16 +143,16 @@ def an_activation_off(patch: Patch) -> None:
         patch.setattr(functional, name, scaled(getattr(functional, name)))
 
 
-def an_operation_more(patch: Patch) -> None:
+def add_operation(patch: Patch) -> None:
     kernel, each = dependent_chain.chain()
     patch.setattr(dependent_chain, "chain", lambda: (lambda rounds: kernel(rounds + 1), each))
 
 
-def another_sign(patch: Patch) -> None:
+def double_factors(patch: Patch) -> None:
     right = fma.aligned_array
 
     class Block(type(right(1, Dtype.FLOAT32))):  # type: ignore[misc]
-        """Memory whose first numbers, the factors, come out twice as large."""
+        """An array that doubles each number assigned to it: the factors."""
 
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)
@@ -160,11 +160,11 @@ def another_sign(patch: Patch) -> None:
     patch.setattr(fma, "aligned_array", lambda *given: right(*given).view(Block))
 
 
-def an_element_off(patch: Patch) -> None:
-    right = bandwidth.stream
+def change_element(patch: Patch) -> None:
+    make_stream = bandwidth.stream
 
     def stream(op: str, dtype: Dtype, arrays: list[Any], *more: Any) -> Callable[[int], None]:
-        kernel = right(op, dtype, arrays, *more)
+        kernel = make_stream(op, dtype, arrays, *more)
 
         def call(passes: int) -> None:
             kernel(passes)
@@ -175,28 +175,28 @@ def an_element_off(patch: Patch) -> None:
     patch.setattr(bandwidth, "stream", stream)
 
 
-def steps_skipped(patch: Patch) -> None:
+def skip_steps(patch: Patch) -> None:
     walk = cpu_kernels.CpuChains.walk
     patch.setattr(cpu_kernels.CpuChains, "walk", lambda self, steps: walk(self, steps - BITS))
 
 
-def a_layer_off(patch: Patch) -> None:
+def scale_layer(patch: Patch) -> None:
     results = layers.output_and_gradients
     patch.setattr(layers, "output_and_gradients", lambda module, x, above: [
         y if x.dtype is torch.float64 else 1.001 * y for y in results(module, x, above)
     ])  # fmt: skip
 
 
-def another_graph(patch: Patch) -> None:
+def scale_graph(patch: Patch) -> None:
     traced = work_and_span.trace_forward
     patch.setattr(work_and_span, "trace_forward", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
 
 
-def a_copy_off(patch: Patch) -> None:
-    right = torch.Tensor.copy_
+def corrupt_copy(patch: Patch) -> None:
+    copy_ = torch.Tensor.copy_
 
     def copy(to: torch.Tensor, sent: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-        right(to, sent, non_blocking)
+        copy_(to, sent, non_blocking)
         if len(to) == 5000:
             to[-1] += 1
         return to
@@ -205,34 +205,34 @@ def a_copy_off(patch: Patch) -> None:
 
 
 SPOILT: dict[str, tuple[Callable[[Patch], None], dict[str, Any]]] = {
-    **dict.fromkeys(("gemm", "content", "numerics", "offload", "sustained"), (a_row_lost, {})),
+    **dict.fromkeys(("gemm", "content", "numerics", "offload", "sustained"), (lose_row, {})),
     **dict.fromkeys(
         ("convergence", "equivalence", "inference", "orchestration", "roofline", "training"),
-        (an_activation_off, {}),
+        (scale_activations, {}),
     ),
-    "bandwidth": (an_element_off, {}),
-    "clock": (an_operation_more, {}),
-    "libraries": (a_layer_off, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
-    "models": (another_graph, {}),
+    "bandwidth": (change_element, {}),
+    "clock": (add_operation, {}),
+    "libraries": (scale_layer, {"shape": "256-cells", "layer": "lstm", "variant": "native"}),
+    "models": (scale_graph, {}),
     "parallelism": (
         lambda patch: patch.setattr(cpu_divergence, "MULTIPLIERS", (*cpu_divergence.MULTIPLIERS[:-1], 1)),
         {},
     ),
-    "peak": (another_sign, {}),
-    "sequential": (steps_skipped, {}),
+    "peak": (double_factors, {}),
+    "sequential": (skip_steps, {}),
     "tabular": (lambda patch: patch.setattr(LIBRARIES["pandas"], "sort", lambda _, table: table), {}),
-    "time-to-train": (an_activation_off, {}),
-    "transfer": (a_copy_off, {}),
+    "time-to-train": (scale_activations, {}),
+    "transfer": (corrupt_copy, {}),
 }
 
 
-def test_every_experiment_is_spoilt_here_or_in_tests_of_its_own() -> None:
+def test_every_experiment_is_spoilt_here_or_has_its_own_tests() -> None:
     files = {name: f"test_{name.replace('-', '_')}.py" for name in experiments()}
     assert [name for name in files if name not in SPOILT and not Path(__file__).with_name(files[name]).exists()] == []
 
 
 @pytest.mark.parametrize("name", sorted(SPOILT))
-def test_a_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
+def test_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
     spoil, changed = SPOILT[name]
     device = CPU if "cpu" in get_experiment(name).fits else GPU
     assert passes_check(build_work(name, device, **changed))
@@ -251,11 +251,11 @@ def test_a_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["gemm", "content", "sustained", "numerics"])
-def test_any_fault_of_a_product_fails_its_check(monkeypatch: Patch, name: str, fault: Any) -> None:
+def test_faulty_product_fails_its_check(monkeypatch: Patch, name: str, fault: Any) -> None:
     matmul = CpuDevice.matmul
 
-    def broken(self: CpuDevice, *given: Any) -> Any:
-        product = matmul(self, *given)
+    def broken(self: CpuDevice, *operands: Any) -> Any:
+        product = matmul(self, *operands)
         return lambda: fault(product().clone())
 
     monkeypatch.setattr(CpuDevice, "matmul", broken)
@@ -263,7 +263,7 @@ def test_any_fault_of_a_product_fails_its_check(monkeypatch: Patch, name: str, f
     assert not passes_check(build_work(name, **shape))
 
 
-# What a call computes and moves, by hand; None where it counts no such thing.
+# FLOP and bytes per call, computed by hand; None if the experiment does not count them.
 COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = [
     ("gemm", CPU, {}, 2 * 48 * 80 * 96, 4 * (48 * 96 + 96 * 80 + 48 * 80)),
     ("gemm", CPU, {"dtype": "bfloat16"}, 2 * 48 * 80 * 96, 2 * (48 * 96 + 96 * 80 + 48 * 80)),
@@ -293,7 +293,7 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
         )
     ),
     ("inference", CPU, {"batch": 3}, 3 * 2 * (64 * 512 + 512 * 512 + 512 * 10), 4 * (301_066 + 3 * 64 + 3 * 10)),
-    # Of the table, the rows that are looked up.
+    # The table counts only its looked-up rows.
     ("inference", CPU, {"model": "lstm-32", "batch": 3}, 3 * 2 * 32 * (16 * 256 * 256 + 256 * 256),
      4 * (PARAMETERS["lstm-32"] - 256 * 256) + 3 * 32 * (256 * 4 + 8) + 3 * 32 * 256 * 4),
     ("libraries", CPU, {"layer": "product", "shape": "768x3072", "batch": 9}, 2 * 9 * 768 * 3072, None),
@@ -301,12 +301,12 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
 
 
 @pytest.mark.parametrize(("name", "device", "changed", "flop", "moved"), COUNTED)
-def test_a_call_counts_what_it_computes_and_moves(
+def test_call_counts_its_flop_and_bytes(
     name: str, device: Device, changed: dict[str, Any], flop: float | None, moved: float | None
 ) -> None:
     with skip_without_instructions():
-        made = build_work(name, device, **changed)
-    assert (made.flop, made.bytes) == (flop, moved)
+        workload = build_work(name, device, **changed)
+    assert (workload.flop, workload.bytes) == (flop, moved)
 
 
 @pytest.mark.parametrize(
@@ -319,25 +319,25 @@ def test_a_call_counts_what_it_computes_and_moves(
         ("sustained", {}),
     ],
 )
-def test_operations_by_formula_are_those_that_torch_counts(name: str, changed: dict[str, Any]) -> None:
-    made = build_work(name, **changed)
-    # The counter does not know the kernel that a CPU takes for attention otherwise.
+def test_flop_formulas_match_torch(name: str, changed: dict[str, Any]) -> None:
+    workload = build_work(name, **changed)
+    # The counter does not know the CPU's default attention kernel.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        for call in made.calls[:1] or [phase for _, phase in made.phases]:
+        for call in workload.calls[:1] or [phase for _, phase in workload.phases]:
             call()
-    assert counter.get_total_flops() == made.flop
-    # What a plan takes for its duration is near to it.
+    assert counter.get_total_flops() == workload.flop
+    # The plan's formula is close to it.
     if formula := get_experiment(name).flop:
-        assert formula(**point_params(name, **changed)) == pytest.approx(made.flop, rel=0.25)
+        assert formula(**point_params(name, **changed)) == pytest.approx(workload.flop, rel=0.25)
 
 
 LAYER: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
 @pytest.mark.parametrize(("name", "changed"), [("gemm", {}), ("libraries", LAYER)])
-def test_operands_take_turns_in_memory(name: str, changed: dict[str, Any]) -> None:
-    made = build_work(name, **changed)
-    assert len({call().data_ptr() for call in made.calls}) == len(made.calls) > 1  # type: ignore[attr-defined]
+def test_operands_rotate_in_memory(name: str, changed: dict[str, Any]) -> None:
+    workload = build_work(name, **changed)
+    assert len({call().data_ptr() for call in workload.calls}) == len(workload.calls) > 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL if get_experiment(name).smaller])
@@ -349,10 +349,10 @@ def test_probes_get_smaller_and_end(name: str) -> None:
     while step is not None:
         sizes.append(worker._work_size(**step))
         step = smaller(step)
-    # Where the seconds of a call are known, one probe tells them.
+    # One probe suffices if the experiment predicts the seconds per call.
     assert len(sizes) > (1 if get_experiment(name).call_s else 2)
     assert sizes == sorted(set(sizes), reverse=True)
-    # All but the largest are cheap enough to be tried whatever the point's budget is.
+    # The smallest probe is cheap for any budget.
     assert sizes[-1] < sizes[0] / 50
 
 
@@ -377,7 +377,7 @@ LARGER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL if get_experiment(name).memory])
-def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> None:
+def test_memory_grows_with_the_point_and_covers_the_bytes_per_call(name: str) -> None:
     memory: Any = get_experiment(name).memory
     here = memory(**point_params(name))
     assert memory(**point_params(name, **LARGER[name])) > here >= 0
@@ -386,8 +386,8 @@ def test_memory_grows_with_the_point_and_covers_what_a_call_moves(name: str) -> 
 
 
 FIT = {"job": "digits-logistic", "backend": "sklearn"}
-# What cannot be, and a word of the reason.
-CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
+# Unsupported points, and words from the reason.
+UNSUPPORTED: list[tuple[str, Device, dict[str, Any], str]] = [
     ("bandwidth", CPU, {"backend": "cupy"}, "does not run on cpu"),
     ("bandwidth", CPU, {"footprint": 8}, "too small"),
     ("bandwidth", GPU, {}, "does not run"),
@@ -499,15 +499,15 @@ CANNOT: list[tuple[str, Device, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "device", "changed", "why"), CANNOT)
-def test_what_cannot_be_says_why(name: str, device: Device, changed: Any, why: str, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(("name", "device", "changed", "why"), UNSUPPORTED)
+def test_unsupported_point_says_why(name: str, device: Device, changed: Any, why: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     compile_module.cache_clear()
-    torch.set_num_threads(2)  # on one, PyTorch calls no library for a small convolution
+    torch.set_num_threads(2)  # with one thread, PyTorch calls no library for a small convolution
     with pytest.raises(Unsupported, match=why) as caught:
-        made = build_work(name, device, **changed)
-        # Some are found out only when they are tried.
-        (made.check or made.observe or made.calls[0])()
+        workload = build_work(name, device, **changed)
+        # Some points are refused only when called.
+        (workload.check or workload.observe or workload.calls[0])()
     assert len(str(caught.value)) > 10
 
 

@@ -1,4 +1,4 @@
-"""Presets: what they measure, and that a mistake is named with its place before anything is measured."""
+"""Presets: their points, and errors that name a mistake with its place before measuring starts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ HINTS = {"double": "float64", "FP16": "float16", "bf16": "bfloat16"}
 
 
 @pytest.mark.parametrize("preset", ["quick", "full", str(TINY)])
-def test_our_presets_measure_every_experiment(preset: str) -> None:
+def test_presets_measure_every_experiment(preset: str) -> None:
     content = read_preset(preset)
     assert set(content["experiments"]) == set(experiments())
     for name in content["experiments"]:
         part = find_sweep(content, name, preset)
-        asked = [bool(part.points(kind)) for kind in get_experiment(name).fits]
-        assert all(asked) if preset == "full" else any(asked)
+        measured = [bool(part.points(kind)) for kind in get_experiment(name).fits]
+        assert all(measured) if preset == "full" else any(measured)
 
 
-def change(tmp_path: Path, old: str, new: str) -> str:
+def write_changed_preset(tmp_path: Path, old: str, new: str) -> str:
     path = tmp_path / "mine.yaml"
     text = TINY.read_text()
     assert old in text
@@ -60,79 +60,79 @@ def change(tmp_path: Path, old: str, new: str) -> str:
         ("point_s: 0.05", "point_s: 0", ["point_s"]),
     ],
 )  # fmt: skip
-def test_a_typo_is_named_with_its_place(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+def test_typo_is_reported_with_its_place(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
     with pytest.raises(StudyError) as caught:
-        read_preset(change(tmp_path, old, new))
+        read_preset(write_changed_preset(tmp_path, old, new))
     for word in ["mine.yaml", *words]:
         assert word in str(caught.value)
 
 
-def test_an_unknown_preset_names_those_there_are() -> None:
+def test_unknown_preset_error_lists_the_presets() -> None:
     with pytest.raises(StudyError, match=r"no preset 'fulll'.*Presets: full, quick.*Did you mean 'full'\?"):
         preset_path("fulll")
 
 
-def swept(blocks: list[dict[str, Any]], kind: str = "cpu", name: str = "gemm") -> list[Point]:
+def sweep_points(blocks: list[dict[str, Any]], kind: str = "cpu", name: str = "gemm") -> list[Point]:
     content = {"target": 1, "point_s": 1, "round_s": 1, "max_samples": 6, "experiments": {name: {"sweep": blocks}}}
     return list(find_sweep(content, name, "test").points(kind))
 
 
-def points(blocks: list[dict[str, Any]], kind: str = "cpu") -> list[dict[str, Any]]:
-    return [dict(point.params) for point in swept(blocks, kind)]
+def point_params(blocks: list[dict[str, Any]], kind: str = "cpu") -> list[dict[str, Any]]:
+    return [dict(point.params) for point in sweep_points(blocks, kind)]
 
 
-def test_cases_cross_the_grid_and_repeat_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_cross_the_grid_without_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "usable_cores", lambda: 1)
     case = {"m": 1, "n": 2, "k": 3}
     grid = {"dtype": ["float32", "float64"], "backend": ["torch"], "threads": [1, "all"]}
-    found = points([{"cases": [case, {**case, "m": 9}], "grid": grid}])
-    assert len(found) == 4  # on one core, 'all' is 1 again
-    assert {point["threads"] for point in found} == {1}
+    params = point_params([{"cases": [case, {**case, "m": 9}], "grid": grid}])
+    assert len(params) == 4  # on one core, 'all' is 1 again
+    assert {point["threads"] for point in params} == {1}
 
 
-def test_words_relative_to_the_machine_become_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_relative_words_become_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "usable_cores", lambda: 12)
     monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 1000)
     grid = {"op": ["copy"], "footprint": ["4xLLC"], "dtype": ["float64"], "backend": ["llvm"], "threads": ["all"]}
-    (point,) = swept([{"grid": grid}], name="bandwidth")
+    (point,) = sweep_points([{"grid": grid}], name="bandwidth")
     assert point.columns["threads"] == 12
     assert point.columns["params"] == '{"footprint":4000,"op":"copy"}'
 
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
-def test_threads_up_to_all_are_doubled(monkeypatch: pytest.MonkeyPatch, cores: int, counts: list[int]) -> None:
+def test_thread_range_doubles_up_to_all(monkeypatch: pytest.MonkeyPatch, cores: int, counts: list[int]) -> None:
     monkeypatch.setattr(hardware, "usable_cores", lambda: cores)
     grid = {"dtype": ["float32"], "backend": ["torch"], "threads": ["1..all"]}
-    assert [point["threads"] for point in points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])] == counts
+    assert [point["threads"] for point in point_params([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])] == counts
 
 
-def test_blocks_for_one_kind_of_device_stay_there() -> None:
+def test_blocks_apply_only_to_their_device_kind() -> None:
     case = {"m": 1, "n": 1, "k": 1}
     blocks = [
         {"on": "cpu", "cases": [case], "grid": {"dtype": ["float32"], "backend": ["numpy"], "threads": [1]}},
         {"on": "gpu", "cases": [case], "grid": {"dtype": ["tf32"], "backend": ["torch"]}},
     ]
-    assert [point["backend"] for point in points(blocks)] == ["numpy"]
-    (gpu,) = points(blocks, "gpu")
+    assert [point["backend"] for point in point_params(blocks)] == ["numpy"]
+    (gpu,) = point_params(blocks, "gpu")
     assert (gpu["dtype"], gpu["threads"]) == ("tf32", 0)
 
 
-def test_a_group_of_libraries_becomes_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_group_expands_to_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         backends, "expand_group", lambda name: {"openblas-*": ["openblas-a", "openblas-b"]}.get(name, [name])
     )
     grid = {"dtype": ["float32"], "backend": ["torch", "openblas-*"], "threads": [1]}
-    found = points([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])
-    assert [point["backend"] for point in found] == ["torch", "openblas-a", "openblas-b"]
+    params = point_params([{"cases": [{"m": 1, "n": 1, "k": 1}], "grid": grid}])
+    assert [point["backend"] for point in params] == ["torch", "openblas-a", "openblas-b"]
 
 
-def test_programs_are_told_a_digest_that_changes_with_the_preset(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def told(preset: str) -> dict[str, object]:
+def test_check_prints_a_digest_that_changes_with_the_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check_output(preset: str) -> dict[str, object]:
         assert main(["check", "--preset", preset, "--json"]) == 0
         return dict(json.loads(capsys.readouterr().out))
 
     once = "- grid: {backend: [llvm], threads: [1], chain: [1000000]}"
-    assert told(str(TINY)) == told(str(TINY))
-    assert told(change(tmp_path, once, "- rounds: 1\n        " + once.removeprefix("- "))) != told(str(TINY))
+    assert check_output(str(TINY)) == check_output(str(TINY))
+    assert check_output(
+        write_changed_preset(tmp_path, once, "- rounds: 1\n        " + once.removeprefix("- "))
+    ) != check_output(str(TINY))

@@ -1,4 +1,4 @@
-"""Training steps of every family are right, compiled or not; what they take is observed; what fails says why."""
+"""Training steps: results with and without compilation, observations, and reasons for failures."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("dtype", [Dtype.TF32, Dtype.FLOAT32])
-def test_a_step_on_a_gpu_rounds_to_tf32_where_it_is_asked_to(dtype: Dtype) -> None:
+def test_gpu_step_uses_tf32_only_on_request(dtype: Dtype) -> None:
     places = torch.backends.cuda.matmul, torch.backends.cudnn
     before = [place.allow_tf32 for place in places]
     try:
         for place in places:
             place.allow_tf32 = dtype is not Dtype.TF32
-        trained(dtype=dtype)
+        cpu_trainer(dtype=dtype)
         assert all(place.allow_tf32 is (dtype is not Dtype.TF32) for place in places), "a CPU sets nothing"
         Trainer(ZOO["mlp"].model(), *ZOO["mlp"].batch(2), GPU, dtype)
         assert all(place.allow_tf32 is (dtype is Dtype.TF32) for place in places)
@@ -46,16 +46,14 @@ def test_a_step_on_a_gpu_rounds_to_tf32_where_it_is_asked_to(dtype: Dtype) -> No
             place.allow_tf32 = allowed
 
 
-def trained(model: str = "mlp", batch: int = 6, dtype: Dtype = Dtype.FLOAT32, **more: Any) -> Trainer:
+def cpu_trainer(model: str = "mlp", batch: int = 6, dtype: Dtype = Dtype.FLOAT32, **more: Any) -> Trainer:
     return Trainer(ZOO[model].model(), *ZOO[model].batch(batch), CpuDevice(), dtype, **more)
 
 
 @pytest.mark.usefixtures("torch_compile")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
-    dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Every kernel is a file for the C++ compiler, which takes seconds: a hidden layer of eight has few.
+def test_compiled_steps_are_right_and_observe_no_operator_shares(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The C++ compiler takes seconds per kernel: a hidden layer of eight needs few.
     small = Entry(
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)),
         ZOO["mlp"].batch, Counts(0, 64 * 8 + 8 * 10, 64 * 8, (1, 10)), ZOO["mlp"].sample, "dense", images=True,
@@ -67,9 +65,9 @@ def test_compiled_steps_are_right_and_observe_what_does_not_need_operators(
 
 
 @pytest.mark.parametrize("lost", ["all", "the update"])
-def test_a_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def graph(device: SecondCpu, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        """A graph without some of what was captured."""
+        """Return a graph that replays nothing or a step without its update."""
         calls[0]()
 
         def replay() -> None:
@@ -86,28 +84,28 @@ def test_a_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("torch_compile")
-def test_every_point_is_compiled_whatever_was_compiled_before() -> None:
+def test_every_point_is_compiled_after_earlier_compilations() -> None:
     from torch._dynamo.utils import counters
 
-    # Past its limit torch.compile runs what it was given as it is, and says nothing to its caller.
+    # Past its recompile limit, torch.compile silently runs the original function.
     with torch._dynamo.config.patch(recompile_limit=1):
         for _ in range(3):
             counters.clear()
-            one = trained()
-            one.compile(1)
+            trainer = cpu_trainer()
+            trainer.compile(1)
             assert counters["stats"]["unique_graphs"] == 1
 
 
-def test_without_a_compiler_the_point_is_unsupported_and_says_what_to_install() -> None:
+def test_missing_compiler_is_unsupported_and_says_what_to_install() -> None:
     import torch._inductor.config as inductor
 
     with inductor.patch({"cpp.cxx": (None, "/no/such/c++"), "force_disable_caches": True}):
-        said = answer_point("training", backend="inductor")
-    assert said["status"] == "unsupported"
-    assert re.search(r"torch\.compile failed: .*install a C\+\+ compiler", said["reason"])
+        reply = answer_point("training", backend="inductor")
+    assert reply["status"] == "unsupported"
+    assert re.search(r"torch\.compile failed: .*install a C\+\+ compiler", reply["reason"])
 
 
-def test_memory_that_ends_while_compiling_is_no_lack_of_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_while_compiling_is_oom(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo.exc import BackendCompilerFailed
 
     def full(self: Trainer) -> None:
@@ -119,76 +117,78 @@ def test_memory_that_ends_while_compiling_is_no_lack_of_a_compiler(monkeypatch: 
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn", "gpt-1m"])
-def test_a_large_batch_is_checked_on_a_few_samples_over_and_over(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry, drawn, one = ZOO[model], list[int](), trained(model, 8)
-    kept, whole = one.inputs.clone(), one.call
+def test_large_batch_is_checked_in_small_batches(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, drawn, trainer = ZOO[model], list[int](), cpu_trainer(model, 8)
+    own_inputs, forward = trainer.inputs.clone(), trainer.call
     monkeypatch.setattr(trainer_module, "CHECKED_FLOP", 3 * entry.step_flop(1))
 
-    def found() -> float:
-        return least_error(one, lambda size: drawn.append(size) or entry.batch(size), entry.step_flop(1), 1e-4)
+    def sampled_error() -> float:
+        return least_error(trainer, lambda size: drawn.append(size) or entry.batch(size), entry.step_flop(1), 1e-4)
 
-    assert found() <= 1e-4
+    assert sampled_error() <= 1e-4
     assert set(drawn) == {2}, "the largest divisor of 8 within three samples"
-    assert torch.equal(one.inputs, kept), "it goes on with its own batch"
-    one.call = lambda x: torch.cat([whole(x)[:-1], 2 * whole(x)[-1:]])
-    assert found() > 1e-3, "an error in one sample shows"
+    assert torch.equal(trainer.inputs, own_inputs), "the trainer keeps its own batch"
+    trainer.call = lambda x: torch.cat([forward(x)[:-1], 2 * forward(x)[-1:]])
+    assert sampled_error() > 1e-3, "an error in one sample shows"
 
 
 @pytest.mark.parametrize("model", ["resnet", "wide-resnet"])
-def test_rounding_that_takes_the_other_path_at_kinks_is_right_and_scaled_gradients_are_not(model: str) -> None:
-    entry, one = ZOO[model], trained(model, 8, Dtype.BFLOAT16)
-    limit, whole = largest_gradient_error(model, Dtype.BFLOAT16), one.call
-    assert 0.1 < least_error(one, entry.batch, entry.step_flop(1), limit) <= limit, "more than a smooth model may have"
-    one.call = lambda x: 3 * whole(x)
-    assert least_error(one, entry.batch, entry.step_flop(1), limit) > limit
+def test_rounding_at_kinks_passes_and_scaled_gradients_fail(model: str) -> None:
+    entry, trainer = ZOO[model], cpu_trainer(model, 8, Dtype.BFLOAT16)
+    limit, forward = largest_gradient_error(model, Dtype.BFLOAT16), trainer.call
+    assert 0.1 < least_error(trainer, entry.batch, entry.step_flop(1), limit) <= limit, (
+        "more than a smooth model may have"
+    )
+    trainer.call = lambda x: 3 * forward(x)
+    assert least_error(trainer, entry.batch, entry.step_flop(1), limit) > limit
 
 
-def test_a_step_must_fit_the_memory_of_a_cpu_and_may_exceed_that_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, many = (memory("resnet", batch, 2, dtype="float32") for batch in (1, 1024))
-    assert many - one == pytest.approx(1023 * ZOO["resnet"].activation_bytes())
+def test_step_must_fit_cpu_memory_and_may_exceed_gpu_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_sample, many_samples = (memory("resnet", batch, 2, dtype="float32") for batch in (1, 1024))
+    assert many_samples - one_sample == pytest.approx(1023 * ZOO["resnet"].activation_bytes())
     assert memory("resnet", 1024, 0) == memory("resnet", 1, 0)
     monkeypatch.setattr(CpuDevice, "free_bytes", lambda self: 100 * MIB)
-    lacking = answer_point("training", model="resnet", batch=256)
-    assert (lacking["status"], lacking["reason"][:13]) == ("skipped", "memory: needs")
+    reply = answer_point("training", model="resnet", batch=256)
+    assert (reply["status"], reply["reason"][:13]) == ("skipped", "memory: needs")
 
 
-of_linux = pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak of resident memory"
+linux_only = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="only Linux reports peak resident memory"
 )
 
 
-@of_linux
-def test_the_peak_of_resident_memory_is_that_of_the_call() -> None:
+@linux_only
+def test_peak_resident_memory_is_that_of_the_call() -> None:
     peak = peak_memory.peak_bytes(lambda: torch.ones(64 * MIB // 4).sum(), CpuDevice(), held=1000.0)
     assert peak is not None
     assert 60 * MIB < peak < 100 * MIB
-    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little to be told"
+    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little growth to report"
 
 
 @pytest.mark.parametrize(
     ("growth", "peak"),
     [(None, None), (peak_memory.LEAST_GROWTH - 1, None), (peak_memory.LEAST_GROWTH, peak_memory.LEAST_GROWTH + 7.0)],
 )
-def test_a_growth_of_memory_counts_from_16_mebibytes_on(
+def test_memory_growth_counts_from_16_mebibytes(
     monkeypatch: pytest.MonkeyPatch, growth: float | None, peak: float | None
 ) -> None:
     monkeypatch.setattr(peak_memory, "_peak_growth", lambda call: growth)
     assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=7.0) == peak
 
 
-@of_linux
-def test_what_a_step_of_a_cpu_holds_is_observed() -> None:
-    entry, one = ZOO["gpt-1m"], trained("gpt-1m", 16)
-    one.step()
-    found = one.observe(operators=False)
-    assert set(found) == {"peak_memory"}
-    held, unit = found["peak_memory"]
+@linux_only
+def test_cpu_step_observes_its_peak_memory() -> None:
+    entry, trainer = ZOO["gpt-1m"], cpu_trainer("gpt-1m", 16)
+    trainer.step()
+    metrics = trainer.observe(operators=False)
+    assert set(metrics) == {"peak_memory"}
+    peak, unit = metrics["peak_memory"]
     assert unit == "B"
     least = 16 * entry.parameters() + 0.5 * 16 * entry.activation_bytes()
-    assert least < held < 3 * (16 * entry.parameters() + 16 * entry.activation_bytes())
+    assert least < peak < 3 * (16 * entry.parameters() + 16 * entry.activation_bytes())
 
 
-def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocator_peak_is_read_after_the_device_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     device = SecondCpu("counting:0")
     module = SimpleNamespace(
@@ -200,7 +200,7 @@ def test_an_allocator_that_counts_is_asked_after_the_device_has_done_the_call(mo
     assert order == ["reset counting:0", "call", "read after 1 wait"]
 
 
-# The shape of a Llama, small; its adapters are those of the catalogue's.
+# A small Llama with the catalogue's adapters.
 SMALL_LLAMA = {
     **NETWORKS["llama-1b-lora"].config, "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
@@ -209,7 +209,7 @@ SMALL_LLAMA = {
 
 @pytest.fixture
 def adapted(monkeypatch: pytest.MonkeyPatch) -> Entry:
-    """A small Llama with adapters, in place of the catalogue's."""
+    """Replace the catalogue's Llama by a small one with adapters."""
     small = replace(NETWORKS["llama-1b-lora"], config=SMALL_LLAMA, shape=(48,), counts=None, activation_bytes=None)
     monkeypatch.setitem(ZOO, "llama-1b-lora", catalogue_entry(small))
     return ZOO["llama-1b-lora"]
@@ -217,14 +217,14 @@ def adapted(monkeypatch: pytest.MonkeyPatch) -> Entry:
 
 @pytest.mark.parametrize("whole", [1e12, 1.0], ids=["whole texts", "their first tokens"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_adapters_alone_are_trained_and_checked(
+def test_only_adapters_are_trained_and_checked(
     dtype: str, whole: float, adapted: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer_module, "WHOLE_FLOP", whole)
-    made = point_runs.build_work("training", model="llama-1b-lora", batch=2, dtype=dtype)
-    assert passes_check(made)
-    point_runs.run_once(made)
-    assert passes_check(made), "after a step, which leaves the frozen weights"
+    workload = point_runs.build_work("training", model="llama-1b-lora", batch=2, dtype=dtype)
+    assert passes_check(workload)
+    point_runs.run_once(workload)
+    assert passes_check(workload), "after a step, which leaves the frozen weights"
     whole_forward = LoraLinear.forward
 
     def spoilt(self: LoraLinear, x: torch.Tensor) -> torch.Tensor:
@@ -234,21 +234,21 @@ def test_adapters_alone_are_trained_and_checked(
     assert not passes_check(point_runs.build_work("training", model="llama-1b-lora", batch=2, dtype=dtype))
 
 
-def test_networks_by_name_are_trained_by_adamw_without_dropout() -> None:
+def test_catalogue_networks_use_adamw_without_dropout() -> None:
     model = ZOO["minilm-l6"].model()
     inputs, _ = ZOO["minilm-l6"].batch(1)
     assert model.training
     with torch.no_grad():
         assert torch.equal(model(inputs), model(inputs))
-    one = Trainer(model, *ZOO["minilm-l6"].batch(1), CpuDevice(), Dtype.FLOAT32)
-    assert type(one.optimiser) is torch.optim.AdamW
-    assert type(trained().optimiser) is torch.optim.Adam
+    trainer = Trainer(model, *ZOO["minilm-l6"].batch(1), CpuDevice(), Dtype.FLOAT32)
+    assert type(trainer.optimiser) is torch.optim.AdamW
+    assert type(cpu_trainer().optimiser) is torch.optim.Adam
 
 
-def test_gradients_of_grouped_convolutions_are_counted_like_their_results() -> None:
+def test_grouped_convolution_gradients_are_counted_like_their_results() -> None:
     layer, inputs = nn.Conv2d(8, 8, 3, groups=8), torch.ones(2, 8, 6, 6, requires_grad=True)
     forward = operator_traffic.total_traffic(lambda: layer(inputs))[0]
-    found = operator_traffic.record_operators(lambda: layer(inputs).sum().backward())
-    products = [one.flop for one in found if one.product]
+    operators = operator_traffic.record_operators(lambda: layer(inputs).sum().backward())
+    products = [operator.flop for operator in operators if operator.product]
     assert products == [2 * 2 * 8 * 4 * 4 * 9, 2 * 2 * 2 * 8 * 4 * 4 * 9]
     assert forward >= products[0]

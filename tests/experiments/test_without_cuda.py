@@ -1,4 +1,4 @@
-"""The kernels in WGSL, run by a software Vulkan, and their twins in CUDA C, run as C++: the same results."""
+"""WGSL kernels on a software Vulkan and their CUDA C twins, compiled as C++, give right results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.experiments.point_runs import CPU, GPU, build_work, passes_check
 from tests.experiments.second_device import SecondCpu
 from tests.missing_tools import missing
 
-# Cells past the last whole tile, and whole tiles; elements past the last block.
+# Sizes with and without partial tiles and blocks.
 SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1), ("triad", 1000)]
 
 
@@ -36,26 +36,26 @@ def vulkan() -> webgpu.Vulkan:
 
 
 def point(device: Device, kernel: str, n: int, backend: str) -> Workload:
-    # Always the same numbers: a single one may cancel to next to nothing, of which any rounding is a large share.
+    # Fix the numbers: a result that cancels to almost zero has a large relative rounding error.
     torch.manual_seed(1)
     return build_work("without-cuda", device, kernel=kernel, n=n, backend=backend)
 
 
 @pytest.mark.parametrize(("kernel", "n"), SIZES)
-def test_vulkan_computes_the_same(vulkan: webgpu.Vulkan, kernel: str, n: int) -> None:
+def test_vulkan_kernels_are_right(vulkan: webgpu.Vulkan, kernel: str, n: int) -> None:
     for backend in ("vulkan", "webgpu"):
-        made = point(CPU, kernel, n, backend)
-        assert passes_check(made)
-        assert made.flop == (2 * n if kernel == "triad" else 2 * n**3)
-        assert made.bytes == 12 * (n if kernel == "triad" else n**2)
+        workload = point(CPU, kernel, n, backend)
+        assert passes_check(workload)
+        assert workload.flop == (2 * n if kernel == "triad" else 2 * n**3)
+        assert workload.bytes == 12 * (n if kernel == "triad" else n**2)
 
 
 @pytest.mark.parametrize(("kernel", "n"), [(kernel, n) for kernel, n in SIZES if n != 64])
-def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n: int) -> None:
+def test_cuda_kernels_are_right(monkeypatch: pytest.MonkeyPatch, kernel: str, n: int) -> None:
     cupy = install(monkeypatch)
     monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 2)
-    made = point(GPU, kernel, n, "cuda")
-    assert passes_check(made)
+    workload = point(GPU, kernel, n, "cuda")
+    assert passes_check(workload)
     # The same blocks as in WGSL.
     block = (stream_cuda.BLOCK,) if kernel == "triad" else (naive_products.TILE, naive_products.TILE)
     assert set(cupy.launches) == {(*wgsl_and_cuda.launch_grid(kernel, n)[: len(block)], *block)}
@@ -71,7 +71,7 @@ def test_cuda_computes_the_same(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
         pytest.param("triad", "fma(3.0", "fma(2.9999", id="another scalar"),
     ],
 )
-def test_a_wrong_kernel_fails_the_check(
+def test_wrong_kernel_fails_the_check(
     vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch, kernel: str, text: str, wrong: str
 ) -> None:
     assert text in wgsl_and_cuda.WGSL
@@ -79,14 +79,14 @@ def test_a_wrong_kernel_fails_the_check(
     assert not passes_check(point(CPU, kernel, 33 if kernel != "triad" else 1000, "vulkan"))
 
 
-def test_more_blocks_than_an_axis_has_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_beyond_one_axis_are_folded(vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wgsl_and_cuda.launch_grid("triad", 2**25) == (43691, 3)
     monkeypatch.setattr(wgsl_and_cuda, "MOST_BLOCKS", 3)
     assert wgsl_and_cuda.launch_grid("triad", 2000) == (3, 3)
     assert passes_check(point(CPU, "triad", 2000, "vulkan"))
 
 
-def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.Vulkan) -> None:
+def test_batch_rotates_its_arguments_across_submissions(vulkan: webgpu.Vulkan) -> None:
     kernel = webgpu.Kernel(vulkan, wgsl_and_cuda.WGSL, "triad", (4, 1, 1))
     data = np.arange(4, dtype=np.float32)
     outs = [vulkan.empty_buffer(4) for _ in range(webgpu.TOGETHER + 2)]
@@ -98,22 +98,22 @@ def test_a_batch_uses_its_arguments_in_turn_over_all_submissions(vulkan: webgpu.
 
 
 @pytest.mark.parametrize("each_s", [1e-5, 3e-3, 1.0])
-def test_a_call_makes_as_many_launches_as_hide_its_submission(each_s: float) -> None:
-    made: list[int] = []
-    device: Any = SimpleNamespace(time_on_host=lambda calls: [calls[0](), made[-1] * each_s + 1e-4][1:])
-    call, count = without_cuda._grow_call(device, lambda count: lambda: made.append(count))
+def test_call_makes_enough_launches_to_hide_its_submission(each_s: float) -> None:
+    launch_counts: list[int] = []
+    device: Any = SimpleNamespace(time_on_host=lambda calls: [calls[0](), launch_counts[-1] * each_s + 1e-4][1:])
+    call, count = without_cuda._grow_call(device, lambda count: lambda: launch_counts.append(count))
     call()
-    assert made[-1] == count
+    assert launch_counts[-1] == count
     assert count * each_s >= without_cuda.CALL_S - 1e-4 or count == without_cuda.MOST_LAUNCHES
     assert count == 1 or count / 2 * each_s < without_cuda.CALL_S
 
 
-def adapter(name: str, kind: str = "DiscreteGPU") -> Any:
+def fake_adapter(name: str, kind: str = "DiscreteGPU") -> Any:
     return SimpleNamespace(info={"device": name, "adapter_type": kind})
 
 
 class Card(SecondCpu):
-    """A GPU of a name, whose memory shrinks when one adapter's grows."""
+    """A GPU with a name, whose free memory shrinks by the allocations of adapter `holder`."""
 
     def __init__(self, name: str, holder: Any = None) -> None:
         super().__init__()
@@ -128,39 +128,41 @@ class Card(SecondCpu):
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Adapters in the order in which they were opened; each keeps what it took."""
+    """List adapters in opening order; each records its allocated bytes."""
 
-    def opening(one: Any) -> Any:
-        order.append(one)
-        one.taken = 0
+    def open_adapter(adapter: Any) -> Any:
+        order.append(adapter)
+        adapter.taken = 0
 
         def empty_buffer(length: int) -> Any:
-            one.taken = 4 * length
-            return SimpleNamespace(destroy=lambda: setattr(one, "taken", 0))
+            adapter.taken = 4 * length
+            return SimpleNamespace(destroy=lambda: setattr(adapter, "taken", 0))
 
-        return SimpleNamespace(adapter=one, empty_buffer=empty_buffer)
+        return SimpleNamespace(adapter=adapter, empty_buffer=empty_buffer)
 
     order: list[Any] = []
-    monkeypatch.setattr(webgpu, "Vulkan", opening)
+    monkeypatch.setattr(webgpu, "Vulkan", open_adapter)
     return order
 
 
-def seen(monkeypatch: pytest.MonkeyPatch, *found: Any) -> None:
-    monkeypatch.setattr(webgpu, "_enumerate_adapters", lambda: found)
+def show_adapters(monkeypatch: pytest.MonkeyPatch, *adapters: Any) -> None:
+    monkeypatch.setattr(webgpu, "_enumerate_adapters", lambda: adapters)
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H100", "H100 by another name"])
-def test_the_adapter_is_the_one_of_that_name_or_else_of_that_memory(
+def test_adapter_is_found_by_name_or_else_by_memory(
     opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    seen(monkeypatch, adapter("llvmpipe", "CPU"), adapter("Intel UHD"), wanted := adapter("NVIDIA H100"))
+    show_adapters(
+        monkeypatch, fake_adapter("llvmpipe", "CPU"), fake_adapter("Intel UHD"), wanted := fake_adapter("NVIDIA H100")
+    )
     assert webgpu.open_vulkan(Card("NVIDIA H100")).adapter is wanted
     assert opened == [wanted]
     opened.clear()
-    cards = [adapter("NVIDIA H100") for _ in range(3)]
+    cards = [fake_adapter("NVIDIA H100") for _ in range(3)]
     for card in cards:
         card.taken = 0
-    seen(monkeypatch, *cards)
+    show_adapters(monkeypatch, *cards)
     assert webgpu.open_vulkan(Card(name, cards[1])).adapter is cards[1]
     assert opened == cards[:2]
     with pytest.raises(Unsupported, match=f"does not show {name}, only NVIDIA H100, NVIDIA H100, NVIDIA H100"):
@@ -168,29 +170,33 @@ def test_the_adapter_is_the_one_of_that_name_or_else_of_that_memory(
 
 
 @pytest.mark.parametrize(
-    ("device", "there", "why"),
+    ("device", "adapters", "why"),
     [
-        (Card("NVIDIA H100"), [adapter("llvmpipe", "CPU")], "does not show NVIDIA H100, only llvmpipe .*nvidia_icd"),
-        (Card("llvmpipe"), [adapter("llvmpipe", "CPU")], "does not show llvmpipe"),
-        (CpuDevice(), [adapter("NVIDIA H100")], "apt install mesa-vulkan-drivers"),
+        (
+            Card("NVIDIA H100"),
+            [fake_adapter("llvmpipe", "CPU")],
+            "does not show NVIDIA H100, only llvmpipe .*nvidia_icd",
+        ),
+        (Card("llvmpipe"), [fake_adapter("llvmpipe", "CPU")], "does not show llvmpipe"),
+        (CpuDevice(), [fake_adapter("NVIDIA H100")], "apt install mesa-vulkan-drivers"),
         (Card("NVIDIA H100"), None, r"libvulkan\.so\.1 is missing"),
     ],
 )
-def test_software_passes_for_no_gpu_and_what_is_missing_is_told(
-    device: Device, there: list[Any] | None, why: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_software_adapter_is_no_gpu_and_missing_drivers_are_named(
+    device: Device, adapters: list[Any] | None, why: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nowhere(name: str) -> Any:
+    def fail_to_load(name: str) -> Any:
         raise OSError(name)
 
-    seen(monkeypatch, *(there or []))
-    if there is None:
-        monkeypatch.setattr(ctypes, "CDLL", nowhere)
+    show_adapters(monkeypatch, *(adapters or []))
+    if adapters is None:
+        monkeypatch.setattr(ctypes, "CDLL", fail_to_load)
     with pytest.raises(Unsupported, match=why):
         webgpu.open_vulkan(device)
     assert opened == []
 
 
-def test_without_wgpu_or_room_in_a_buffer_it_is_unsupported(
+def test_missing_wgpu_or_a_small_buffer_limit_is_unsupported(
     vulkan: webgpu.Vulkan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vulkan, "_largest_buffer", 400)
@@ -202,7 +208,7 @@ def test_without_wgpu_or_room_in_a_buffer_it_is_unsupported(
         webgpu.open_vulkan(Card("NVIDIA H100"))
 
 
-def test_without_a_driver_the_process_lives_and_says_so() -> None:
+def test_missing_driver_is_reported_without_a_crash() -> None:
     words = [sys.executable, "-c", "from experiments.kernels import webgpu; webgpu.adapters()"]
     nowhere = {**os.environ, "VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
     done = subprocess.run(words, env=nowhere, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Measuring processes get the listed variables alone, and records hold nothing private."""
+"""Measuring processes get only the listed variables, and records hold nothing private."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from experiments.serving import server_processes
 from experiments.worker_processes import Worker
 
 
-def words(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     return text.split()
 
 
-# Names that measuring cannot do without, by itself or on some machine.
-NEEDED = words(
+# Variables that measuring needs on some machine.
+NEEDED = split_names(
     "PATH HOME TMPDIR TEMP LANG LC_ALL LC_CTYPE PYTHONPATH PYTHONHOME VIRTUAL_ENV LD_LIBRARY_PATH "
     "DYLD_LIBRARY_PATH SYSTEMROOT CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
     "ZE_AFFINITY_MASK ONEAPI_DEVICE_SELECTOR CUDA_HOME CUDA_PATH VK_DRIVER_FILES VK_ICD_FILENAMES XDG_RUNTIME_DIR "
     "XDG_CACHE_HOME"
 )
-# Names that change what is measured, each by another way into a process.
-SPOILING = words(
+# Variables that change measurements, each through another mechanism.
+SPOILING = split_names(
     "LD_PRELOAD LD_AUDIT LD_BIND_NOW DYLD_INSERT_LIBRARIES GLIBC_TUNABLES MALLOC_ARENA_MAX MALLOC_PERTURB_ "
     "OPENBLAS_CORETYPE OMP_NUM_THREADS OMP_PROC_BIND KMP_AFFINITY KMP_BLOCKTIME MKL_CBWR ONEDNN_MAX_CPU_ISA "
     "ATEN_CPU_CAPABILITY TORCH_LOGS TORCHINDUCTOR_MAX_AUTOTUNE TORCHDYNAMO_DISABLE PYTORCH_CUDA_ALLOC_CONF "
@@ -39,17 +39,17 @@ SPOILING = words(
 )
 
 
-def test_what_is_needed_passes_and_what_spoils_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needed_variables_pass_and_spoiling_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*NEEDED, *SPOILING):
         monkeypatch.setenv(name, "1")
-    kept = worker_environment.clean_environment()
-    assert [name for name in NEEDED if name not in kept] == []
-    assert [name for name in SPOILING if name in kept] == []
+    environment = worker_environment.clean_environment()
+    assert [name for name in NEEDED if name not in environment] == []
+    assert [name for name in SPOILING if name in environment] == []
     assert not worker_environment.blocked_variables().keys() & set(NEEDED)
 
 
 @pytest.mark.parametrize("start", ["round", "serving", "several"])
-def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+def test_every_measuring_process_gets_a_clean_environment(monkeypatch: pytest.MonkeyPatch, start: str) -> None:
     for name in ("VK_DRIVER_FILES", *SPOILING):
         monkeypatch.setenv(name, "1")
     started: list[dict[str, str]] = []
@@ -69,28 +69,32 @@ def test_every_process_that_measures_is_started_so(monkeypatch: pytest.MonkeyPat
             server_processes.start_process("http_load", {})
         else:
             ranks.train_ranks(1, {})
-    (given,) = started
-    assert given["VK_DRIVER_FILES"] == "1"
-    # A point gets the variables that it asks for.
+    (environment,) = started
+    assert environment["VK_DRIVER_FILES"] == "1"
+    # A point gets its own variables.
     own = {"OPENBLAS_CORETYPE": "Zen"} if start == "round" else {}
-    assert {name: given[name] for name in SPOILING if name in given} == own
+    assert {name: environment[name] for name in SPOILING if name in environment} == own
 
 
-def test_what_is_told_is_well_known_and_no_path() -> None:
+def test_recorded_variables_are_well_known_and_hold_no_path() -> None:
     private = {
         "ACME_TOKEN": "x", "NVIDIA_API_KEY": "x", "POLARS_CLOUD_CLIENT_SECRET": "x", "CUDA_HOME": "/opt/cuda",
         "NCCL_VERSION": "2", "TORCH_HOME": "/home/ada",
     }  # fmt: skip
-    told = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/home/ada/lib/libjemalloc.so", "GLIBC_TUNABLES": "glibc.malloc.x=1"}
+    recorded = {
+        "OMP_NUM_THREADS": "4",
+        "LD_PRELOAD": "/home/ada/lib/libjemalloc.so",
+        "GLIBC_TUNABLES": "glibc.malloc.x=1",
+    }
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**private, **told}.items():
+        for name, value in {**private, **recorded}.items():
             patch.setenv(name, value)
-        found = worker_environment.blocked_variables()
-    assert {name: found.get(name) for name in told} == {**told, "LD_PRELOAD": "(not told)"}
-    assert not private.keys() & found.keys()
+        variables = worker_environment.blocked_variables()
+    assert {name: variables.get(name) for name in recorded} == {**recorded, "LD_PRELOAD": "(not told)"}
+    assert not private.keys() & variables.keys()
 
 
-def test_a_process_gets_its_own_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_environment_is_restored_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     before = dict(os.environ)
     with pytest.raises(ZeroDivisionError), worker_environment.clean_environment_applied():
@@ -112,22 +116,32 @@ from tests.experiments.point_runs import answer_point
 points = [("inference", {"backend": "onnx"}), ("inference", {"backend": "openvino"}),
           ("inference", {"model": "mobilenet-v2", "batch": 1}), ("boosting", {"backend": "xgboost", "trees": 10}),
           ("boosting", {"trees": 10})]
-said = [answer_point(name, **changed) for name, changed in points]
-print([(one["status"], one["reason"]) for one in said], elsewhere, sep="\\n")
+answers = [answer_point(name, **changed) for name, changed in points]
+print([(answer["status"], answer["reason"]) for answer in answers], elsewhere, sep="\\n")
 """
 
 
-def test_libraries_talk_to_nobody_and_leave_nothing_in_the_home_folder(tmp_path: Path) -> None:
-    """Compiled libraries, whose sockets Python does not see, keep their reports in the home folder."""
-    kept = {
+def test_libraries_open_no_connection_and_write_no_home_files(tmp_path: Path) -> None:
+    """Python sees no sockets in compiled libraries, but their reports would lie in the home folder."""
+    environment = {
         name: value for name, value in worker_environment.clean_environment().items() if not name.startswith("XDG_")
     }
-    asked = {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", "ORT_DISABLE_TELEMETRY": "0", "HF_HUB_OFFLINE": "0"}
-    ran = subprocess.run(
-        [sys.executable, "-c", MEASURE], env=kept | asked, capture_output=True, text=True, timeout=300, check=False
+    changes = {
+        "HOME": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "ORT_DISABLE_TELEMETRY": "0",
+        "HF_HUB_OFFLINE": "0",
+    }
+    completed = subprocess.run(
+        [sys.executable, "-c", MEASURE],
+        env=environment | changes,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    answers, elsewhere = ran.stdout.splitlines()[-2:]
+    assert completed.returncode == 0, completed.stderr
+    answers, elsewhere = completed.stdout.splitlines()[-2:]
     assert answers == str([("ok", "ok")] * 5)
     assert elsewhere == "[]"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,4 +1,4 @@
-"""The zoo: its models have the size, the operations and the data that they say, and they learn."""
+"""The model zoo: sizes, operations, data, activations and graphs are right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from experiments.models.zoo import ZOO, Entry
 from experiments.suite import models as suite
 from tests.experiments.point_runs import build_work, observe
 
-# Those that a test may hold in memory; the others are only made on the meta device.
+# Models that tests may hold in memory; larger models stay on the meta device.
 SMALL = [name for name, entry in ZOO.items() if entry.parameters() < 20e6]
 LARGE = [name for name in ZOO if name not in SMALL]
 NO_COUNTS = Counts(0, 0, 0, (1, 1))
@@ -31,8 +31,8 @@ OWN = [name for name in ZOO if name not in NETWORKS]
 TRAINED = ["resnet-50", "vit-b-16", "bert-base-classifier", "gpt2-124m", "llama-1b-lora"]
 
 
-def transformer(width: int, blocks: int, length: int) -> int:
-    """Weights and biases of a GPT's blocks, norms and embeddings, and its head."""
+def transformer_parameters(width: int, blocks: int, length: int) -> int:
+    """Count the weights and biases in a GPT's blocks, norms, embeddings and head."""
     block = 12 * width**2 + (3 + 1 + 4 + 1) * width + 2 * 2 * width
     return block * blocks + 2 * width + 256 * width * 2 + length * width
 
@@ -45,24 +45,24 @@ PARAMETERS = {
         + 16 * 32 + 32 * 64 + 2 * (7 * 16 + 6 * 32 + 6 * 64) + 650
     ),
     "lstm-32": 2 * 256 * 256 + 2 * 4 * 256 * (2 * 256 + 2),
-    "gpt-1m": transformer(128, 5, 128),
-    "nanogpt-cpu": transformer(128, 4, 64),
-    "nanogpt": transformer(384, 6, 256),
+    "gpt-1m": transformer_parameters(128, 5, 128),
+    "nanogpt-cpu": transformer_parameters(128, 4, 64),
+    "nanogpt": transformer_parameters(384, 6, 256),
     "llama-1b": SHAPES["llama-1b"].parameters,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_the_number_of_weights_is_that_of_the_formula(name: str) -> None:
+def test_parameter_counts_match_the_formulas(name: str) -> None:
     assert ZOO[name].parameters() == PARAMETERS[name]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_catalogue_has_the_sizes_that_torch_counts(name: str) -> None:
+def test_catalogue_sizes_match_torch(name: str) -> None:
     assert count_network(NETWORKS[name]) == NETWORKS[name].counts
 
 
-# As published with the weights that people load: torchvision's tables of models (in 1e9), and the papers' tables.
+# Published with the pretrained weights: torchvision's model tables (MACs in 1e9) and the papers' tables.
 PUBLISHED = {
     "resnet-50": (25_557_032, 4.09),
     "efficientnet-b0": (5_288_548, 0.39),
@@ -72,38 +72,38 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_catalogue_has_the_sizes_that_were_published(name: str) -> None:
+def test_catalogue_sizes_match_published_ones(name: str) -> None:
     parameters, macs = PUBLISHED[name]
     assert ZOO[name].parameters() == parameters
     assert ZOO[name].forward_flop(1) / 2e9 == pytest.approx(macs, abs=0.005)
 
 
 @pytest.mark.parametrize("name", [*OWN, "resnet-50", "t5-small", "whisper-tiny"])
-def test_shapes_and_kinds_of_inputs_and_answers(name: str) -> None:
+def test_inputs_and_outputs_have_the_stated_shapes_and_types(name: str) -> None:
     entry = ZOO[name]
     inputs, targets = entry.batch(3)
     assert inputs.shape == (3, *entry.sample)
     assert inputs.is_floating_point() is not entry.first_input_has_gradient
     assert entry.images is (inputs.dim() == 4)
-    # The large ones run without memory.
-    where = "meta" if name in LARGE else "cpu"
-    with torch.device(where):
-        out = entry.model()(inputs.to(where))
+    # Large models run on the meta device, without memory.
+    device = "meta" if name in LARGE else "cpu"
+    with torch.device(device):
+        out = entry.model()(inputs.to(device))
     assert out.shape == (3 * entry.length, entry.classes)
     assert targets.numel() == len(out)
     assert 0 <= int(targets.min()) <= int(targets.max()) < entry.classes
 
 
-@pytest.mark.parametrize("name", [*(one for one in OWN if not one.startswith("lstm")), "lstm-32", *TRAINED])
-def test_operations_of_a_step_are_those_that_torch_counts(name: str) -> None:
-    """Attention, which on a CPU the counter does not know, and oneDNN's LSTM are taken apart for it.
+@pytest.mark.parametrize("name", [*(tensor for tensor in OWN if not tensor.startswith("lstm")), "lstm-32", *TRAINED])
+def test_step_operations_match_torch(name: str) -> None:
+    """Switch off fused attention and oneDNN's LSTM, which the counter does not know on a CPU.
 
-    The LSTM's first step needs no gradient of its initial state: a half of a third of one step in 32.
+    The LSTM's first step needs no gradient for its initial state: half of a third of one step in 32.
     """
     entry = ZOO[name]
     with torch.device("meta" if name in LARGE else "cpu"):
         model = entry.model()
-    inputs, targets = (one.to("meta") for one in entry.batch(2)) if name in LARGE else entry.batch(2)
+    inputs, targets = (tensor.to("meta") for tensor in entry.batch(2)) if name in LARGE else entry.batch(2)
     with (
         FlopCounterMode(display=False) as counter,
         sdpa_kernel(SDPBackend.MATH),
@@ -117,14 +117,14 @@ def test_operations_of_a_step_are_those_that_torch_counts(name: str) -> None:
     assert counter.get_total_flops() == pytest.approx(entry.step_flop(2), rel=within)
 
 
-def test_photographs_are_scaled_by_the_mean_and_deviation_of_imagenet() -> None:
+def test_photographs_are_scaled_by_imagenet_mean_and_deviation() -> None:
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     for scaled, name in zip(real_data.photographs(), ("china.jpg", "flower.jpg"), strict=True):
         pixels = 255 * (scaled.permute(1, 2, 0) * deviation + mean)
         assert torch.allclose(pixels, torch.tensor(load_sample_image(name)).float(), atol=1e-3)
 
 
-def test_images_texts_and_tables_are_real() -> None:
+def test_images_texts_and_tables_match_their_sources() -> None:
     sources = ((real_data.digits(), load_digits(return_X_y=True), 16), (real_data.mnist(), mnist_data(), 255))
     for drawn, (rows, names), scale in sources:
         assert torch.equal(drawn[0].flatten(1), torch.tensor(rows, dtype=torch.float32) / scale)
@@ -139,33 +139,33 @@ def test_images_texts_and_tables_are_real() -> None:
 
 
 def saved_bytes(entry: Entry, size: int) -> int:
-    """What autograd really keeps of a forward pass, without weights."""
+    """Count the bytes that autograd keeps after a forward pass, without weights."""
     model = entry.model()
     inputs, targets = entry.batch(size)
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: list[torch.Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one) or one, lambda one: one):
+    saved: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
         loss = functional.cross_entropy(model(inputs), targets.flatten())
-    storages = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in kept}
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in saved}
     assert loss.isfinite()
     return sum(size for place, size in storages.items() if place not in weights)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "lstm-32", "gpt-1m"])
-def test_activations_are_what_one_more_sample_keeps(name: str) -> None:
-    """Within 3%: oneDNN's workspace of an LSTM grows by pages."""
+def test_activation_bytes_match_one_more_sample(name: str) -> None:
+    """Allow 3%: oneDNN's LSTM workspace grows by pages."""
     entry = ZOO[name]
     assert entry.activation_bytes() == pytest.approx(saved_bytes(entry, 3) - saved_bytes(entry, 2), rel=0.03)
 
 
-def test_a_chain_of_layers_is_as_deep_as_it_is_long_and_as_wide_as_its_products() -> None:
+def test_layer_chain_has_the_expected_depth_and_width() -> None:
     # Three products with their biases, two ReLUs between; sums of 64, 512 and 512 terms.
     sizes = sorted([64 * 512, 512 * 512, 512 * 10, 512, 512])
-    found = graph_extent(trace_forward(ZOO["mlp"]))
-    assert found == Extent(levels=5, span=5 + 6 + 9 + 9, work=sum(sizes), widest=512 * 512, median=sizes[2])
+    extent = graph_extent(trace_forward(ZOO["mlp"]))
+    assert extent == Extent(levels=5, span=5 + 6 + 9 + 9, work=sum(sizes), widest=512 * 512, median=sizes[2])
 
 
-def test_branches_side_by_side_share_a_level() -> None:
+def test_parallel_branches_share_a_level() -> None:
     class Fork(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -176,17 +176,17 @@ def test_branches_side_by_side_share_a_level() -> None:
             self.unused(x)
             return self.left(x) + self.right(x)
 
-    made = Entry(Fork, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
-    assert graph_extent(trace_forward(made)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
+    entry = Entry(Fork, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
+    assert graph_extent(trace_forward(entry)) == Extent(levels=2, span=2 + 3, work=64 + 4, widest=64, median=34)
 
 
 @pytest.mark.parametrize("name", ["resnet-50", "convnext-t", "segformer-b0", "gpt2-124m"])
-def test_the_graph_of_a_network_by_name_does_its_products_and_little_more(name: str) -> None:
+def test_network_graph_does_its_products_and_little_more(name: str) -> None:
     macs = ZOO[name].counts.macs
     assert macs < graph_extent(trace_forward(ZOO[name])).work < 1.05 * macs
 
 
-def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
+def test_recurrence_depth_grows_with_sequence_length() -> None:
     def levels(length: int) -> int:
         entry = ZOO["lstm-32"]
         return graph_extent(trace_forward(replace(entry, sample=(length,)))).levels
@@ -194,8 +194,8 @@ def test_a_recurrence_is_as_deep_as_its_sequence_is_long() -> None:
     assert levels(8) - levels(6) == levels(6) - levels(4) > 0
 
 
-def calling(call: Any) -> Entry:
-    """A model that is one function."""
+def function_model(call: Any) -> Entry:
+    """Return a model that applies `call`."""
 
     class Odd(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -204,22 +204,22 @@ def calling(call: Any) -> Entry:
     return Entry(Odd, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
 
 
-def test_an_operator_of_unknown_work_is_refused() -> None:
+def test_operator_with_unknown_work_is_refused() -> None:
     with pytest.raises(TypeError, match="sort"):
-        graph_extent(trace_forward(calling(lambda x: x.sort(-1).values)))
+        graph_extent(trace_forward(function_model(lambda x: x.sort(-1).values)))
 
 
-def test_an_operator_that_overwrites_its_operand_is_a_level_like_any_other() -> None:
+def test_in_place_operator_is_an_ordinary_level() -> None:
     calls = (lambda x: (x * 2).exp_(), lambda x: (x * 2).exp())
-    in_place, anew = (graph_extent(trace_forward(calling(call))) for call in calls)
+    in_place, anew = (graph_extent(trace_forward(function_model(call))) for call in calls)
     assert in_place == anew
     assert in_place.levels == 2
 
 
-def test_large_models_are_counted_without_being_made() -> None:
-    made = build_work("models", model="llama-1b")
-    assert made.check is None
+def test_large_models_are_counted_without_allocation() -> None:
+    workload = build_work("models", model="llama-1b")
+    assert workload.check is None
     assert suite.memory("llama-1b", 1) == 0
-    found = observe(made)
-    assert found["parameters"] == PARAMETERS["llama-1b"]
-    assert found["work"] > found["forward_flop"] / 2
+    metrics = observe(workload)
+    assert metrics["parameters"] == PARAMETERS["llama-1b"]
+    assert metrics["work"] > metrics["forward_flop"] / 2

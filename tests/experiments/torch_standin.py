@@ -1,4 +1,4 @@
-"""A stand-in for torch as the devices use it: GPUs of any maker, on a clock that a test moves on."""
+"""A stand-in for torch in device tests: GPUs from any maker, on a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARC = SimpleNamespace(
 
 
 class Stream:
-    """Knows the streams that it has waited for."""
+    """A stream that records the streams it waited for."""
 
     def __init__(self) -> None:
         self.waited_for: list[Stream] = []
@@ -37,7 +37,7 @@ class Stream:
 
 
 class Event:
-    """Knows when the device got to it, but only after somebody has waited for that."""
+    """An event whose time can be read only after a wait."""
 
     def __init__(self, torch: Torch) -> None:
         self.torch, self.at = torch, -1.0
@@ -51,7 +51,7 @@ class Event:
 
 
 class Graph:
-    """The time of what was launched while it was captured."""
+    """A graph that holds the total time launched during its capture."""
 
     def __init__(self, torch: Torch) -> None:
         self.torch, self.milliseconds = torch, 0.0
@@ -61,10 +61,10 @@ class Graph:
 
 
 class Torch:
-    """torch, built for cuda, hip or xpu of that version, or for mps, on a machine with these devices.
+    """torch, built for the given cuda, hip or xpu version or for mps, on a machine with `devices`.
 
-    Launches take their time in order; `now` is how far somebody has waited. said: a
-    warning when devices are counted. refuses: what is raised where memory is taken.
+    Launches run in order, and a wait moves `now` to their end. `said` is a warning issued
+    when devices are counted, `refuses` an error raised on allocation.
     """
 
     __version__ = "2.11.0"
@@ -94,7 +94,7 @@ class Torch:
         )
 
     def launch(self, milliseconds: float) -> None:
-        """What a test's calls do."""
+        """Add device time, as a kernel launch does."""
         if self.capturing:
             self.capturing[-1].milliseconds += milliseconds
         else:
@@ -190,11 +190,11 @@ class Torch:
             yield
         finally:
             self.capturing.pop()
-        # As in torch, an error leaves the stream of the capture in place.
+        # As in torch, an error leaves the capture's stream current.
         self.here = before
 
 
 def install(monkeypatch: pytest.MonkeyPatch, torch: Torch) -> Torch:
-    """Put the stand-in in torch's place for the devices."""
+    """Replace torch with the stand-in for the device modules."""
     monkeypatch.setattr(accelerator, "load_torch", lambda: (torch, ""))
     return torch
