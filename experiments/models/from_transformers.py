@@ -95,7 +95,7 @@ def _random_network(spec: Network) -> nn.Module:
 
 
 def _pool_whole_images(module: nn.Module, side: int) -> None:
-    """Pool globally if the window exceeds the image (EfficientNet), which OpenVINO rejects."""
+    """Pool globally if a window covers the whole image (EfficientNet): OpenVINO rejects windows larger than it."""
     for name, child in module.named_children():
         if isinstance(child, nn.AvgPool2d) and child.ceil_mode and child.kernel_size >= side:  # type: ignore[operator]
             setattr(module, name, nn.AdaptiveAvgPool2d(1))

@@ -55,7 +55,8 @@ IGNORED = -100
 class Trainer:
     """Model, optimiser (default Adam), one batch on the device, and step phases.
 
-    tuned: fused optimiser. channels_last: memory format for image models.
+    tuned: use the fused optimiser, which updates all weights in one pass. channels_last: use this memory format for the
+    model and its images.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class ProfilerTimes:
 
     @property
     def slowdown(self) -> float:
-        """Slowdown: the median step after profiles relative to the slowest timing before; at least 0."""
+        """Share by which the median step after profiles takes longer than the slowest timing before; at least 0."""
         return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
 
     @property
@@ -150,7 +150,10 @@ def run_for_json(
 
 
 def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[ProfilerTimes | None, str]:
-    """Run `time_profiler` in a process like a measuring one; return its result or None, and a line to print."""
+    """Run `time_profiler` in a process like a measuring one, for at most `limit_s` seconds.
+
+    Returns its result (None if it failed) and a line to print.
+    """
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:
         times: ProfilerTimes = run_for_json(

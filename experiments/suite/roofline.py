@@ -172,7 +172,7 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
 
 
 def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
-    """Return the profiler's metrics. Raises ProfileError and Unsupported."""
+    """Return the metrics of a step's operators that the profiler times. Raises ProfileError and Unsupported."""
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.call_count(step, device, CALLS, SLOW_S)

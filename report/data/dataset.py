@@ -209,7 +209,7 @@ class Dataset:
         return entry
 
     def figure(self, name: str) -> float:
-        """Return the value from `entry`."""
+        """Return the value in a verified reference entry. Raises MissingSourceError, like `entry`."""
         return float(self.entry(name)["value"])
 
     def statuses(self, experiment: str, kind: str) -> pd.DataFrame:

@@ -45,7 +45,7 @@ CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
 # Most cases or machines to name; beyond, only their number is given.
 MOST_NAMED = 3
-# A range whose ends differ by this factor is drawn on a logarithmic scale.
+# A range whose ends differ by more than this factor is drawn on a logarithmic scale.
 LOGARITHMIC = 8.0
 # Bisection steps to locate where a share turns; its chances vary smoothly.
 _HALVINGS = 40

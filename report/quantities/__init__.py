@@ -28,10 +28,10 @@ class Quantity:
     """A registered quantity.
 
     kinds: device kinds that it needs, empty for any. labels: names that a claim's scope may use. ceiling: upper bound;
-    a value or interval above it shows a disturbed measurement and decides nothing. formulas: formulas behind its
-    `DerivedEstimates`. checked: for a derived quantity, the quantity that compares its model to measurements;
-    ARITHMETIC if it only combines figures; '' if nothing checks it, so that it cannot decide alone. reads: experiments
-    that it uses if they are present.
+    a case with its whole interval above it comes from a disturbed measurement and decides nothing. formulas: formulas
+    behind its `DerivedEstimates`. checked: for a derived quantity, the quantity that compares its model to
+    measurements; ARITHMETIC if it only combines figures; '' if nothing checks it, so that it cannot decide alone.
+    reads: experiments that it uses if they are present.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Quantity:
         return self.tier != "derived" or bool(self.checked)
 
     def estimates(self, data: Dataset) -> Estimates:
-        """Compute the estimates, and drop the intervals that exceed the ceiling. Raises MissingSourceError."""
+        """Compute the estimates, and drop intervals entirely above the ceiling. Raises MissingSourceError."""
         estimates = self.compute(data)
         if self.ceiling is None:
             return estimates
@@ -84,7 +84,8 @@ def quantity(
     experiments: required experiments; a measured quantity defaults to the experiment named in its prefix. device:
     device kinds that it needs: cpu, gpu, both or any. `Quantity` describes the other arguments.
 
-    Raises ValueError if the name is taken, the tier is unknown, or a label is reserved.
+    Raises ValueError if the name is taken, the tier is unknown, a label is reserved, or `checked` is set for a tier
+    other than derived.
 
     @quantity("transfer.rate", "B/s", ("direction", "size"), device="gpu")
     def transfer_rate(data: Dataset) -> Estimates:

@@ -72,7 +72,7 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
 
 @quantity("sequential.recurrent_over_transformer", "1", _STEP, experiments=["training"], device="both")
 def recurrent_over_transformer(data: Dataset) -> Estimates:
-    """GPU speed-up for training the LSTM, relative to that for a transformer with similar arithmetic.
+    """GPU-over-CPU speed-up for training the LSTM, relative to that for a transformer with similar arithmetic.
 
     The transformer is gpt-1m, whose multiply-adds per byte match the LSTM's to within a tenth. Each LSTM point is
     compared to the transformer batch with the nearest operation count per step, within a factor 1.5; `detail` names it.

@@ -128,8 +128,8 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     6 x parameters x tokens, divided by rate and time. measured: servers with SERVER_CORES cores like the node's, at the
     best rate per core in training any transformer, corrected by whole runs (`whole_runs`); scaled: the same from a node
     that is no server. documented: servers with matrix units, at the rate at which MLPerf's cluster trained BERT large.
-    rated: the same servers by their rated peak. A lower bound: it ignores memory limits and communication between
-    machines.
+    rated: the same servers, if they reached the GPUs' share of rated peak. A lower bound: it ignores memory limits and
+    communication between machines.
     """
     kinds, days = all_servers(data, priced=False), _days_input(DAYS)
     works = [

@@ -220,7 +220,7 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
     Med. 27(10):1693 (method of variance estimates recovery). In simulations with ten seeds and spreads that differ up
     to tenfold, it covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95% for skewed values
     and Student's t with 4 df; a t interval for the seeds' own slopes in 87 to 95%, a jackknife for standard deviations
-    in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some.
+    in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some simulations.
     """
     (slope,) = slopes_of_spreads([batches], [values])
     return slope

@@ -70,7 +70,7 @@ def _describe(results: pd.DataFrame) -> str:
 
 @quantity("equivalence.models_that_agree", "1", _LABELS, device="gpu")
 def models_that_agree(data: Dataset) -> Estimates:
-    """Share of models that run on a GPU by changing only the device name, with losses equal to the CPU's.
+    """Share of models that run on a GPU with only the device name changed, and give the CPU's losses.
 
     A model counts against it if it does not run, or if its losses leave the tolerance. The models are the study's own,
     not a sample from others: the interval is over rounds, each with its own weights and batches.

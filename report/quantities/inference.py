@@ -56,8 +56,8 @@ def latency(data: Dataset) -> Estimates:
 def fastest_p99(data: Dataset) -> Estimates:
     """99th percentile request time, with the fastest library, thread count and format.
 
-    Formats in FORMATS only, which need no retraining; products in 8-bit integers change the answers. `detail` names the
-    fastest.
+    Only formats that need no retraining: float32, TF32, bfloat16 and float16; products in 8-bit integers change the
+    answers. `detail` names the fastest.
     """
     times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).filter(dtype=list(FORMATS))
     return times.inverse().best_per_group(_REQUEST, detail=["dtype", "backend", "threads"]).inverse()
@@ -187,7 +187,7 @@ def format_gain(data: Dataset) -> Estimates:
     """Median request time in the fastest float32 runtime, divided by that in the fastest runtime and format.
 
     runtime, dtype: the fastest; int8 counts, although its answers may be less accurate than a floating-point format's.
-    Limited to requests tried in formats other than float32.
+    Only requests that were also tried in a format other than float32.
     """
     rungs, formats = runtime_ladder(data), request_times(data)
     requests = set(formats.take(formats["dtype"] != "float32").rows(*_BASE))

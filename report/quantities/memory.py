@@ -47,7 +47,7 @@ def footprint_rates(data: Dataset) -> Estimates:
 
 @quantity("bandwidth.rate", "B/s", _LABELS)
 def bandwidth_rate(data: Dataset) -> Estimates:
-    """Bytes per second, counted as in STREAM, at footprints from four times the last-level cache up.
+    """Bytes per second, counted as in STREAM, at footprints of at least four times the last-level cache.
 
     Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library and footprint among them.
     """
@@ -97,8 +97,8 @@ def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate")
 def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second in consecutive copies of equal size.
 
-    direction: host_to_device, device_to_host, both (both at once: bytes that arrive on either side), device_to_device
-    (bytes that device memory reads and writes), peer.
+    direction: host_to_device, device_to_host, both (both at once: the sum of bytes that arrive on the two sides),
+    device_to_device (bytes that device memory reads and writes), peer.
     """
     return copy_estimates(data, value="bytes_per_s")
 
@@ -116,11 +116,11 @@ def memory_ratio(data: Dataset) -> Estimates:
 
 @_transfer_quantity("transfer.half_rate_size", "B", ("direction", "host_memory"))
 def half_rate_size(data: Dataset) -> Estimates:
-    """Copy size at which the rate first reaches half its best: Hockney's n_1/2.
+    """Copy size from which the rate stays at half its best or above: Hockney's n_1/2.
 
     As for crossovers, low is the last size surely below half (the whole interval for its share), high the first later
-    size surely not below; either is unknown if there is none. The estimate is interpolated on logarithms. No case if
-    the smallest copy already reaches half.
+    size surely not below; either is unknown if there is none. The estimate is interpolated on logarithms. No case if no
+    copy is below half.
 
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """

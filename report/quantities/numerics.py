@@ -50,8 +50,8 @@ def spread_within_cell(data: Dataset) -> Estimates:
 def determinism(data: Dataset) -> Estimates:
     """Distinct results from one product with the same operands; 1 means deterministic.
 
-    over calls: among repeated calls in one process, mean over rounds. over rounds: among the processes that measured
-    the point, counted, from two up.
+    over calls: among repeated calls in one process, mean over rounds. over rounds: counted among the processes that
+    measured the point, at least two.
     """
     calls = _method_estimates(data, "distinct_results", ("repeat",), least=1)
     return concat_estimates(

@@ -26,9 +26,9 @@ def throughput(data: Dataset) -> Estimates:
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """Fewest threads in flight to reach nine tenths of the chains' best rate.
 
-    As for crossovers, low and high are neighbouring measured thread counts: surely below (the whole interval for the
-    share) and surely not below. The estimate is interpolated on logarithms. low is unknown if even the fewest threads
-    are not surely below.
+    As for crossovers, high is the first measured thread count that is surely not below (the whole interval for the
+    share), and low the last one before it that is surely below. The estimate is interpolated on logarithms. low is
+    unknown if even the fewest threads are not surely below.
     """
     rows = []
     for place, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):

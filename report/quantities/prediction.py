@@ -224,8 +224,8 @@ def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median prediction error from bandwidth alone, relative to that from peak arithmetic alone.
 
-    Each uses the single number that best predicts the other half: the median ratio of measured to predicted. Memory
-    passes are left out, because they define the bandwidth.
+    Each uses the single number that best predicts the other half: the median ratio of measured to predicted. Only
+    kernels that compute; memory passes are left out, because they define the bandwidth.
     """
     rows, values = [], []
     for place, per_round in kernel_rounds(data).items():

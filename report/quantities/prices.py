@@ -109,11 +109,11 @@ REQUEST = Formula(
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price per request on the cheapest measured CPU server, relative to the cheapest machine with a GPU, same load.
 
-    CPU: the server with the fewest cores to answer 99 in 100 requests within LIMIT_S at that load or a higher one,
-    priced per core; ties go to the lowest such load, then to the fastest, in any runtime and format. cpu_runtime: its
-    backend. If the percentile's interval leaves it open, the price has no interval. Work that no CPU server answers in
-    time has no price. GPU: one machine, assumed fast enough for every load, so it need not be measured. Loads: LOADS,
-    and all loads offered.
+    CPU: the server with the fewest cores to answer 99 in 100 requests within LIMIT_S (0.1 s) at that load or a higher
+    one, priced per core; ties go to the lowest such load, then to the fastest, in any runtime and format. cpu_runtime:
+    its backend. The price has no interval if the percentile's interval reaches the limit on every server. Work that no
+    CPU server answers in time has no price. GPU: one machine, assumed fast enough for every load, so it need not be
+    measured. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered.
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []

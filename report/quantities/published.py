@@ -2,7 +2,8 @@
 
 Every estimate names its source and its `family`, shared by sources that are not independent. The study has no rounds
 behind these figures: low and high are the spread that the source reports, or the range over entries with the same
-hardware. `judging.rules` sets their margins. Modules next to this one derive speeds, chips and prices.
+hardware. `judging.rules` sets the margins by which they decide. Modules next to this one derive speeds, chips and
+prices.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 @published_quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"))
 def linearity(data: Dataset) -> Estimates:
-    """Speed-up divided by the growth in threads, from the fewest up to half the threads that reach nine tenths.
+    """Speed-up divided by the growth in threads, from the fewest to half as many as reach nine tenths of the peak.
 
     1 is proportional. With half those threads the chip is certainly not full.
     """

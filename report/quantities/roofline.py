@@ -87,8 +87,8 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
 def memory_bound_share(data: Dataset) -> Estimates:
     """Share of operator time in operators with an intensity below the machine's balance.
 
-    For these, bandwidth is the lower ceiling, attained or not. low: the share up to the last limit below the balance's
-    interval, less the uncertainty from rounds; high: the share up to the first limit above it.
+    For these, bandwidth is the lower ceiling, attained or not. low: the share up to the last recorded intensity below
+    the balance's interval, less the uncertainty from rounds; high: the share up to the first one above it.
     """
     balances = {tuple(row[name] for name in _PLACE): row for row in machine_balance(data).frame.to_dict("records")}
     rows = []

@@ -32,7 +32,7 @@ def p99_latency(data: Dataset) -> Estimates:
 
 @quantity("serving.capacity", "requests/s", ("service", "cores", "dtype", "backend"))
 def capacity(data: Dataset) -> Estimates:
-    """Largest offered rate up to which the 99th percentile stays below LIMIT_S; 0 if none.
+    """Largest offered rate up to which the 99th percentile stays below LIMIT_S (0.1 s); 0 if none.
 
     low: the largest rate surely below (the whole interval), high: the smallest rate surely above; the capacity lies
     between. Either is unknown if there is none.

@@ -90,8 +90,8 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
     """Utilisation that the driver reports under loads with a rate below LOW_SHARE of the fastest product's.
 
     The fastest product of any shape, in the same format on the same device, stands in for the peak: relative to the
-    maker's rating, the share would be lower still. Rounds that agree are known to within half of the driver's
-    resolution. `detail` gives the share.
+    maker's rating, the share would be lower still. Rounds that agree are known to within half a per cent, half of the
+    driver's resolution. `detail` gives the share.
     """
     used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
     shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best_per_group(["node", "device", "dtype"])

@@ -99,13 +99,13 @@ def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
 
 @_ladder_quantity("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
 def hours_to_train(data: Dataset) -> Estimates:
-    """Total FLOP of a published training run, divided by the device's best rate for its family, and corrected.
+    """Total FLOP of a published training run, divided by the device's best training rate for its family, and corrected.
 
     The rate is that of the study's own, small model in the same family, at its best batch size, number format and
     library (see `best_rates`), which favours the device. Jobs run whole show how much longer such runs take than
     derived, by their operations, and how much that scatters; the time and its interval grow accordingly (see
-    `whole_runs`). Without such jobs there is no interval. Leaves out memory limits and their cost. flop: the total, to
-    three digits. scale: small for small sets of images or text. baseline: node, on a CPU.
+    `whole_runs`). Without such jobs there is no interval. Leaves out memory limits, and other needs of large models.
+    flop: the total, to three digits. scale: small for small sets of images or text. baseline: node, on a CPU.
     """
     rates = best_rates(data)
     per_run = [

@@ -92,9 +92,9 @@ def speedup(data: Dataset) -> Estimates:
     """Training rate of one GPU, relative to a CPU, same model and batch.
 
     baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes, with all its threads, which
-    `detail` names; or server: the host if it has at least `formatting.SERVER_CORES` cores, all in use. precision: equal
-    (the same dtype on both sides) or best (each side's fastest dtype). Each side uses its fastest library: runtime on
-    the GPU, cpu_runtime on the CPU.
+    `detail` names; or server: the host if it has at least 64 cores (`formatting.SERVER_CORES`), all in use. precision:
+    equal (the same dtype on both sides) or best (each side's fastest dtype). Each side uses its fastest library:
+    runtime on the GPU, cpu_runtime on the CPU.
     """
     rates = samples_per_second(data)
     gpu, cpu = rates.filter(device="gpu"), baseline_rates(rates)
@@ -184,8 +184,8 @@ def training_ladder(data: Dataset) -> Estimates:
     return concat_estimates(steps)
 
 
-# Metric to method. Energy is counted for timed points from half a second on a CPU, or 3 s on a GPU: all that the device
-# used meanwhile, including its idle share; a GPU's whole board with its memory, a CPU's packages without memory.
+# Metric to method. Energy is counted for timed points of at least half a second on a CPU, or 3 s on a GPU: all that the
+# device used meanwhile, including its idle share; a GPU's whole board with its memory, a CPU's packages without memory.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 

@@ -181,8 +181,8 @@ def held_out_ratio(data: Dataset) -> Estimates:
 class Coverage:
     """Accuracy of derived times.
 
-    jobs: how many; predicted: how many the others predict; shortest, longest: extreme ratios of measured to uncorrected
-    time; width: relative width of a prediction interval.
+    jobs: number of jobs; predicted: number predicted from the other jobs; shortest, longest: extreme ratios of measured
+    to uncorrected time; width: factor from the middle of a prediction interval to its ends, median over jobs.
     """
 
     jobs: int

@@ -125,6 +125,6 @@ def _sort_by_time(editions: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def edition_digest(record: Record) -> str:
-    """Hash an edition without its time, commit and version."""
+    """Hash an edition's content to 12 digits, without its time, commit and version."""
     text = json.dumps({name: value for name, value in record.items() if name not in _SAID}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
