@@ -83,7 +83,7 @@ ODD = (
 def test_why_a_build_for_cuda_sees_no_gpu(
     said: str, latest: int, hidden: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch, Torch(cuda="13.0", said=said))
+    install(monkeypatch, Torch(cuda="13.0", warning=said))
     monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml({}, cuda=latest))
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
@@ -200,7 +200,7 @@ def test_finding_takes_nothing_and_opening_takes_the_device(monkeypatch: pytest.
 def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points(
     refusal: Exception, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch, Torch(H100, cuda="13.0", refuses=refusal))
+    install(monkeypatch, Torch(H100, cuda="13.0", allocation_error=refusal))
     with pytest.raises(StudyError, match=words) as caught:
         devices.open_device("cuda:0")
     reason = str(caught.value)
@@ -298,7 +298,9 @@ def test_an_older_gpu_of_nvidia_has_no_tf32_and_apples_no_page_locked_memory(mon
 def test_free_memory_is_what_others_and_the_host_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(ARC, xpu="20250301"))
     # Some drivers refuse to tell it.
-    monkeypatch.setattr(torch, "mem_get_info", lambda _: Torch(refuses=RuntimeError("no support")).ones(1, "xpu"))
+    monkeypatch.setattr(
+        torch, "mem_get_info", lambda _: Torch(allocation_error=RuntimeError("no support")).ones(1, "xpu")
+    )
     assert XpuDevice("xpu:0").free_bytes() == 15 * 10**9, "what this process has not taken"
     install(monkeypatch, Torch(H100, mps=True))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=5))
@@ -378,7 +380,7 @@ def test_on_apples_gpu_two_events_may_be_stamped_in_any_order(monkeypatch: pytes
     monkeypatch.setattr(Event, "elapsed_time", elapsed_time)
     spent = MpsDevice("mps").time_launches([lambda: None, lambda: torch.launch(2.0)])
     assert spent == [pytest.approx(math.nan, nan_ok=True), pytest.approx(2e-3)]
-    monkeypatch.setattr(Event, "elapsed_time", lambda *_: Torch(refuses=RuntimeError("lost")).ones(1, "mps"))
+    monkeypatch.setattr(Event, "elapsed_time", lambda *_: Torch(allocation_error=RuntimeError("lost")).ones(1, "mps"))
     with pytest.raises(RuntimeError, match="lost"):
         MpsDevice("mps").time_launches([lambda: None])
 
@@ -417,7 +419,7 @@ def test_a_process_is_spoilt_by_a_capture_that_fails_and_by_nothing_before_it(to
 
 def test_a_device_that_computes_nothing_any_more_says_why(torch: Torch) -> None:
     device = CudaDevice("cuda:0")
-    torch.refuses = RuntimeError("CUDA error: an illegal memory access was encountered")
+    torch.allocation_error = RuntimeError("CUDA error: an illegal memory access was encountered")
     assert "cuda:0 cannot be used: CUDA error: an illegal memory access" in device.fault()
 
 

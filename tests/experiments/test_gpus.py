@@ -69,7 +69,7 @@ def test_a_machine_is_named_by_all_its_gpus(machine: Machine) -> None:
     [
         Torch(MI300X, hip="7.0"),
         Torch(MI300X, hip="7.0", architectures=["gfx90a"]),
-        Torch(MI300X, hip="7.0", refuses=RuntimeError("HIP error: lost")),
+        Torch(MI300X, hip="7.0", allocation_error=RuntimeError("HIP error: lost")),
     ],
 )
 def test_a_gpu_that_cannot_be_worked_on_names_its_machine_all_the_same(machine: Machine, torch: Torch) -> None:

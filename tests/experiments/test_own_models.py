@@ -30,7 +30,7 @@ MINE: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def clean_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Start without exported models, and close all loaded models at the end."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)

@@ -29,7 +29,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Stale(SecondCpu):
+class StaleGraphDevice(SecondCpu):
     """A GPU whose graphs replay nothing, as if captured with other buffers."""
 
     def graph(self, calls: Any) -> Any:
@@ -47,7 +47,7 @@ class Stale(SecondCpu):
 )
 def test_graph_that_does_nothing_fails_the_check(name: str, changed: dict[str, Any]) -> None:
     assert passes_check(build_work(name, GPU, **changed))
-    assert not passes_check(build_work(name, Stale(), **changed))
+    assert not passes_check(build_work(name, StaleGraphDevice(), **changed))
 
 
 @pytest.mark.parametrize(("host_memory", "launch"), MEMORY_LAUNCHES)
@@ -114,7 +114,7 @@ def test_requests_rotate_through_host_memory(launch: str) -> None:
         assert sum(bool((result == 0.5).all()) for _, result in trip.slots) == done
 
 
-class OneOfTwo(SecondCpu):
+class PeerDevice(SecondCpu):
     """A device with a peer that records the number of calls launched together."""
 
     at_once: tuple[int, ...] = ()
@@ -142,7 +142,7 @@ def test_transfers_are_exact_and_each_corrupted_part_is_detected(
 ) -> None:
     monkeypatch.setattr(transfer, "PART", 1000)
     for size in (1, 4, 5000):
-        device = OneOfTwo()
+        device = PeerDevice()
         workload = build_work("transfer", device, size=size, direction=direction, host_memory=host_memory)
         assert check_error(workload) == workload.tolerance == 0.0
         assert device.waits >= 1, "pinned copies are asynchronous"

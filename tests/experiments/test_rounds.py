@@ -60,9 +60,9 @@ def make_round(
     )
 
 
-def outcomes_by_fault(measured: Round) -> dict[str, tuple[str, str]]:
+def outcomes_by_fault(measured_round: Round) -> dict[str, tuple[str, str]]:
     """Return status and reason from the first row for each fault."""
-    rows = [row for row in measured.rows if row["sample"] == 0]
+    rows = [row for row in measured_round.rows if row["sample"] == 0]
     return {re.findall('"how":"([^"]*)"', row["params"])[0]: (row["status"], row["reason"]) for row in rows}
 
 
@@ -74,23 +74,23 @@ def _find_tests() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def printed() -> list[str]:
+def printed_lines() -> list[str]:
     """Return the list for output printed during the `measured` round."""
     return []
 
 
 @pytest.fixture(scope="module")
-def measured(printed: list[str]) -> Round:
+def measured_round(printed_lines: list[str]) -> Round:
     """Run a round with every fault except hanging, plus a point that the plan leaves out."""
     hows = [how for how in get_args(broken_worker.How) if how != "hangs"]
     full_round = make_round(hows, {"rounds": 1, "cases": [{"how": "left out", "index": 0, "backend": "llvm"}]})
     left_out = {point: "plan: no time" for point in full_round.job.points if "left out" in dict(point.params).values()}
     full_round.job = full_round.job.leave_out(left_out)
-    full_round.meanwhile = lambda: printed.append("meanwhile")
+    full_round.meanwhile = lambda: printed_lines.append("meanwhile")
     with pytest.MonkeyPatch.context() as patch:
         for name in SPOILING:
             patch.setenv(name, "1")
-        patch.setattr("builtins.print", lambda text, **_: printed.append(text))
+        patch.setattr("builtins.print", lambda text, **_: printed_lines.append(text))
         full_round.run()
     return full_round
 
@@ -111,45 +111,47 @@ def measured(printed: list[str]) -> Round:
         ("left out", "skipped", "plan: no time"),
     ],
 )
-def test_every_outcome_is_a_row_with_its_reason(measured: Round, how: str, status: str, words: str) -> None:
-    outcome, reason = outcomes_by_fault(measured)[how]
+def test_every_outcome_is_a_row_with_its_reason(measured_round: Round, how: str, status: str, words: str) -> None:
+    outcome, reason = outcomes_by_fault(measured_round)[how]
     assert outcome == status
     assert words in reason
     assert bool(reason) == (status != "ok")
 
 
-def test_new_process_starts_after_a_crash_and_for_another_environment(measured: Round, printed: list[str]) -> None:
-    assert measured.workers == 3
-    assert printed.count("meanwhile") == 3, "meanwhile runs at each start"
-    environment = outcomes_by_fault(measured)["tells its environment"][1].split()
+def test_new_process_starts_after_a_crash_and_for_another_environment(
+    measured_round: Round, printed_lines: list[str]
+) -> None:
+    assert measured_round.workers == 3
+    assert printed_lines.count("meanwhile") == 3, "meanwhile runs at each start"
+    environment = outcomes_by_fault(measured_round)["tells its environment"][1].split()
     assert "PATH" in environment
     # Variables set for other purposes do not reach the worker.
     assert not {*SPOILING, "CHOSEN_BY_POINT"} & set(environment)
-    assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured)["is told"][1].split()
-    assert sorted(map(sorted, measured.environments)) == [[], ["CHOSEN_BY_POINT"]]
-    (line,) = [line for line in printed if line != "meanwhile"]
+    assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured_round)["is told"][1].split()
+    assert sorted(map(sorted, measured_round.environments)) == [[], ["CHOSEN_BY_POINT"]]
+    (line,) = [line for line in printed_lines if line != "meanwhile"]
     assert line.startswith("broken on cpu, round 1: 14 points in ")
     assert "1 skipped" in line
 
 
-def test_observed_list_becomes_samples_of_one_metric(measured: Round) -> None:
-    rows = [row for row in measured.rows if "observes three" in row["params"]]
+def test_observed_list_becomes_samples_of_one_metric(measured_round: Round) -> None:
+    rows = [row for row in measured_round.rows if "observes three" in row["params"]]
     assert [(row["metric"], row["sample"], row["value"], row["unit"]) for row in rows] == [
         *(("latency", i, value, "s") for i, value in enumerate((1.0, 2.0, 4.0))),
         ("failed_share", 0, 0.0, "1"),
     ]
-    assert measured.timed_s >= 0.05, "observing counts as measuring if nothing is timed"
+    assert measured_round.timed_s >= 0.05, "observing counts as measuring if nothing is timed"
 
 
-def saved_samples(measured: Round, folder: Path) -> pd.DataFrame:
+def saved_samples(measured_round: Round, folder: Path) -> pd.DataFrame:
     """Write the round's samples to a file and read them back."""
-    path = folder / f"{measured.job.name}.1.parquet"
-    write_samples(path, rounds.samples_table(measured, "node", "run"), {})
+    path = folder / f"{measured_round.job.name}.1.parquet"
+    write_samples(path, rounds.samples_table(measured_round, "node", "run"), {})
     return read_samples(path)[0]
 
 
-def test_row_refused_by_the_schema_fails_only_its_point(measured: Round, tmp_path: Path) -> None:
-    table = saved_samples(measured, tmp_path)
+def test_row_refused_by_the_schema_fails_only_its_point(measured_round: Round, tmp_path: Path) -> None:
+    table = saved_samples(measured_round, tmp_path)
     refused = table[table["params"].str.contains("share of two")]
     assert refused["status"].tolist() == ["failed"]
     assert "2.0 is more than the whole, for a share" in refused["reason"].iloc[0]

@@ -149,7 +149,7 @@ def test_compiled_training_starts_with_the_same_weights(monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the timed parts and the job."""
     monkeypatch.setattr(time_to_train, "STEP_S", 0.05)
     monkeypatch.setattr(time_to_train, "DRAW_S", 0.05)
@@ -158,7 +158,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, GPU])
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("short_job")
 def test_job_reports_its_time_and_parts(device: Device) -> None:
     job, metrics = JOBS["digits-mlp"], observe(build_work("time-to-train", device))
     assert {"prepare_time", "step_time", "forward_time", "draw_time", "job_time"} < metrics.keys()
@@ -172,7 +172,7 @@ def test_job_reports_its_time_and_parts(device: Device) -> None:
     assert metrics["job_flop"] == tests * (20 * job.entry.step_flop(32) + job.entry.forward_flop(114))
 
 
-@pytest.mark.usefixtures("brief")
+@pytest.mark.usefixtures("short_job")
 @pytest.mark.parametrize("name", JOBS)
 def test_job_targets_exceed_chance_and_tests_precede_the_end(name: str) -> None:
     job = JOBS[name]
@@ -198,10 +198,10 @@ def test_accuracy_equal_to_the_target_reaches_it(
     assert metrics["reached_share"] == reached
 
 
-class Parrot:
+class MemorisingClassifier:
     """A classifier that memorises its training rows and fails on others."""
 
-    def fit(self, inputs: Any, targets: Any) -> Parrot:
+    def fit(self, inputs: Any, targets: Any) -> MemorisingClassifier:
         self.known = {row.tobytes(): label for row, label in zip(inputs, targets, strict=True)}
         return self
 
@@ -213,7 +213,7 @@ def test_fit_learns_and_is_tested_on_held_out_rows() -> None:
     metrics = observe(build_work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert metrics["reached_share"] == 1.0
     assert metrics["job_time"] > 0
-    assert run_fit(Fit(Parrot, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0
+    assert run_fit(Fit(MemorisingClassifier, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0
     numbers = torch.arange(100)
     (learnt, _), (held_out, _) = split_samples((numbers, numbers), 20)
     again, _ = split_samples((numbers, numbers), 20)

@@ -47,7 +47,7 @@ def echoing() -> Iterator[None]:
     assert not children._CHILDREN
 
 
-class OnCuda(torch.Tensor):
+class CudaTensor(torch.Tensor):
     """A CPU tensor that claims to be on a GPU."""
 
     is_cuda = True
@@ -59,8 +59,8 @@ def test_int8_product_on_cuda_pads_few_rows_with_zeros(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch, "_int_mm", lambda left, right: rows.append(len(left)) or product(left, right))
     x, weight, scale = torch.randn(3, 16), torch.randint(-127, 128, (16, 8), dtype=torch.int8), torch.rand(8)
     expected = services.int8_product(x, weight, scale)
-    assert torch.equal(services.int8_product(x.as_subclass(OnCuda), weight, scale), expected)
-    services.int8_product(torch.randn(40, 16).as_subclass(OnCuda), weight, scale)
+    assert torch.equal(services.int8_product(x.as_subclass(CudaTensor), weight, scale), expected)
+    services.int8_product(torch.randn(40, 16).as_subclass(CudaTensor), weight, scale)
     assert rows == [3, services.LEAST_CUDA_ROWS, 40]
 
 
@@ -128,7 +128,7 @@ def test_concurrent_callers_get_their_own_answers() -> None:
         assert [answer["scores"] for answer in callers.map(service.answer, requests)] == alone
 
 
-class Slow(services.Service):
+class SlowService(services.Service):
     """A service that answers after a delay, or fails on request."""
 
     @classmethod
@@ -150,7 +150,7 @@ class Slow(services.Service):
 
 
 def make_dispatcher(kind: str = "cpu", workers: int = 2) -> server.Dispatcher:
-    return server.Dispatcher(Slow(CPU, Dtype.FLOAT32), CPU, kind, threads=1, workers=workers)
+    return server.Dispatcher(SlowService(CPU, Dtype.FLOAT32), CPU, kind, threads=1, workers=workers)
 
 
 def test_server_answers_refuses_and_survives_a_failure() -> None:
@@ -322,7 +322,7 @@ def test_arrivals_are_a_poisson_process() -> None:
     assert times == http_load.arrivals(50.0, 20_000, seed=1) != http_load.arrivals(50.0, 20_000, seed=2)
 
 
-class Stand(StandInServer):
+class DelayedServer(StandInServer):
     """A server that delays each request in turn and may fail."""
 
     def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
@@ -343,10 +343,10 @@ class Stand(StandInServer):
 
 @pytest.fixture
 def start_stand_in() -> Iterator[Any]:
-    servers: list[Stand] = []
+    servers: list[DelayedServer] = []
 
     def make(**options: Any) -> int:
-        servers.append(Stand(**options))
+        servers.append(DelayedServer(**options))
         return int(servers[-1].server_address[1])
 
     yield make

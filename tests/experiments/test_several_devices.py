@@ -42,7 +42,7 @@ def test_rank_errors_and_silent_exits_are_reported() -> None:
         ranks.train_ranks(1, ORDER, command=("-c", "pass"))
 
 
-class Pair(SecondCpu):
+class PairedDevice(SecondCpu):
     """One of two devices in a node."""
 
     @classmethod
@@ -54,7 +54,7 @@ def test_each_rank_has_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     answer = {"error": 0.0, "step_time": [0.5, 0.5], "step_time_alone": [0.4, 0.6]}
     monkeypatch.setattr(ranks, "train_ranks", lambda *arguments: calls.append(arguments) or answer)
-    workload = build_work("several-devices", Pair(), ranks=2)
+    workload = build_work("several-devices", PairedDevice(), ranks=2)
     assert passes_check(workload)
     assert observe(workload) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
     ((count, order),) = calls  # started once

@@ -149,15 +149,15 @@ def add_operation(patch: Patch) -> None:
 
 
 def double_factors(patch: Patch) -> None:
-    right = fma.aligned_array
+    make_array = fma.aligned_array
 
-    class Block(type(right(1, Dtype.FLOAT32))):  # type: ignore[misc]
+    class Block(type(make_array(1, Dtype.FLOAT32))):  # type: ignore[misc]
         """An array that doubles each number assigned to it: the factors."""
 
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)
 
-    patch.setattr(fma, "aligned_array", lambda *given: right(*given).view(Block))
+    patch.setattr(fma, "aligned_array", lambda *arguments: make_array(*arguments).view(Block))
 
 
 def change_element(patch: Patch) -> None:
@@ -189,7 +189,7 @@ def scale_layer(patch: Patch) -> None:
 
 def scale_graph(patch: Patch) -> None:
     traced = work_and_span.trace_forward
-    patch.setattr(work_and_span, "trace_forward", lambda entry: lambda *given: 1.01 * traced(entry)(*given))
+    patch.setattr(work_and_span, "trace_forward", lambda entry: lambda *arguments: 1.01 * traced(entry)(*arguments))
 
 
 def corrupt_copy(patch: Patch) -> None:

@@ -191,7 +191,7 @@ def test_tables_are_as_described() -> None:
     assert not missing & words, "no word is taken for a missing value"
 
 
-class OnDevice(np.ndarray):
+class DeviceArray(np.ndarray):
     """A stand-in for CuPy arrays that computes like NumPy and refuses host arrays."""
 
     def take(self, indices: Any, *more: Any, **named: Any) -> Any:
@@ -203,7 +203,7 @@ def refuse_host_arrays(values: Any) -> None:
     for value in values:
         if isinstance(value, (list, tuple)):
             refuse_host_arrays(value)
-        elif isinstance(value, np.ndarray) and not isinstance(value, OnDevice):
+        elif isinstance(value, np.ndarray) and not isinstance(value, DeviceArray):
             raise TypeError("Implicit conversion of a host array to a device array is not allowed")
 
 
@@ -223,16 +223,16 @@ class Cupy(ModuleType):
         def function(*arguments: Any, **more: Any) -> Any:
             refuse_host_arrays([*arguments, *more.values()])
             result = attribute(*arguments, **more)
-            return result.view(OnDevice) if isinstance(result, np.ndarray) else result
+            return result.view(DeviceArray) if isinstance(result, np.ndarray) else result
 
         return function
 
-    def asarray(self, host: np.ndarray) -> OnDevice:
+    def asarray(self, host: np.ndarray) -> DeviceArray:
         assert type(host) is np.ndarray
-        return host.copy().view(OnDevice)
+        return host.copy().view(DeviceArray)
 
-    def asnumpy(self, there: OnDevice) -> np.ndarray:
-        assert isinstance(there, OnDevice)
+    def asnumpy(self, there: DeviceArray) -> np.ndarray:
+        assert isinstance(there, DeviceArray)
         return np.array(there)
 
 
@@ -255,7 +255,7 @@ def test_cupy_code_is_right_and_stays_on_the_device(cupy: Cupy, op: str, transfe
     assert on_host == {transfers == "included"}, "results return to the host only if transfers count"
     workload = work(op, "cupy", 3000, CUDA, transfers=transfers)
     result: Any = workload.calls[0]()
-    assert {isinstance(column, OnDevice) for column in result.values()} == {transfers == "excluded"}
+    assert {isinstance(column, DeviceArray) for column in result.values()} == {transfers == "excluded"}
     assert passes_check(workload)
     assert set(cupy.used) == {1}
 

@@ -151,7 +151,7 @@ def test_single_requests_are_samples_and_requests_between_are_not() -> None:
     assert result.made == pytest.approx(result.timed_s / 1.09e-4, rel=0.02)
 
 
-class Launched(SimulatedDevice):
+class LaunchBoundDevice(SimulatedDevice):
     """A GPU whose single calls take three times as long as calls in a row, which overlap with launches."""
 
     def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
@@ -166,8 +166,8 @@ class Launched(SimulatedDevice):
     ("device", "policy", "reason"),
     [
         (SimulatedDevice(itertools.repeat(0.01)), {}, "converged"),
-        (Launched(itertools.repeat(1e-4)), {"target": 0.0, "max_samples": 60}, "samples"),
-        (Launched(itertools.repeat(1e-5)), {"target": 0.0, "max_samples": 60}, "samples"),
+        (LaunchBoundDevice(itertools.repeat(1e-4)), {"target": 0.0, "max_samples": 60}, "samples"),
+        (LaunchBoundDevice(itertools.repeat(1e-5)), {"target": 0.0, "max_samples": 60}, "samples"),
         (SimulatedDevice(itertools.cycle([1e-3, 2e-3])), {"target": 0.0, "max_samples": 10**4}, "plateau"),
         (SimulatedDevice(itertools.cycle([0.04, 0.05])), {"target": 0.0}, "budget"),
     ],

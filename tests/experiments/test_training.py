@@ -208,7 +208,7 @@ SMALL_LLAMA = {
 
 
 @pytest.fixture
-def adapted(monkeypatch: pytest.MonkeyPatch) -> Entry:
+def adapted_llama(monkeypatch: pytest.MonkeyPatch) -> Entry:
     """Replace the catalogue's Llama by a small one with adapters."""
     small = replace(NETWORKS["llama-1b-lora"], config=SMALL_LLAMA, shape=(48,), counts=None, activation_bytes=None)
     monkeypatch.setitem(ZOO, "llama-1b-lora", catalogue_entry(small))
@@ -218,7 +218,7 @@ def adapted(monkeypatch: pytest.MonkeyPatch) -> Entry:
 @pytest.mark.parametrize("whole", [1e12, 1.0], ids=["whole texts", "their first tokens"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_only_adapters_are_trained_and_checked(
-    dtype: str, whole: float, adapted: Entry, monkeypatch: pytest.MonkeyPatch
+    dtype: str, whole: float, adapted_llama: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainer_module, "WHOLE_FLOP", whole)
     workload = point_runs.build_work("training", model="llama-1b-lora", batch=2, dtype=dtype)

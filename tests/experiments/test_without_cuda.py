@@ -112,7 +112,7 @@ def fake_adapter(name: str, kind: str = "DiscreteGPU") -> Any:
     return SimpleNamespace(info={"device": name, "adapter_type": kind})
 
 
-class Card(SecondCpu):
+class NamedGpu(SecondCpu):
     """A GPU with a name, whose free memory shrinks by the allocations of adapter `holder`."""
 
     def __init__(self, name: str, holder: Any = None) -> None:
@@ -127,7 +127,7 @@ class Card(SecondCpu):
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def opened_adapters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """List adapters in opening order; each records its allocated bytes."""
 
     def open_adapter(adapter: Any) -> Any:
@@ -151,39 +151,39 @@ def show_adapters(monkeypatch: pytest.MonkeyPatch, *adapters: Any) -> None:
 
 @pytest.mark.parametrize("name", ["NVIDIA H100", "H100 by another name"])
 def test_adapter_is_found_by_name_or_else_by_memory(
-    opened: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
+    opened_adapters: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     show_adapters(
         monkeypatch, fake_adapter("llvmpipe", "CPU"), fake_adapter("Intel UHD"), wanted := fake_adapter("NVIDIA H100")
     )
-    assert webgpu.open_vulkan(Card("NVIDIA H100")).adapter is wanted
-    assert opened == [wanted]
-    opened.clear()
+    assert webgpu.open_vulkan(NamedGpu("NVIDIA H100")).adapter is wanted
+    assert opened_adapters == [wanted]
+    opened_adapters.clear()
     cards = [fake_adapter("NVIDIA H100") for _ in range(3)]
     for card in cards:
         card.taken = 0
     show_adapters(monkeypatch, *cards)
-    assert webgpu.open_vulkan(Card(name, cards[1])).adapter is cards[1]
-    assert opened == cards[:2]
+    assert webgpu.open_vulkan(NamedGpu(name, cards[1])).adapter is cards[1]
+    assert opened_adapters == cards[:2]
     with pytest.raises(Unsupported, match=f"does not show {name}, only NVIDIA H100, NVIDIA H100, NVIDIA H100"):
-        webgpu.open_vulkan(Card(name))
+        webgpu.open_vulkan(NamedGpu(name))
 
 
 @pytest.mark.parametrize(
     ("device", "adapters", "why"),
     [
         (
-            Card("NVIDIA H100"),
+            NamedGpu("NVIDIA H100"),
             [fake_adapter("llvmpipe", "CPU")],
             "does not show NVIDIA H100, only llvmpipe .*nvidia_icd",
         ),
-        (Card("llvmpipe"), [fake_adapter("llvmpipe", "CPU")], "does not show llvmpipe"),
+        (NamedGpu("llvmpipe"), [fake_adapter("llvmpipe", "CPU")], "does not show llvmpipe"),
         (CpuDevice(), [fake_adapter("NVIDIA H100")], "apt install mesa-vulkan-drivers"),
-        (Card("NVIDIA H100"), None, r"libvulkan\.so\.1 is missing"),
+        (NamedGpu("NVIDIA H100"), None, r"libvulkan\.so\.1 is missing"),
     ],
 )
 def test_software_adapter_is_no_gpu_and_missing_drivers_are_named(
-    device: Device, adapters: list[Any] | None, why: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+    device: Device, adapters: list[Any] | None, why: str, opened_adapters: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_to_load(name: str) -> Any:
         raise OSError(name)
@@ -193,7 +193,7 @@ def test_software_adapter_is_no_gpu_and_missing_drivers_are_named(
         monkeypatch.setattr(ctypes, "CDLL", fail_to_load)
     with pytest.raises(Unsupported, match=why):
         webgpu.open_vulkan(device)
-    assert opened == []
+    assert opened_adapters == []
 
 
 def test_missing_wgpu_or_a_small_buffer_limit_is_unsupported(
@@ -205,7 +205,7 @@ def test_missing_wgpu_or_a_small_buffer_limit_is_unsupported(
     monkeypatch.setattr(webgpu, "_enumerate_adapters", webgpu._enumerate_adapters.__wrapped__)
     monkeypatch.setitem(sys.modules, "wgpu", None)
     with pytest.raises(Unsupported, match="pip install wgpu"):
-        webgpu.open_vulkan(Card("NVIDIA H100"))
+        webgpu.open_vulkan(NamedGpu("NVIDIA H100"))
 
 
 def test_missing_driver_is_reported_without_a_crash() -> None:

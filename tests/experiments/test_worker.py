@@ -23,7 +23,7 @@ from tests.experiments.point_runs import CPU, GPU, answer_point, point_params, s
 from tests.experiments.second_device import SecondCpu
 
 
-class Clocked(CpuDevice):
+class FlopTimedCpu(CpuDevice):
     """A CPU on which time is proportional to FLOP."""
 
     def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
@@ -50,7 +50,7 @@ POLICY = {"target": 0.5, "budget_s": 0.05, "max_samples": 6}
 
 @pytest.mark.parametrize("n", [10**6, 10**9])
 def test_point_over_budget_is_skipped_without_running(n: int) -> None:
-    device = Clocked()
+    device = FlopTimedCpu()
     policy = Policy(target=0.5, budget_s=0.1, max_samples=6)
     with pytest.raises(Skipped, match=r"budget: one call is predicted to take .* s, the point has 0\.1 s"):
         worker._require_budget(bounded_experiment(limit=n // 4), {"n": n}, device, policy)
@@ -59,22 +59,24 @@ def test_point_over_budget_is_skipped_without_running(n: int) -> None:
 
 def test_disturbed_probe_does_not_skip_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting threads adds 16 ms to every probe."""
-    time = Clocked.time
-    monkeypatch.setattr(Clocked, "time", lambda *arguments: [time(*arguments)[0] + 0.016])
-    worker._require_budget(bounded_experiment(limit=80_000), {"n": 80_000}, Clocked(), Policy(target=0.5, budget_s=0.1))
+    time = FlopTimedCpu.time
+    monkeypatch.setattr(FlopTimedCpu, "time", lambda *arguments: [time(*arguments)[0] + 0.016])
+    worker._require_budget(
+        bounded_experiment(limit=80_000), {"n": 80_000}, FlopTimedCpu(), Policy(target=0.5, budget_s=0.1)
+    )
 
 
 @pytest.mark.parametrize("n", [1, 100, 80_000])
 def test_fitting_point_passes_despite_probe_overhead(n: int) -> None:
     worker._require_budget(
-        bounded_experiment(limit=n), {"n": n}, Clocked(), Policy(target=0.5, budget_s=0.1, max_samples=6)
+        bounded_experiment(limit=n), {"n": n}, FlopTimedCpu(), Policy(target=0.5, budget_s=0.1, max_samples=6)
     )
 
 
 def test_probe_is_scaled_by_known_call_seconds() -> None:
     """A tree takes 1 ms after 90 ms setup, so a tenth of the trees takes half the time."""
 
-    class Fits(Clocked):
+    class Fits(FlopTimedCpu):
         def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
             return [seconds(int(work.flop or 0))]
 

@@ -122,7 +122,7 @@ print([(answer["status"], answer["reason"]) for answer in answers], elsewhere, s
 
 
 def test_libraries_open_no_connection_and_write_no_home_files(tmp_path: Path) -> None:
-    """Python sees no sockets in compiled libraries, but their reports would lie in the home folder."""
+    """Compiled libraries hide their sockets from Python, but store their reports in the home folder."""
     environment = {
         name: value for name, value in worker_environment.clean_environment().items() if not name.startswith("XDG_")
     }

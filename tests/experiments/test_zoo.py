@@ -85,7 +85,6 @@ def test_inputs_and_outputs_have_the_stated_shapes_and_types(name: str) -> None:
     assert inputs.shape == (3, *entry.sample)
     assert inputs.is_floating_point() is not entry.first_input_has_gradient
     assert entry.images is (inputs.dim() == 4)
-    # Large models run on the meta device, without memory.
     device = "meta" if name in LARGE else "cpu"
     with torch.device(device):
         out = entry.model()(inputs.to(device))
@@ -197,11 +196,11 @@ def test_recurrence_depth_grows_with_sequence_length() -> None:
 def function_model(call: Any) -> Entry:
     """Return a model that applies `call`."""
 
-    class Odd(nn.Module):
+    class FunctionModule(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return call(x)
 
-    return Entry(Odd, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
+    return Entry(FunctionModule, lambda size: (torch.zeros(size, 8), torch.zeros(size)), NO_COUNTS, (8,), "dense")
 
 
 def test_operator_with_unknown_work_is_refused() -> None:

@@ -63,8 +63,8 @@ class Graph:
 class Torch:
     """torch, built for the given cuda, hip or xpu version or for mps, on a machine with `devices`.
 
-    Launches run in order, and a wait moves `now` to their end. `said` is a warning issued
-    when devices are counted, `refuses` an error raised on allocation.
+    Launches run in order, and a wait moves `now` to their end. `warning` is issued when
+    devices are counted, `allocation_error` is raised on allocation.
     """
 
     __version__ = "2.11.0"
@@ -78,10 +78,11 @@ class Torch:
         xpu: str | None = None,
         mps: bool = False,
         architectures: Sequence[str] = (),
-        said: str = "",
-        refuses: Exception | None = None,
+        warning: str = "",
+        allocation_error: Exception | None = None,
     ) -> None:
-        self.devices, self.architectures, self.said, self.refuses = devices, architectures, said, refuses
+        self.devices, self.architectures = devices, architectures
+        self.warning, self.allocation_error = warning, allocation_error
         self.now = self.queued = 0.0
         self.waits, self.here = 0, Stream()
         self.opened: list[str] = []
@@ -101,8 +102,8 @@ class Torch:
             self.queued += milliseconds
 
     def is_available(self) -> bool:
-        if self.said:
-            warnings.warn(self.said, stacklevel=1)
+        if self.warning:
+            warnings.warn(self.warning, stacklevel=1)
         return bool(self.devices)
 
     def device_count(self) -> int:
@@ -127,8 +128,8 @@ class Torch:
         self.opened.append(name)
 
     def ones(self, count: int, device: str) -> Any:
-        if self.refuses:
-            raise self.refuses
+        if self.allocation_error:
+            raise self.allocation_error
         return SimpleNamespace(sum=lambda: float(count))
 
     def empty(self, *shape: int, **_: Any) -> Any:
