@@ -41,6 +41,11 @@ BROKEN = Experiment(
     fits=("cpu",),
     environment=lambda params: {"CHOSEN_BY_POINT": "yes"} if params["how"] == "is told" else {},
 )
+NAMES = {
+    broken_worker.break_point: "broken",
+    broken_worker.profile_point: "profiled",
+    broken_worker.spoil_process: "spoiling",
+}
 COMMAND = [sys.executable, "-u", broken_worker.__file__]
 SPOILING = ("OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "PYTHONMALLOCSTATS", "GLIBC_TUNABLES", "ACME_TOKEN")
 
@@ -52,7 +57,7 @@ def make_round(
     """Return a round with a point for each fault, on the CPU or a GPU stand-in."""
     settings: dict[str, Any] = {"target": 0.5, "point_s": 0.02, "round_s": 600.0, "max_samples": 6, **changes}
     cases = [{"how": how, "index": index, "backend": "llvm"} for index, how in enumerate(hows)]
-    experiment = replace(BROKEN, name=function.__name__, function=function, parameters=_parameter_types(function))
+    experiment = replace(BROKEN, name=NAMES[function], function=function, parameters=_parameter_types(function))
     sweep = Sweep(experiment, blocks=[{"cases": cases}, *blocks], place="test", **settings)
     device_kind = "cpu" if device == "cpu" else "gpu"
     return Round(
