@@ -1,8 +1,7 @@
-"""Processors of real machines as public reports have them (tests/experiments/machines), and what a process may use.
+"""Processors from public reports on real machines (tests/experiments/machines), and limits on cores and memory.
 
-Reports are shortened to the fields that are read. kernel: files below /sys; `cores` in place of a list of CPUs stands
-for the lists of `kernel.cores`. usable: physical cores by the CPUs that a process may use. caches: KiB in all, and how
-many there are.
+Reports contain only the fields that the study reads. kernel: files below /sys; a list of CPUs may be `cores`, which
+stands for `kernel.cores`. usable: physical cores for lists of allowed CPUs. caches: total KiB, and number.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ CPU = NODE_SCHEMA["properties"]["hardware"]["properties"]["cpu"]
 Ask = Callable[..., bytes]
 
 
-def files_of_kernel(machine: dict[str, Any]) -> dict[str, str]:
-    """The files of the kernel that a report tells of."""
+def kernel_files(machine: dict[str, Any]) -> dict[str, str]:
+    """Return the kernel files in a report."""
     kernel, files = machine.get("kernel", {}), {}
     if "online" in kernel:
         files[f"{CPUS}/online"] = kernel["online"]
@@ -55,15 +54,15 @@ def files_of_kernel(machine: dict[str, Any]) -> dict[str, str]:
         files[f"sys/devices/{name}/cpus"] = cpus
     if "cpuinfo" in machine:
         files["proc/cpuinfo"] = "\n\n".join(
-            "\n".join([f"processor\t: {cpu}", *(f"{key}\t: {value}" for key, value in one.items() if key != "cpus")])
-            for one in machine["cpuinfo"]
-            for cpu in sorted(parse_cpu_list(str(one["cpus"])))
+            "\n".join([f"processor\t: {cpu}", *(f"{key}\t: {value}" for key, value in entry.items() if key != "cpus")])
+            for entry in machine["cpuinfo"]
+            for cpu in sorted(parse_cpu_list(str(entry["cpus"])))
         )
     return files
 
 
-def answers(machine: dict[str, Any], in_json: bool) -> Ask:
-    """The machine's lscpu, new enough for JSON or not, and its sysctl."""
+def program_answers(machine: dict[str, Any], in_json: bool) -> Ask:
+    """Return a stand-in for the machine's lscpu, with or without JSON, and its sysctl."""
     text = machine.get("lscpu", "")
     fields = lscpu.lscpu_fields(text.encode())
     form = json.dumps({"lscpu": [{"field": f"{name}:", "data": value} for name, value in fields]})
@@ -77,19 +76,21 @@ def answers(machine: dict[str, Any], in_json: bool) -> Ask:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_on_real_machines_give_the_expected_record(
+    name: str, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine, expected = MACHINES[name], MACHINES[name]["expect"]
-    root = tree(files_of_kernel(machine))
+    root = tree(kernel_files(machine))
     if "sysctl" in machine:
         monkeypatch.setattr("platform.system", lambda: "Darwin")
         monkeypatch.setattr(psutil, "cpu_count", lambda logical: max(expected["usable"].values()))
-    for place, (allowed, usable) in enumerate(expected["usable"].items()):
+    for index, (allowed, usable) in enumerate(expected["usable"].items()):
         cpus = parse_cpu_list(str(allowed))
-        record = processor.describe(cpus, None, root, answers(machine, in_json=True))
-        assert record == processor.describe(cpus, None, root, answers(machine, in_json=False)), "an older lscpu"
+        record = processor.describe(cpus, None, root, program_answers(machine, in_json=True))
+        assert record == processor.describe(cpus, None, root, program_answers(machine, in_json=False)), "an older lscpu"
         check_document(record, CPU, name)
         assert record["usable_cores"] == usable
-        if place == 0:
+        if index == 0:
             whole = record
     assert (whole.get("sockets"), whole.get("cores")) == (expected["sockets"], expected["cores"])
     assert whole.get("threads_per_core") == expected["threads"]
@@ -107,17 +108,17 @@ def test_real_machines_are_described_as_they_are(name: str, tree: Tree, monkeypa
     assert kind.isascii()
 
 
-def test_extensions_of_a_mac_are_those_that_its_sysctl_says_it_has(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simd_extensions_on_a_mac_come_from_sysctl(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     arm = {"hw.optional.arm.FEAT_BF16": 1, "hw.optional.arm.FEAT_SME": 0, "hw.optional.AdvSIMD": 1}
     intel = {"machdep.cpu.features": "SSE4.2 AVX1.0", "machdep.cpu.leaf7_features": "AVX2"}
-    for said, expected in ((arm, ["asimd", "bf16"]), (intel, ["avx", "avx2", "sse4_2"])):
-        printed = {"sysctl": "".join(f"{name}: {value}\n" for name, value in said.items())}
-        assert processor.describe([0], None, tree({}), answers(printed, in_json=False))["simd"] == expected
+    for values, expected in ((arm, ["asimd", "bf16"]), (intel, ["avx", "avx2", "sse4_2"])):
+        printed = {"sysctl": "".join(f"{name}: {value}\n" for name, value in values.items())}
+        assert processor.describe([0], None, tree({}), program_answers(printed, in_json=False))["simd"] == expected
 
 
 @pytest.mark.parametrize(
-    ("told", "cores", "sockets", "threads"),
+    ("lscpu_values", "cores", "sockets", "threads"),
     [
         ({}, 4, 2, 2),
         ({"CPU(s)": "64"}, 4, 2, 2),
@@ -127,13 +128,13 @@ def test_extensions_of_a_mac_are_those_that_its_sysctl_says_it_has(tree: Tree, m
     ],
     ids=["nothing", "CPUs alone", "more cores than CPUs", "fewer than the kernel", "a machine that is partly hidden"],
 )
-def test_lscpu_is_believed_where_it_sees_more_than_the_kernel_and_fits_it(
-    told: dict[str, str], cores: int, sockets: int, threads: int, tree: Tree
+def test_lscpu_wins_if_it_reports_more_than_the_kernel_and_is_consistent(
+    lscpu_values: dict[str, str], cores: int, sockets: int, threads: int, tree: Tree
 ) -> None:
     kernel = {"online": "0-7", "cores": "0,4 1,5 2,6 3,7", "packages": {0: "0-1,4-5", 1: "2-3,6-7"}}
-    text = "\n".join(f"{name}: {value}" for name, value in told.items())
+    text = "\n".join(f"{name}: {value}" for name, value in lscpu_values.items())
     record = processor.describe(
-        range(8), None, tree(files_of_kernel({"kernel": kernel})), answers({"lscpu": text}, in_json=True)
+        range(8), None, tree(kernel_files({"kernel": kernel})), program_answers({"lscpu": text}, in_json=True)
     )
     assert (record["cores"], record["sockets"], record["threads_per_core"]) == (cores, sockets, threads)
 
@@ -155,7 +156,7 @@ FIELD = st.fixed_dictionaries(
 )
 NESTED = st.recursive(
     FIELD,
-    lambda inner: st.builds(lambda one, several: {**one, "children": several}, FIELD, st.lists(inner)),
+    lambda inner: st.builds(lambda field, children: {**field, "children": children}, FIELD, st.lists(inner)),
     max_leaves=20,
 )
 OTHERS = [
@@ -167,9 +168,9 @@ OTHERS = [
 
 
 def lines(names: list[str]) -> st.SearchStrategy[bytes]:
-    """Lines `name: value` of these names and odd values."""
+    """Draw lines `name: value` with odd values."""
     pairs = st.lists(st.tuples(st.sampled_from(names), ODD), max_size=30)
-    return pairs.map(lambda told: "\n".join(f"{name}: {value}" for name, value in told).encode("utf-8", "replace"))
+    return pairs.map(lambda drawn: "\n".join(f"{name}: {value}" for name, value in drawn).encode("utf-8", "replace"))
 
 
 OTHER = st.one_of(st.just(b""), lines(OTHERS), st.binary(max_size=100))
@@ -185,15 +186,15 @@ PRINTED = st.one_of(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(printed=PRINTED, info=OTHER, mac=OTHER)
-def test_no_answer_of_another_program_ends_the_record(
+def test_any_program_output_gives_a_valid_record(
     printed: bytes, info: bytes, mac: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("root")
     (root / "proc").mkdir()
     (root / "proc/cpuinfo").write_bytes(info)
-    told = {"lscpu": printed, "sysctl": mac}
+    outputs = {"lscpu": printed, "sysctl": mac}
     with pytest.MonkeyPatch.context() as patch:
-        record = processor.describe({0, 1}, None, root, lambda command, *_: told[command])
+        record = processor.describe({0, 1}, None, root, lambda command, *_: outputs[command])
         check_document(record, CPU, "cpu")
         json.dumps(record, ensure_ascii=False).encode("utf-8")
         assert record["usable_cores"] == 2
@@ -205,7 +206,7 @@ def test_no_answer_of_another_program_ends_the_record(
 @pytest.mark.parametrize(
     "printed", ["yes lscpu", "printf '\\377\\376 Model name: x'", "exit 3", "printf '{\"lscpu\": 1}'"]
 )
-def test_the_program_itself_may_do_what_it_likes(printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misbehaving_lscpu_gives_a_valid_record(printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "lscpu"
     program.write_text(f"#!/bin/sh\n{printed}\n")
     program.chmod(0o755)
@@ -219,13 +220,13 @@ def test_the_program_itself_may_do_what_it_likes(printed: str, tmp_path: Path, m
 GIB = 2**30
 
 
-def siblings(cores: list[str]) -> dict[str, str]:
-    """The kernel's files for cores with these logical CPUs."""
+def sibling_files(cores: list[str]) -> dict[str, str]:
+    """Return kernel files for cores, given as lists of logical CPUs."""
     return {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": core for core in cores for cpu in parse_cpu_list(core)}
 
 
-def ids(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """The kernel's files for CPUs with these numbers of their socket and core."""
+def core_id_files(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Return kernel files for CPUs with these pairs of socket and core number."""
     names = ("physical_package_id", "core_id")
     return {
         f"{CPUS}/cpu{cpu}/topology/{name}": number
@@ -234,16 +235,16 @@ def ids(pairs: list[tuple[str, str]]) -> dict[str, str]:
     }
 
 
-def x86(pairs: list[tuple[int, int]]) -> str:
-    """/proc/cpuinfo of CPUs with these numbers of their socket and core."""
+def x86_cpuinfo(pairs: list[tuple[int, int]]) -> str:
+    """Format /proc/cpuinfo for CPUs with these pairs of socket and core number."""
     return "\n\n".join(
         f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\nphysical id\t: {socket}\ncore id\t\t: {core}"
         for cpu, (socket, core) in enumerate(pairs)
     )
 
 
-SMT_64 = siblings([f"{core},{core + 32}" for core in range(32)])
-HYBRID = siblings([f"{2 * core}-{2 * core + 1}" for core in range(8)] + [str(cpu) for cpu in range(16, 20)])
+SMT_64 = sibling_files([f"{core},{core + 32}" for core in range(32)])
+HYBRID = sibling_files([f"{2 * core}-{2 * core + 1}" for core in range(8)] + [str(cpu) for cpu in range(16, 20)])
 NOTHING: list[tuple[str, str]] = [("-1", "-1")] * 8
 
 
@@ -253,25 +254,25 @@ NOTHING: list[tuple[str, str]] = [("-1", "-1")] * 8
         (SMT_64, "0-7,32-39", 8, True),
         (SMT_64, "5,37", 1, True),
         (HYBRID, "1,3,16-19", 6, True),
-        (ids([("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]), "0-3", 4, True),
-        (ids([("0", "0"), ("0", "1")]) | {f"{CPUS}/cpu0/topology/core_cpus_list": "garbage"}, "0-1", 2, True),
-        ({"proc/cpuinfo": x86([(0, 0), (0, 1), (1, 0), (1, 1)])}, "1-3", 3, True),
+        (core_id_files([("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]), "0-3", 4, True),
+        (core_id_files([("0", "0"), ("0", "1")]) | {f"{CPUS}/cpu0/topology/core_cpus_list": "garbage"}, "0-1", 2, True),
+        ({"proc/cpuinfo": x86_cpuinfo([(0, 0), (0, 1), (1, 0), (1, 1)])}, "1-3", 3, True),
         ({"proc/cpuinfo": "processor\t: 0\nCPU part\t: 0xd03\n\nprocessor\t: 1\nCPU part\t: 0xd03"}, "0-1", 2, False),
-        (ids(NOTHING), "0-7", 8, False),
+        (core_id_files(NOTHING), "0-7", 8, False),
         ({}, "0-95", 96, False),
-        (siblings(["2-3"]), "0-3", 3, False),
+        (sibling_files(["2-3"]), "0-3", 3, False),
     ],
     ids=[
         "both threads", "two threads of a core", "some of each kind", "core numbers again in each socket",
         "an unreadable list", "/proc/cpuinfo", "an Arm board", "numbers below 0", "no files", "of some CPUs",
     ],
 )  # fmt: skip
-def test_cores_are_counted_for_the_cpus_that_a_process_may_use(
+def test_cores_are_counted_within_the_allowed_cpus(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], allowed: str, cores: int, known: bool
 ) -> None:
-    found = physical_cores(frozenset(parse_cpu_list(allowed)), tree(files))
-    assert (len(found.groups), found.known) == (cores, known)
-    assert sorted(cpu for group in found.groups for cpu in group) == sorted(parse_cpu_list(allowed))
+    result = physical_cores(frozenset(parse_cpu_list(allowed)), tree(files))
+    assert (len(result.groups), result.known) == (cores, known)
+    assert sorted(cpu for group in result.groups for cpu in group) == sorted(parse_cpu_list(allowed))
     monkeypatch.setattr("platform.system", lambda: "Linux")
     assert processor.usable_cores(parse_cpu_list(allowed), None, tree({})) == cores
     record = processor.describe(parse_cpu_list(allowed), None, tree({}), lambda *_: b"")
@@ -280,7 +281,7 @@ def test_cores_are_counted_for_the_cpus_that_a_process_may_use(
 
 
 @pytest.mark.parametrize(("physical", "cores"), [(4, 4), (None, 8), (16, 8)])
-def test_other_systems_say_how_many_cores_they_have(
+def test_other_systems_report_their_core_count(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, physical: int | None, cores: int
 ) -> None:
     monkeypatch.setattr("platform.system", lambda: "Windows")
@@ -293,18 +294,18 @@ def test_other_systems_say_how_many_cores_they_have(
     [("0-2,5", {0, 1, 2, 5}), ("", set()), ("7", {7}), ("3-1", set()), ("0-99999999", set()), ("a-b", set()),
      ("-1", set()), ("0,\x00", set())],
 )  # fmt: skip
-def test_lists_of_cpus_are_read_or_empty(words: str, cpus: set[int]) -> None:
+def test_invalid_cpu_lists_are_empty(words: str, cpus: set[int]) -> None:
     assert parse_cpu_list(words) == cpus
     assert parse_cpu_list(format_cpu_list(cpus)) == cpus
 
 
-def test_intels_kinds_of_core_are_told_by_their_counters(tree: Tree) -> None:
+def test_intels_kinds_of_core_have_separate_counters(tree: Tree) -> None:
     root = tree({**HYBRID, "sys/devices/cpu_core/cpus": "0-15", "sys/devices/cpu_atom/cpus": "16-19"})
     every = frozenset(range(20))
     assert core_kinds(every, root) == {"performance": frozenset(range(16)), "efficiency": frozenset(range(16, 20))}
     assert core_kinds(frozenset(range(16)), root) == {}
-    told = kinds_of_cores(root, every)
-    assert told and told.seen == "performance: CPUs 0-15; efficiency: CPUs 16-19"
+    finding = kinds_of_cores(root, every)
+    assert finding and finding.seen == "performance: CPUs 0-15; efficiency: CPUs 16-19"
     assert kinds_of_cores(root, range(16)) is None
     kinds = processor.describe(range(16), None, tree({f"{CPUS}/online": "0-19"}), lambda *_: b"")["kinds"]
     assert kinds == [
@@ -313,8 +314,8 @@ def test_intels_kinds_of_core_are_told_by_their_counters(tree: Tree) -> None:
     ]
 
 
-def kind_of(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4) -> str:
-    """The kind of a machine of `cores` cores, four of them by default, with a quota."""
+def kind_with_quota(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4) -> str:
+    """Return the kind for a machine with a quota and, by default, four cores."""
     record = processor.describe(
         range(cores), quota, Path("nowhere"), lambda *_: b'{"field":"Model name","data":"Chip"}'
     )
@@ -325,14 +326,14 @@ def kind_of(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4
     return hardware.machine_kind()
 
 
-def test_a_quota_below_the_cores_is_part_of_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = kind_of(monkeypatch, None)
-    limits = {quota: kind_of(monkeypatch, quota) for quota in (0.5, 1.5, 1.99, 2.0, 3.999)}
+def test_quota_below_the_core_count_is_part_of_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = kind_with_quota(monkeypatch, None)
+    limits = {quota: kind_with_quota(monkeypatch, quota) for quota in (0.5, 1.5, 1.99, 2.0, 3.999)}
     assert len({free, *limits.values()}) == 6
-    assert kind_of(monkeypatch, 4.0) == kind_of(monkeypatch, 64.0) == free
+    assert kind_with_quota(monkeypatch, 4.0) == kind_with_quota(monkeypatch, 64.0) == free
     assert limits[0.5].startswith("chip-1c-quota-0-5-")
     assert limits[2.0].startswith("chip-2c-quota-2-")
-    assert limits[2.0] != kind_of(monkeypatch, None, cores=2)
+    assert limits[2.0] != kind_with_quota(monkeypatch, None, cores=2)
     for kind in limits.values():
         check_document(kind, NODE_SCHEMA["properties"]["kind"], "kind")
 
@@ -348,19 +349,19 @@ def test_a_quota_below_the_cores_is_part_of_the_kind(monkeypatch: pytest.MonkeyP
         ({"cpu.max": "50000 0"}, None),
     ],
 )
-def test_the_smallest_quota_on_the_way_counts(tree: Tree, files: dict[str, str], quota: float | None) -> None:
+def test_smallest_quota_among_parent_cgroups_counts(tree: Tree, files: dict[str, str], quota: float | None) -> None:
     root = tree({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.stat": "", "sys/fs/cgroup/cpu.stat": ""})
     tree({f"sys/fs/cgroup/{name}": content for name, content in files.items()})
     assert counters.cpu_quota(root) == quota
 
 
 @pytest.mark.parametrize("group", [f"0::/{'a' * 300}", "0::/a\0b", "0::/../..", "::", "x"])
-def test_a_cgroup_that_cannot_be_looked_up_sets_no_limit(tree: Tree, group: str) -> None:
+def test_unreadable_cgroup_sets_no_limit(tree: Tree, group: str) -> None:
     root = tree({"proc/self/cgroup": group, "sys/fs/cgroup/cpu.max": "150000 100000"})
     assert counters.cpu_quota(root) in (None, 1.5)
 
 
-def test_pools_are_no_larger_than_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_pools_are_no_larger_than_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
     for granted, workers in ((None, 8), (0.5, 1), (1.5, 2), (64.0, 8)):
         monkeypatch.setattr("contract.cgroups.cpu_quota", lambda granted=granted: granted)
@@ -395,7 +396,7 @@ UNLIMITED = f"{2**63 - 4096}"
         "no group",
     ],
 )  # fmt: skip
-def test_memory_is_the_smallest_of_the_machine_and_its_cgroups(
+def test_memory_is_the_smallest_limit_from_machine_and_cgroups(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, cgroup: str, files: dict[str, str], total: float, available: float
 ) -> None:
     root = tree({"proc/self/cgroup": cgroup} | {f"sys/fs/cgroup/{name}": content for name, content in files.items()})

@@ -1,4 +1,4 @@
-"""GPUs of any maker on a stand-in for torch: found or left out with the reason, opened, described, timed, captured."""
+"""Devices for all GPU makers, on a stand-in for torch: detection, opening, description, timing, graphs."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ WHEELS = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 
 
 @pytest.fixture(autouse=True)
-def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_hidden_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(nvml, "nvidia_gpus", list)
     monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml(broken=True, cuda=0))
 
 
-def test_a_build_of_torch_for_the_cpu_leaves_out_every_gpu_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_build_of_torch_leaves_out_all_gpus_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch())
-    found, left_out = devices.detect()
-    assert [device.name for device in found] == ["cpu"]
+    detected, left_out = devices.detect()
+    assert [device.name for device in detected] == ["cpu"]
     assert left_out == ["torch 2.11.0 was built without CUDA, MPS, ROCm, XPU"]
     with pytest.raises(StudyError, match=r"^no device 'mps' .*Devices: cpu\. torch .* built without"):
         devices.open_device("mps")
-    # A card is there: what to install for it.
+    # With a GPU in the machine, the reason names the build to install.
     monkeypatch.setattr(nvml, "nvidia_gpus", lambda: [{"name": "NVIDIA H100"}])
     monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml({}, cuda=12080))
     assert re.search("there is NVIDIA H100, .*whl/cu128", devices.detect()[1][0])
@@ -65,7 +65,7 @@ ODD = (
 
 
 @pytest.mark.parametrize(
-    ("said", "latest", "hidden", "words"),  # latest: CUDA that the driver goes up to, 12040 for 12.4
+    ("warning", "latest", "hidden", "words"),  # latest: latest CUDA version that the driver supports, 12040 for 12.4
     [
         (TOO_OLD, 0, None, r"up to CUDA 11\.4, torch 2\.11\.0 .* 13\.0.*whl/cu114"),
         ("", 12040, None, r"up to CUDA 12\.4, torch 2\.11\.0 was built for 13\.0"),
@@ -80,10 +80,10 @@ ODD = (
         ("", 0, None, "sees no NVIDIA GPU; NVML: "),
     ],
 )
-def test_why_a_build_for_cuda_sees_no_gpu(
-    said: str, latest: int, hidden: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+def test_reason_why_a_cuda_build_sees_no_gpu(
+    warning: str, latest: int, hidden: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch, Torch(cuda="13.0", warning=said))
+    install(monkeypatch, Torch(cuda="13.0", warning=warning))
     monkeypatch.setattr(nvml, "load_pynvml", lambda: FakeNvml({}, cuda=latest))
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
@@ -97,11 +97,11 @@ def test_why_a_build_for_cuda_sees_no_gpu(
     ("capability", "built", "runs"),
     [
         ((9, 0), WHEELS, True),
-        ((8, 9), WHEELS, True),  # code of 8.6
+        ((8, 9), WHEELS, True),  # runs code for 8.6
         ((7, 0), WHEELS, False),
-        ((11, 0), WHEELS, False),  # nothing of that major version
+        ((11, 0), WHEELS, False),  # no code for its major version
         ((12, 1), WHEELS, True),
-        ((11, 0), [*WHEELS, "compute_90"], True),  # compiled by the driver
+        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles PTX
         ((8, 0), ["compute_90"], False),
         ((9, 0), ["sm_90a"], True),
         ((10, 0), ["sm_90a", "compute_90a"], False),
@@ -111,11 +111,11 @@ def test_why_a_build_for_cuda_sees_no_gpu(
         ((9, 0), ["of_tomorrow"], True),
     ],
 )
-def test_code_is_for_some_gpus(capability: tuple[int, int], built: list[str], runs: bool) -> None:
+def test_is_covered_finds_builds_with_code_for_a_gpu(capability: tuple[int, int], built: list[str], runs: bool) -> None:
     assert is_covered(capability, built) is runs
 
 
-def test_a_driver_in_trouble_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_error_is_reported_before_hiding_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(cuda="13.0"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     mismatch = NVMLError(NVML_ERROR_LIB_RM_VERSION_MISMATCH)
@@ -124,7 +124,7 @@ def test_a_driver_in_trouble_comes_before_the_variables(monkeypatch: pytest.Monk
     assert re.search(r"NVML does not answer \(.*version mismatch\): .*restart the", reason)
 
 
-def test_a_gpu_without_code_is_left_out_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_gpus_without_code_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(H100, P100, RuntimeError("CUDA error: lost\nmore"), cuda="13.0", architectures=WHEELS))
     names, (old, broken) = CudaDevice.detect()
     assert names == ["cuda:0"]
@@ -142,7 +142,7 @@ def test_a_gpu_without_code_is_left_out_and_the_others_go_on(monkeypatch: pytest
     assert RocmDevice.detect() == (["cuda:0"], [])
 
 
-def test_why_other_makers_gpus_are_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reasons_why_other_makers_gpus_are_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, Torch(hip="7.0"))
     monkeypatch.setattr(rocm, "_DRIVER", tmp_path / "kfd")
     assert "the driver is not loaded" in RocmDevice.detect()[1][0]
@@ -160,22 +160,22 @@ def test_why_other_makers_gpus_are_not_seen(monkeypatch: pytest.MonkeyPatch, tmp
     assert "macOS 14" in MpsDevice.detect()[1][0]
 
 
-def test_torch_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_fails_to_load_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     accelerator.load_torch.cache_clear()
     try:
-        found, (line,) = devices.detect()
+        detected, (line,) = devices.detect()
     finally:
         accelerator.load_torch.cache_clear()
-    assert [device.name for device in found] == ["cpu"]
+    assert [device.name for device in detected] == ["cpu"]
     assert line.startswith("torch cannot be loaded (")
     assert "\n" not in line
 
 
-def test_finding_takes_nothing_and_opening_takes_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detection_opens_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(H100, H100, cuda="13.0"))
-    found, _ = devices.detect()
-    assert [device.name for device in found] == ["cpu", "cuda:0", "cuda:1"]
+    detected, _ = devices.detect()
+    assert [device.name for device in detected] == ["cpu", "cuda:0", "cuda:1"]
     assert devices.find_device_class("cuda:1") is CudaDevice
     assert CudaDevice.peers("cuda:1") == ["cuda:0"]
     assert torch.opened == []
@@ -197,7 +197,7 @@ def test_finding_takes_nothing_and_opening_takes_the_device(monkeypatch: pytest.
         (AssertionError("Torch not compiled with CUDA enabled"), r"cannot be used: Torch not compiled.*enabled\.$"),
     ],
 )
-def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points(
+def test_unusable_gpu_and_its_points_fail_with_one_line(
     refusal: Exception, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Torch(H100, cuda="13.0", allocation_error=refusal))
@@ -213,12 +213,12 @@ def test_a_gpu_that_cannot_be_worked_on_says_so_in_one_line_and_so_do_its_points
     for name, answer in (("dup", 9), ("dup2", None), ("fdopen", answers)):
         monkeypatch.setattr(os, name, lambda *_, answer=answer, **__: answer)
     worker.serve()
-    said = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert said == [{"status": "failed", "reason": reason}] * 2
+    outcomes = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert outcomes == [{"status": "failed", "reason": reason}] * 2
 
 
-class Made(NamedTuple):
-    """A maker's GPU, torch that sees it, and facts of its entry in a record."""
+class MakerGpu(NamedTuple):
+    """A maker's device class, its GPU in torch, and facts in its entry in a record."""
 
     kind: type[Accelerator]
     name: str
@@ -226,7 +226,7 @@ class Made(NamedTuple):
     facts: dict[str, Any]
 
 
-EVERY: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] = [
+MAKER_GPUS: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] = [
     (CudaDevice, "cuda:0", H100, {"cuda": "13.0"},
      {"maker": "NVIDIA", "compute_capability": "9.0", "multiprocessors": 132, "l2_bytes": 50 << 20,
       "runtime": "CUDA 13.0", "memory_bytes": 85 * 10**9, "name": "NVIDIA H100 80GB HBM3"}),
@@ -238,14 +238,14 @@ EVERY: list[tuple[type[Accelerator], str, Any, dict[str, Any], dict[str, Any]]] 
 ]  # fmt: skip
 
 
-@pytest.fixture(params=EVERY, ids=lambda one: one[0].__name__)
-def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Made:
-    kind, name, about, built, facts = request.param
-    return Made(kind, name, install(monkeypatch, Torch(about, **built)), facts)
+@pytest.fixture(params=MAKER_GPUS, ids=lambda case: case[0].__name__)
+def maker_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MakerGpu:
+    kind, name, properties, built, facts = request.param
+    return MakerGpu(kind, name, install(monkeypatch, Torch(properties, **built)), facts)
 
 
-def test_a_gpu_is_found_and_described_by_what_is_known_of_it(made: Made) -> None:
-    kind, name, _, facts = made
+def test_gpu_is_detected_and_described(maker_gpu: MakerGpu) -> None:
+    kind, name, _, facts = maker_gpu
     assert kind.detect() == ([name], [])
     assert kind in devices.KINDS
     device = kind(name)
@@ -264,29 +264,29 @@ def test_a_gpu_is_found_and_described_by_what_is_known_of_it(made: Made) -> None
     assert re.fullmatch(allowed[1], name.replace(":", "-")), "as the workflow writes it into file names"
 
 
-def test_formats_are_computed_where_they_can_be_and_refused_elsewhere_before_data_are_made(made: Made) -> None:
-    device, float64 = made.kind(made.name), made.kind in (CudaDevice, RocmDevice)
-    of_nvidia, of_apple = made.kind is CudaDevice, made.kind is MpsDevice
-    refused = {Dtype.FLOAT64: not float64, Dtype.TF32: not of_nvidia, Dtype.FLOAT8: of_apple}
+def test_unsupported_formats_are_refused_before_data_are_made(maker_gpu: MakerGpu) -> None:
+    device, float64 = maker_gpu.kind(maker_gpu.name), maker_gpu.kind in (CudaDevice, RocmDevice)
+    is_nvidia, is_apple = maker_gpu.kind is CudaDevice, maker_gpu.kind is MpsDevice
+    refused = {Dtype.FLOAT64: not float64, Dtype.TF32: not is_nvidia, Dtype.FLOAT8: is_apple}
     assert {dtype: bool(device.refusal(dtype)) for dtype in refused} == refused
-    for dtype in [one for one in refused if refused[one]]:
+    for dtype in [dtype for dtype in refused if refused[dtype]]:
         with pytest.raises(Unsupported, match=f"{dtype}"):
             device.random_normal((2, 2), dtype)
     assert device.torch_dtype(Dtype.FLOAT32) is real.float32
     a: Any = SimpleNamespace(shape=(2, 3), dtype="float32")
     b: Any = SimpleNamespace(shape=(3, 4), dtype="float32")
     assert device.matmul("torch", a, b, Dtype.FLOAT32)() == (2, 4)
-    of_others = () if of_nvidia else (Dtype.TF32, Dtype.FLOAT8, Dtype.INT8)
-    for backend, dtype in (("numpy", Dtype.FLOAT32), *(("torch", dtype) for dtype in of_others)):
-        with pytest.raises(Unsupported, match=f"{backend} does not run on {made.name}|NVIDIA"):
+    nvidia_only = () if is_nvidia else (Dtype.TF32, Dtype.FLOAT8, Dtype.INT8)
+    for backend, dtype in (("numpy", Dtype.FLOAT32), *(("torch", dtype) for dtype in nvidia_only)):
+        with pytest.raises(Unsupported, match=f"{backend} does not run on {maker_gpu.name}|NVIDIA"):
             device.matmul(backend, a, b, dtype)
-    if made.kind in (MpsDevice, XpuDevice):
+    if maker_gpu.kind in (MpsDevice, XpuDevice):
         with pytest.raises(Unsupported, match="captures no graphs"):
             device.graph([lambda: None])
     assert device.overhead_s > 0
 
 
-def test_an_older_gpu_of_nvidia_has_no_tf32_and_apples_no_page_locked_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_nvidia_gpus_lack_tf32_and_apple_gpus_page_locked_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Torch(SimpleNamespace(**{**vars(H100), "major": 7, "minor": 5}), cuda="13.0"))
     with pytest.raises(Unsupported, match=r"tf32 needs compute capability 8\.0"):
         CudaDevice("cuda:0").random_normal((2, 2), Dtype.TF32)
@@ -295,16 +295,16 @@ def test_an_older_gpu_of_nvidia_has_no_tf32_and_apples_no_page_locked_memory(mon
         MpsDevice("mps").pin(real.ones(2))
 
 
-def test_free_memory_is_what_others_and_the_host_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_excludes_memory_in_use_by_others_and_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(ARC, xpu="20250301"))
-    # Some drivers refuse to tell it.
+    # Some drivers do not report free memory.
     monkeypatch.setattr(
         torch, "mem_get_info", lambda _: Torch(allocation_error=RuntimeError("no support")).ones(1, "xpu")
     )
-    assert XpuDevice("xpu:0").free_bytes() == 15 * 10**9, "what this process has not taken"
+    assert XpuDevice("xpu:0").free_bytes() == 15 * 10**9, "memory that this process has not reserved"
     install(monkeypatch, Torch(H100, mps=True))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=5))
-    assert MpsDevice("mps").free_bytes() == 5, "it shares the host's"
+    assert MpsDevice("mps").free_bytes() == 5, "it shares the host's memory"
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [(Dtype.TF32, True), (Dtype.FLOAT32, False)])
@@ -315,7 +315,7 @@ def test_float32_is_not_silently_rounded_to_tf32(monkeypatch: pytest.MonkeyPatch
     assert torch.backends.cuda.matmul.allow_tf32 is allowed
 
 
-def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_c_and_nvml_refuse_other_makers_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     library = FakeNvml({})
     for name in ("mps", "xpu:0"):
         with pytest.raises(Unsupported, match="NVIDIA's and AMD's"):
@@ -327,11 +327,11 @@ def test_cuda_c_and_nvml_are_not_for_other_makers(monkeypatch: pytest.MonkeyPatc
         nvml.device_handle("cuda:0", library)
 
 
-def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+def test_device_times_phases_and_counters_are_read_during_work(
+    maker_gpu: MakerGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the last event has been recorded, before anybody waits: nothing but launches lies between two events."""
-    device, torch, done = made.kind(made.name), made.torch, list[str]()
+    """Read counters after the last event is recorded and before any wait, so that only launches lie between events."""
+    device, torch, done = maker_gpu.kind(maker_gpu.name), maker_gpu.torch, list[str]()
     assert device.time(Workload(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
     record, synchronise = Event.record, Torch.synchronize
     monkeypatch.setattr(Event, "record", lambda event: done.append("record") or record(event))
@@ -344,19 +344,19 @@ def test_phases_are_timed_by_the_device_and_its_counters_read_while_it_works(
     work = Workload(phases=[("forward", lambda: torch.launch(1.0)), ("backward", lambda: torch.launch(3.0))])
     assert device.time(work, 4, read) == [pytest.approx(1e-3), pytest.approx(3e-3)]
     assert (done[0], *done[-3:]) == ("synchronise", "record", "read", "synchronise")
-    assert done.count("synchronise") == 2, "nobody waits in between"
+    assert done.count("synchronise") == 2, "no wait in between"
 
 
-def test_where_the_host_times_its_counters_are_read_when_all_is_done(made: Made) -> None:
-    torch = made.torch
-    waited: list[bool] = []
+def test_counters_are_read_after_work_timed_by_the_host(maker_gpu: MakerGpu) -> None:
+    torch = maker_gpu.torch
+    was_done: list[bool] = []
 
     def read() -> None:
-        waited.append(torch.now == torch.queued == 4.0)
+        was_done.append(torch.now == torch.queued == 4.0)
         time.sleep(0.1)
 
-    assert made.kind(made.name).time(Workload(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
-    assert waited == [True]
+    assert maker_gpu.kind(maker_gpu.name).time(Workload(run=lambda: torch.launch(2.0), clock="host"), 2, read)[0] < 0.05
+    assert was_done == [True]
 
 
 @pytest.fixture
@@ -364,7 +364,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Torch:
     return install(monkeypatch, Torch(H100, cuda="13.0"))
 
 
-def test_on_apples_gpu_two_events_may_be_stamped_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apple_gpu_may_stamp_two_events_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = install(monkeypatch, Torch(H100, mps=True))
     stamped: list[Event] = []
 
@@ -385,26 +385,26 @@ def test_on_apples_gpu_two_events_may_be_stamped_in_any_order(monkeypatch: pytes
         MpsDevice("mps").time_launches([lambda: None])
 
 
-def test_a_graph_does_all_calls_at_each_replay_and_nothing_when_captured(torch: Torch) -> None:
-    seen: list[float] = []
+def test_graph_runs_calls_at_each_replay_but_not_at_capture(torch: Torch) -> None:
+    queued: list[float] = []
 
     def call() -> None:
-        seen.append(torch.queued)
+        queued.append(torch.queued)
         torch.launch(1.0)
 
     device, before = CudaDevice("cuda:0"), torch.here
     replay = device.graph([call, call])
-    assert len(seen) == 4  # once to set up, once to capture
+    assert len(queued) == 4  # one warm-up, one capture
     assert torch.queued == 2.0
     assert device.time_launches([replay, replay]) == [pytest.approx(2e-3), pytest.approx(2e-3)]
-    assert len(seen) == 4
+    assert len(queued) == 4
     with pytest.raises(Unsupported, match=r"^cannot be captured in a graph: operation not permitted .* capturing$"):
         device.graph([torch.synchronize])
     assert torch.here is before, "torch leaves the stream of a failed capture in place"
     assert device.spoilt, "torch 2.11's allocator believes that the capture goes on"
 
 
-def test_a_process_is_spoilt_by_a_capture_that_fails_and_by_nothing_before_it(torch: Torch) -> None:
+def test_only_a_failed_capture_spoils_the_process(torch: Torch) -> None:
     def refuse() -> None:
         if not torch.capturing:
             raise Unsupported("no such library")
@@ -417,31 +417,31 @@ def test_a_process_is_spoilt_by_a_capture_that_fails_and_by_nothing_before_it(to
     assert (device.spoilt, device.fault()) == (False, "")
 
 
-def test_a_device_that_computes_nothing_any_more_says_why(torch: Torch) -> None:
+def test_fault_names_why_a_lost_device_cannot_compute(torch: Torch) -> None:
     device = CudaDevice("cuda:0")
     torch.allocation_error = RuntimeError("CUDA error: an illegal memory access was encountered")
     assert "cuda:0 cannot be used: CUDA error: an illegal memory access" in device.fault()
 
 
-def test_calls_beside_each_other_have_streams_that_wait_for_what_was_before_and_are_waited_for(torch: Torch) -> None:
-    seen: list[Stream] = []
+def test_concurrent_calls_use_streams_ordered_with_the_current_stream(torch: Torch) -> None:
+    streams: list[Stream] = []
     device, here = CudaDevice("cuda:0"), torch.here
     for _ in range(2):
-        device.launch_concurrently([lambda: seen.append(torch.here)] * 3)
-    assert len(set(map(id, seen))) == 3
-    assert here not in seen
-    assert all(here in stream.waited_for for stream in seen)
-    assert here.waited_for == seen
+        device.launch_concurrently([lambda: streams.append(torch.here)] * 3)
+    assert len(set(map(id, streams))) == 3
+    assert here not in streams
+    assert all(here in stream.waited_for for stream in streams)
+    assert here.waited_for == streams
     assert torch.here is here
-    MpsDevice("mps").launch_concurrently([lambda: seen.append(torch.here)] * 2)
-    assert seen[-2:] == [here] * 2, "on Apple's they follow each other"
+    MpsDevice("mps").launch_concurrently([lambda: streams.append(torch.here)] * 2)
+    assert streams[-2:] == [here] * 2, "on Apple GPUs the calls run in sequence"
 
 
 @pytest.mark.parametrize(
     ("cuda", "hip", "package"),
     [("12.8", None, "cupy-cuda12x"), (None, "7.0", "cupy-rocm-7-0"), (None, None, "cupy-cuda13x")],
 )
-def test_the_cupy_that_fits_torch_is_named(
+def test_missing_cupy_names_the_package_that_fits_torch(
     cuda: str | None, hip: str | None, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(real.version, "cuda", cuda)

@@ -1,4 +1,4 @@
-"""Every check tells a healthy machine from one that spoils results, on files and answers that a test gives."""
+"""Checks distinguish healthy machines from those that distort results, on simulated files and answers."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ CLOCK = "sys/devices/system/clocksource/clocksource0"
 HEAT = {"sys/class/hwmon/hwmon0/name": "coretemp", "sys/class/hwmon/hwmon0/temp1_crit": "100000"}
 
 
-def level(finding: Finding | None) -> str:
+def finding_level(finding: Finding | None) -> str:
     return finding.level.value if finding else "left out"
 
 
-# A check, the files of the kernel that it sees, and what it finds.
+# Check, kernel files, and expected finding.
 FILES: list[tuple[Callable[[Path], Finding | None], dict[str, str], str]] = [
     *((check, {}, "left out") for check in (
         machine_checks.governor, machine_checks.boost, machine_checks.clock_source,
     )),
     *((machine_checks.governor,
-       {f"{FREQUENCY}/scaling_governor": governor, f"{FREQUENCY}/scaling_driver": driver}, found)
-      for governor, driver, found in (
+       {f"{FREQUENCY}/scaling_governor": governor, f"{FREQUENCY}/scaling_driver": driver}, level)
+      for governor, driver, level in (
           ("performance", "acpi-cpufreq", "ok"), ("powersave", "intel_pstate", "note"),
           ("powersave", "acpi-cpufreq", "warning"), ("ondemand", "acpi-cpufreq", "warning"),
       )),
-    *((machine_checks.boost, {f"{CPUS}/{name}": value}, found) for name, value, found in (
+    *((machine_checks.boost, {f"{CPUS}/{name}": value}, level) for name, value, level in (
         ("intel_pstate/no_turbo", "0", "ok"), ("intel_pstate/no_turbo", "1", "note"),
         ("cpufreq/boost", "1", "ok"), ("cpufreq/boost", "0", "note"),
     )),
@@ -61,29 +61,29 @@ FILES: list[tuple[Callable[[Path], Finding | None], dict[str, str], str]] = [
     *((machine_checks.quota, {
         "proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.stat": "nr_periods 100\nnr_throttled 12",
         "sys/fs/cgroup/cpu.max": granted,
-      }, found) for granted, found in (("250000 100000", "warning"), ("max 100000", "ok"))),
-    *((lambda root, allowed=allowed: machine_checks.isolated_cpus(root, allowed), {f"{CPUS}/isolated": words}, found)
-      for words, allowed, found in (
+      }, level) for granted, level in (("250000 100000", "warning"), ("max 100000", "ok"))),
+    *((lambda root, allowed=allowed: machine_checks.isolated_cpus(root, allowed), {f"{CPUS}/isolated": words}, level)
+      for words, allowed, level in (
           ("", {0, 1}, "ok"), ("2-3", {0, 1}, "note"), ("2-3", {0, 1, 2, 3}, "warning"), ("0-3,5", {4}, "note"),
       )),
     *((machine_checks.heat, {
         **HEAT, "sys/class/hwmon/hwmon0/temp1_input": f"{degrees}000",
         f"{CPUS}/cpu0/thermal_throttle/package_throttle_count": f"{times}",
-      }, found) for degrees, times, found in ((61, 0, "ok"), (61, 7, "note"), (97, 0, "warning"))),
+      }, level) for degrees, times, level in ((61, 0, "ok"), (61, 7, "note"), (97, 0, "warning"))),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("check", "files", "expected"), FILES)
-def test_files_of_the_kernel_are_judged(
+def test_kernel_files_give_the_expected_finding(
     tree: Tree, check: Callable[[Path], Finding | None], files: dict[str, str], expected: str
 ) -> None:
     finding = check(tree(files))
-    assert level(finding) == expected
+    assert finding_level(finding) == expected
     assert finding is None or finding.level is not Level.WARNING or finding.mend
 
 
 @pytest.mark.parametrize(("granted", "cores"), [(30_000, "0"), (250_000, "0-1"), (360_000, "0-3")])
-def test_whole_cores_are_advised_in_place_of_a_quota(
+def test_quota_finding_advises_whole_cores(
     tree: Tree, granted: int, cores: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topology = {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": str(cpu) for cpu in range(8)}
@@ -93,23 +93,22 @@ def test_whole_cores_are_advised_in_place_of_a_quota(
     assert finding is not None and f"--cpuset-cpus={cores}," in finding.mend
 
 
-def watched(busy: float, stolen: float = 0.0, **busiest: float) -> Watched:
-    """One second."""
+def watch_one_second(busy: float, stolen: float = 0.0, **busiest: float) -> Watched:
     return Watched(Totals(0.0), Totals(1.0, busy_s=busy, stolen_s=stolen), list(busiest.items()))
 
 
-def test_the_load_and_the_steal_of_a_second_are_shares_of_all_cores() -> None:
-    assert watched(1.0, stolen=0.5).shares(4) == pytest.approx((0.25, 0.125))
-    assert watched(0.0).shares(4) == (0, 0)
+def test_load_and_steal_are_shares_of_all_cores() -> None:
+    assert watch_one_second(1.0, stolen=0.5).shares(4) == pytest.approx((0.25, 0.125))
+    assert watch_one_second(0.0).shares(4) == (0, 0)
 
 
 GIB = 2.0**30
 
 
-FOUND: dict[str, list[Finding | None]] = {
+FINDINGS: dict[str, list[Finding | None]] = {
     "left out": [machine_checks.battery(None, ""), machine_checks.virtualization(None)],
     "ok": [
-        machine_checks.load(watched(0.01), 8),
+        machine_checks.load(watch_one_second(0.01), 8),
         machine_checks.available_memory(6 * GIB, 8 * GIB, 0.0),
         machine_checks.available_memory(6 * GIB, 8 * GIB, None),
         machine_checks.available_memory(6 * GIB, 8 * GIB, 0.0, machine=64 * GIB),
@@ -126,7 +125,7 @@ FOUND: dict[str, list[Finding | None]] = {
         machine_checks.loopback(""),
     ],
     "note": [
-        machine_checks.load(watched(0.4, updater=0.4), 8),
+        machine_checks.load(watch_one_second(0.4, updater=0.4), 8),
         machine_checks.affinity({0}, 2),
         machine_checks.virtualization(True),
         machine_checks.processor_facts(["sockets", "caches"]),
@@ -134,9 +133,9 @@ FOUND: dict[str, list[Finding | None]] = {
         library_checks.vulkan(False, True),
     ],
     "warning": [
-        machine_checks.load(watched(2.5, yes=1.0, python=1.4), 8),
+        machine_checks.load(watch_one_second(2.5, yes=1.0, python=1.4), 8),
         machine_checks.available_memory(1 * GIB, 8 * GIB, 0.0),
-        machine_checks.load(watched(0.9, yes=0.9), 64),  # a point with all threads needs each of them
+        machine_checks.load(watch_one_second(0.9, yes=0.9), 64),  # points with all threads need every core
         machine_checks.available_memory(6 * GIB, 8 * GIB, 0.12),
         machine_checks.battery(False, ""),
         machine_checks.battery(True, "low-power"),
@@ -147,18 +146,20 @@ FOUND: dict[str, list[Finding | None]] = {
 }
 
 
-@pytest.mark.parametrize(("finding", "expected"), [(one, found) for found in FOUND for one in FOUND[found]])
-def test_the_machine_and_its_libraries_are_judged(finding: Finding | None, expected: str) -> None:
-    assert level(finding) == expected
+@pytest.mark.parametrize(
+    ("finding", "expected"), [(finding, level) for level in FINDINGS for finding in FINDINGS[level]]
+)
+def test_machine_and_library_checks_give_the_expected_level(finding: Finding | None, expected: str) -> None:
+    assert finding_level(finding) == expected
 
 
-def test_steal_is_judged_by_now_and_by_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steal_level_depends_on_current_and_earlier_steal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks.psutil, "cpu_times", lambda: SimpleNamespace(steal=1.0))
     for before, now, expected in ((0.0, 0.0, "ok"), (0.0, 0.4, "warning"), (0.02, 0.0, "note")):
         monkeypatch.setattr(machine_checks, "_steal_since_start", lambda before=before: before)
-        assert level(machine_checks.steal(watched(0.0, stolen=now), 4)) == expected
+        assert finding_level(machine_checks.steal(watch_one_second(0.0, stolen=now), 4)) == expected
     monkeypatch.setattr(machine_checks.psutil, "cpu_times", lambda: SimpleNamespace(idle=1.0))
-    assert machine_checks.steal(watched(0.0), 4) is None
+    assert machine_checks.steal(watch_one_second(0.0), 4) is None
 
 
 BUILT = cuda_checks.Torch("2.13.0", "13.0", None, sees=True)
@@ -166,16 +167,16 @@ PLAIN = cuda_checks.Torch("2.13.0+cpu", None, None, sees=False)
 NOWHERE = Path("/nonexistent")
 
 
-def gpu(
+def examine_gpus(
     *cards: dict[str, Any], torch: cuda_checks.Torch = BUILT, device: str | None = None, **more: Any
 ) -> dict[str, Finding]:
-    found = cuda_checks.examine(NOWHERE, device, FakeNvml(*cards, **more), torch)
-    assert len({finding.name for finding in found}) == len(found)
-    return {finding.name: finding for finding in found}
+    findings = cuda_checks.examine(NOWHERE, device, FakeNvml(*cards, **more), torch)
+    assert len({finding.name for finding in findings}) == len(findings)
+    return {finding.name: finding for finding in findings}
 
 
 @pytest.mark.parametrize(
-    ("answers", "name", "expected", "said"),
+    ("answers", "name", "expected", "words"),
     [
         ({}, "persistence", "ok", ""),
         ({"PersistenceMode": 0}, "persistence", "note", "sudo nvidia-smi -i 0 -pm 1"),
@@ -195,36 +196,39 @@ def gpu(
         ({"CurrPcieLinkGeneration": 1}, "link", "note", "it could be PCIe 5"),
     ],
 )  # fmt: skip
-def test_a_gpu_that_spoils_results_is_told_and_nothing_else_of_it(
-    answers: dict[str, Any], name: str, expected: str, said: str
+def test_gpu_state_that_distorts_results_gives_exactly_one_finding(
+    answers: dict[str, Any], name: str, expected: str, words: str
 ) -> None:
-    found = gpu(answers)
-    finding = found.pop(f"GPU {name}")
+    findings = examine_gpus(answers)
+    finding = findings.pop(f"GPU {name}")
     assert finding.level.value == expected
-    assert said in f"{finding.seen} {finding.why} {finding.mend}"
-    assert {other.level for other in found.values() if other.name != "CuPy"} == {Level.OK}
+    assert words in f"{finding.seen} {finding.why} {finding.mend}"
+    assert {other.level for other in findings.values() if other.name != "CuPy"} == {Level.OK}
 
 
-def test_of_several_gpus_each_is_named_and_one_can_be_chosen() -> None:
-    both = gpu({"Index": 0}, {"Index": 1, "PersistenceMode": 0})
+def test_findings_name_their_gpu_and_can_be_limited_to_one() -> None:
+    both = examine_gpus({"Index": 0}, {"Index": 1, "PersistenceMode": 0})
     assert both["GPU 0 persistence"].level is Level.OK
     assert both["GPU 1 persistence"].mend == "sudo nvidia-smi -i 1 -pm 1"
-    one = gpu({"Index": 0}, {"Index": 1}, device="cuda:1")
-    assert "GPU 1 MIG" in one and "GPU 0 MIG" not in one
-    assert "no cuda:5" in gpu({}, device="cuda:5")["GPU"].seen
+    second = examine_gpus({"Index": 0}, {"Index": 1}, device="cuda:1")
+    assert "GPU 1 MIG" in second and "GPU 0 MIG" not in second
+    assert "no cuda:5" in examine_gpus({}, device="cuda:5")["GPU"].seen
 
 
-def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
+def test_torch_builds_and_drivers_that_cannot_use_the_gpu_are_reported(
     monkeypatch: pytest.MonkeyPatch, tree: Tree
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert "whl/cu130" in gpu({}, torch=PLAIN)["CUDA"].mend
-    assert "supports up to CUDA 12.8" in gpu({}, cuda=12080)["CUDA"].seen
+    assert "whl/cu130" in examine_gpus({}, torch=PLAIN)["CUDA"].mend
+    assert "supports up to CUDA 12.8" in examine_gpus({}, cuda=12080)["CUDA"].seen
     blind = cuda_checks.Torch("2.13.0", "13.0", None, sees=False)
-    assert level(gpu({}, torch=blind)["CUDA"]) == "warning" and "prints the reason" in gpu({}, torch=blind)["CUDA"].mend
+    assert (
+        finding_level(examine_gpus({}, torch=blind)["CUDA"]) == "warning"
+        and "prints the reason" in examine_gpus({}, torch=blind)["CUDA"].mend
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert level(gpu({})["CUDA"]) == "ok"
-    assert gpu({}, torch=blind)["CUDA"].mend == "unset CUDA_VISIBLE_DEVICES"
+    assert finding_level(examine_gpus({})["CUDA"]) == "ok"
+    assert examine_gpus({}, torch=blind)["CUDA"].mend == "unset CUDA_VISIBLE_DEVICES"
     silent = FakeNvml(broken=True)
     assert [finding.level for finding in cuda_checks.examine(NOWHERE, None, silent, PLAIN)] == [Level.OK]
     on_bus = {"sys/bus/pci/devices/0/vendor": "0x10de", "sys/bus/pci/devices/0/class": "0x030200"}
@@ -232,28 +236,28 @@ def test_builds_of_torch_and_drivers_that_cannot_use_the_gpu_are_told(
     assert (card.level, "modprobe nvidia" in card.mend) == (Level.WARNING, True)
 
 
-def test_a_torch_that_cannot_be_loaded_costs_only_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_fails_to_load_fails_only_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = "torch cannot be loaded (libcudart.so.13: cannot open shared object file): install it again"
     for module in (library_checks, cuda_checks):
         monkeypatch.setattr(module, "load_torch", lambda: (None, refusal))
-    found = {finding.name: finding for finding in library_checks.examine()}
-    assert (found["torch"].level, found["torch"].seen) == (Level.WARNING, refusal)
-    assert "Numba" in found
-    seen = {finding.name for finding in cuda_checks.examine(NOWHERE, None, FakeNvml({}))}
-    assert {"driver", "GPU MIG"} <= seen
-    assert "CUDA" not in seen
+    findings = {finding.name: finding for finding in library_checks.examine()}
+    assert (findings["torch"].level, findings["torch"].seen) == (Level.WARNING, refusal)
+    assert "Numba" in findings
+    names = {finding.name for finding in cuda_checks.examine(NOWHERE, None, FakeNvml({}))}
+    assert {"driver", "GPU MIG"} <= names
+    assert "CUDA" not in names
 
 
-def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning(
+def test_warnings_come_first_and_set_the_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(StudyError, match="--device gpu: not a device"):
         main(["doctor", "--device", "gpu"])
     findings = [ok("disk", "20 GiB free"), note("SMT", "on", "Two threads may share a core.")]
     bad = warning("load", "others take 31% of all cores", "They take cores. " * 20, "sudo stop " + "them " * 30)
-    said = format_findings([*findings, bad], 80)
-    assert said.index("load") < said.index("SMT") < said.index("disk")
-    assert all(len(line) <= 80 for line in said.splitlines() if ">" not in line), "but for commands"
+    report = format_findings([*findings, bad], 80)
+    assert report.index("load") < report.index("SMT") < report.index("disk")
+    assert all(len(line) <= 80 for line in report.splitlines() if ">" not in line), "except commands"
     for code in (0, 1):
         monkeypatch.setattr(doctor, "examine", lambda device, code=code: [*findings, *[bad] * code])
         assert main(["doctor", "--json"]) == code
@@ -262,7 +266,7 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_there_is_a_warning
     assert document["findings"][0] == {"name": "disk", "level": "ok", "seen": "20 GiB free", "why": "", "mend": ""}
 
 
-def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examination_does_not_change_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "WATCH_S", 0.2)
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
     before = dict(os.environ)
@@ -278,7 +282,7 @@ def test_this_machine_is_examined_without_being_changed(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("taken", "expected"), [((110.0, 90.0), "ok"), ((110.0, 200.0), "note")])
-def test_predictions_are_held_against_what_was_measured_before(
+def test_predictions_are_compared_with_earlier_measurements(
     tmp_path: Path, taken: tuple[float, float], expected: str
 ) -> None:
     assert plan_checks.predictions(tmp_path) is None
@@ -291,33 +295,33 @@ def test_predictions_are_held_against_what_was_measured_before(
         record = {**RECORD, "kind": kind, "instance": "", "ended_utc": f"2026-01-0{3 if more else 2}T00:00:00Z", **more}
         write_node(tmp_path / "nodes" / name / "node.json", {**record, "id": record["kind"]})
     finding = plan_checks.predictions(tmp_path)
-    assert level(finding) == expected
+    assert finding_level(finding) == expected
     assert finding is not None
     assert all(f"{name} {seconds / 100:.2f}" in finding.seen for name, seconds in zip(jobs, taken, strict=True))
 
 
-def test_a_numba_that_does_not_load_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numba_that_fails_to_load_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library_checks.importlib, "import_module", lambda _: 1 / 0)
-    (found,) = [one for one in library_checks.examine() if one.name == "Numba"]
-    assert found.level is Level.WARNING and "division by zero" in found.seen
+    (finding,) = [finding for finding in library_checks.examine() if finding.name == "Numba"]
+    assert finding.level is Level.WARNING and "division by zero" in finding.seen
 
 
-def test_the_busiest_processes_are_told_with_their_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    def listed(seconds: float) -> list[Any]:
+def test_busiest_processes_have_their_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    def list_processes(seconds: float) -> list[Any]:
         spent = {2: ("build", SimpleNamespace(user=2 * seconds, system=seconds)), 3: ("hidden", None)}
         return [SimpleNamespace(pid=pid, info={"name": name, "cpu_times": used}) for pid, (name, used) in spent.items()]
 
-    lists = iter([listed(5.0), listed(6.0)])
+    lists = iter([list_processes(5.0), list_processes(6.0)])
     monkeypatch.setattr(machine_checks.psutil, "process_iter", lambda _: next(lists))
     monkeypatch.setattr(machine_checks.counters, "read_totals", Mock(side_effect=[Totals(10.0), Totals(14.0)]))
-    # From 10 and 5 s of user and system time to 12 and 6 within 4 s.
+    # User and system time rise from 10 and 5 s to 12 and 6 s within 4 s.
     assert machine_checks.watch_others(0.0).busiest == [("build", 0.75)]
 
 
-def test_the_share_of_time_that_work_waited_for_memory_is_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = machine_checks.watch_others(0.0)
+def test_memory_stall_is_a_share_of_the_watched_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = machine_checks.watch_others(0.0)
     before, after = (
-        replace(seen.before, time_s=time_s, stalled_s=stalled_s) for time_s, stalled_s in ((1.0, 4.0), (3.0, 4.5))
+        replace(sample.before, time_s=time_s, stalled_s=stalled_s) for time_s, stalled_s in ((1.0, 4.0), (3.0, 4.5))
     )
     monkeypatch.setattr(machine_checks, "watch_others", lambda _: Watched(before, after, []))
     shares: list[float | None] = []

@@ -1,4 +1,4 @@
-"""A machine is known by its GPUs, and trouble with one of them is not taken for another machine."""
+"""A machine's kind names its GPUs, and a faulty GPU is not mistaken for another machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Machine = Callable[..., str]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Play a machine whose driver and torch answer so; its kind."""
+    """Return a function that plays a machine with this NVML and torch, and returns its kind."""
 
     def play(library: FakeNvml, torch: Torch | None = None) -> str:
         monkeypatch.setattr(nvml, "load_pynvml", lambda: library)
@@ -49,12 +49,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return play
 
 
-def test_a_machine_is_named_by_all_its_gpus(machine: Machine) -> None:
-    bare, one = machine(NONE), machine(FakeNvml(CARD))
-    assert machine(FakeNvml(CARD), Torch(H100, cuda="13.0")) == one, "NVML's GPU is not counted twice"
-    assert machine(NONE, Torch(H100, cuda="13.0")) == one, "torch has the same name for it"
+def test_kind_names_all_gpus(machine: Machine) -> None:
+    no_gpu, one_gpu = machine(NONE), machine(FakeNvml(CARD))
+    assert machine(FakeNvml(CARD), Torch(H100, cuda="13.0")) == one_gpu, "NVML's GPU is not counted twice"
+    assert machine(NONE, Torch(H100, cuda="13.0")) == one_gpu, "torch reports the same name"
     kinds = {
-        bare, one,
+        no_gpu, one_gpu,
         machine(NONE, Torch(MI300X, hip="7.0")), machine(NONE, Torch(MI300X, MI300X, hip="7.0")),
         machine(NONE, Torch(ARC, xpu="20250301")), machine(FakeNvml(CARD), Torch(MI300X, hip="7.0")),
         machine(NONE, Torch(SimpleNamespace(**vars(H100) | {"name": "Apple M3"}), mps=True)),
@@ -72,52 +72,52 @@ def test_a_machine_is_named_by_all_its_gpus(machine: Machine) -> None:
         Torch(MI300X, hip="7.0", allocation_error=RuntimeError("HIP error: lost")),
     ],
 )
-def test_a_gpu_that_cannot_be_worked_on_names_its_machine_all_the_same(machine: Machine, torch: Torch) -> None:
+def test_kind_names_unusable_gpus_too(machine: Machine, torch: Torch) -> None:
     assert machine(NONE, torch) == machine(NONE, Torch(MI300X, hip="7.0"))
 
 
-def test_slices_of_different_size_are_different_kinds(machine: Machine) -> None:
-    cut = FakeNvml(CARD | {"MigMode": [1, 1]})
+def test_mig_slices_differ_in_kind_by_size(machine: Machine) -> None:
+    with_mig = FakeNvml(CARD | {"MigMode": [1, 1]})
     slices = [SimpleNamespace(**vars(H100) | {"name": f"{H100.name} MIG {size}"}) for size in ("1g.10gb", "7g.80gb")]
-    kinds = {machine(cut, Torch(part, cuda="13.0")) for part in slices}
+    kinds = {machine(with_mig, Torch(part, cuda="13.0")) for part in slices}
     assert len(kinds) == 2 and machine(FakeNvml(CARD)) not in kinds
 
 
-def test_torch_names_a_gpu_that_nvml_does_not(machine: Machine) -> None:
+def test_torch_names_a_gpu_without_a_name_from_nvml(machine: Machine) -> None:
     machine(FakeNvml(CARD, {"Name": UNKNOWN}), Torch(H100, P100, cuda="13.0"))
     assert [card["name"] for card in gpus.list_gpus()] == [H100.name, P100.name]
 
 
 @pytest.mark.parametrize(
-    ("built", "asks"),
+    ("version", "loads"),
     [
         ("cuda = None\nhip = None", False),
-        ("cuda = '13.0'\nhip = None", False),  # no driver here: its library does not load
+        ("cuda = '13.0'\nhip = None", False),  # no driver here: libcuda does not load
         ("cuda = None\nhip = '7.0'", True),
         ("cuda = None\nxpu = '2025'", True),
         ("nonsense", True),
     ],
 )
-def test_torch_is_loaded_only_where_it_may_see_a_gpu(
-    built: str, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_torch_is_loaded_only_if_it_may_see_a_gpu(
+    version: str, loads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "version.py").write_text(built)
-    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    (tmp_path / "version.py").write_text(version)
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.delitem(sys.modules, "torch")
-    monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda _: found)
+    monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda _: spec)
     monkeypatch.setattr(gpus, "_CUDA", "libnot-there.so.1")
-    assert gpus._torch_may_see_more(nvml_suffices=False) is asks
+    assert gpus._torch_may_see_more(nvml_suffices=False) is loads
 
 
 @pytest.fixture
 def record(tmp_path: Path) -> Callable[..., Path]:
-    """Write the record of the machine that is played now."""
+    """Return a function that writes the record for the currently played machine."""
 
     def write(**more: Any) -> Path:
         path, kind = tmp_path / "node.json", hardware.machine_kind()
-        here = {"cpu": hardware.cpu(), "memory_bytes": 1, "gpus": gpus.list_gpus()}
-        named = {"kind": kind, "instance": "0a1b2c", "id": node_id(kind, "0a1b2c")}
-        write_node(path, {**RECORD, **named, "hardware": here, **more})
+        facts = {"cpu": hardware.cpu(), "memory_bytes": 1, "gpus": gpus.list_gpus()}
+        names = {"kind": kind, "instance": "0a1b2c", "id": node_id(kind, "0a1b2c")}
+        write_node(path, {**RECORD, **names, "hardware": facts, **more})
         return path
 
     return write
@@ -128,7 +128,7 @@ AMD = Torch(MI300X, hip="7.0")
 
 
 @pytest.mark.parametrize(
-    ("library", "torch", "said"),
+    ("library", "torch", "message"),
     [
         pytest.param(FakeNvml(refuses=UNKNOWN), Torch(), r"NVML does not answer \(Unknown Error\)", id="daemon-reload"),
         pytest.param(FakeNvml(refuses=MISMATCH), Torch(), r"version mismatch.*(reboot|restart)", id="driver updated"),
@@ -139,8 +139,8 @@ AMD = Torch(MI300X, hip="7.0")
         pytest.param(FakeNvml(CARD, {"Name": UNKNOWN}), Torch(), "does not report its name", id="one has no name"),
     ],
 )  # fmt: skip
-def test_a_gpu_lost_during_a_study_is_not_another_machine(
-    library: FakeNvml, torch: Torch, said: str, machine: Machine, record: Callable[..., Path], tmp_path: Path
+def test_gpu_lost_during_a_study_does_not_change_the_machine(
+    library: FakeNvml, torch: Torch, message: str, machine: Machine, record: Callable[..., Path], tmp_path: Path
 ) -> None:
     kind = machine(TWO, Torch(H100, H100, cuda="13.0"))
     path = record()
@@ -148,7 +148,7 @@ def test_a_gpu_lost_during_a_study_is_not_another_machine(
     assert hardware.identity(path) == (kind, "0a1b2c")
     run = ["run", "gemm", "--out", str(tmp_path / "x.parquet"), "--node"]
     for words in (run, ["check", "--node"], ["probe", "--out"]):
-        with pytest.raises(StudyError, match=said) as caught:
+        with pytest.raises(StudyError, match=message) as caught:
             main([*words, str(path)])
         assert H100.name in str(caught.value)
         assert "this machine is" not in str(caught.value)
@@ -157,7 +157,7 @@ def test_a_gpu_lost_during_a_study_is_not_another_machine(
     assert main(["check", "--node", str(path)]) == 0
 
 
-def test_a_gpu_that_torch_alone_knows_is_not_missed_as_another_machine(
+def test_lost_gpu_without_nvml_does_not_change_the_machine(
     machine: Machine, record: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rocm, "_DRIVER", Path("/nonexistent"))
@@ -172,9 +172,7 @@ def test_a_gpu_that_torch_alone_knows_is_not_missed_as_another_machine(
 @pytest.mark.parametrize(
     "now", [FakeNvml(CARD), FakeNvml(CARD, CARD, CARD), FakeNvml(CARD, {**CARD, "Name": "NVIDIA L4"})]
 )
-def test_gpus_that_answer_and_are_others_are_another_machine(
-    now: FakeNvml, machine: Machine, record: Callable[..., Path]
-) -> None:
+def test_changed_working_gpus_are_another_machine(now: FakeNvml, machine: Machine, record: Callable[..., Path]) -> None:
     kind = machine(TWO)
     path = record()
     other = machine(now)
@@ -184,9 +182,7 @@ def test_gpus_that_answer_and_are_others_are_another_machine(
         main(["check", "--node", str(path)])
 
 
-def test_a_gpu_that_did_not_answer_when_its_machine_was_recorded_is_named(
-    machine: Machine, record: Callable[..., Path]
-) -> None:
+def test_gpu_that_did_not_answer_at_recording_is_named(machine: Machine, record: Callable[..., Path]) -> None:
     machine(FakeNvml(refuses=UNKNOWN))
     path = record()
     written = read_node(path)
@@ -196,12 +192,12 @@ def test_a_gpu_that_did_not_answer_when_its_machine_was_recorded_is_named(
         main(["check", "--node", str(path)])
 
 
-def test_what_could_not_be_asked_before_is_no_contradiction(machine: Machine, record: Callable[..., Path]) -> None:
+def test_facts_unknown_at_recording_do_not_contradict(machine: Machine, record: Callable[..., Path]) -> None:
     machine(FakeNvml(CARD, {"Name": UNKNOWN}))
     path = record()
     machine(TWO)
     assert main(["check", "--node", str(path)]) == 0
-    # Earlier versions named a machine without other makers' GPUs, which were among its devices alone.
+    # Kinds from earlier versions omit GPUs from other makers; only the devices list them.
     machine(NONE)
     path = record(devices=[*RECORD["devices"], {"id": "cuda:0", "kind": "gpu", "name": MI300X.name}])
     kind = hardware.machine_kind()
@@ -209,21 +205,21 @@ def test_what_could_not_be_asked_before_is_no_contradiction(machine: Machine, re
     assert hardware.identity(path)[0] == kind
 
 
-def test_a_processor_that_does_not_tell_all_now_is_the_same(
+def test_processor_with_facts_unknown_now_is_the_same(
     machine: Machine, record: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = machine(NONE)
-    path, about = record(), hardware.cpu()
-    less = {key: value for key, value in about.items() if key not in ("family", "simd")} | {
+    path, facts = record(), hardware.cpu()
+    fewer_facts = {key: value for key, value in facts.items() if key not in ("family", "simd")} | {
         "unknown": ["family", "simd"]
     }
-    monkeypatch.setattr(hardware, "cpu", lambda: less)
+    monkeypatch.setattr(hardware, "cpu", lambda: fewer_facts)
     assert hardware.machine_kind() != kind
     assert hardware.identity(path)[0] == kind
 
 
-def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    """As on a DGX Spark, whose GPU has the machine's memory."""
+def test_torch_reports_gpu_memory_if_nvml_does_not(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """A DGX Spark, for example, whose GPU shares the machine's memory."""
     unified = FakeNvml({"Name": GB10.name, **dict.fromkeys(
         ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
     machine(unified, Torch(GB10, cuda="13.0"))
@@ -234,9 +230,9 @@ def test_memory_that_nvml_does_not_tell_is_torchs(machine: Machine, capsys: pyte
     refused = {"nvml": "Driver/library version mismatch", "gpus": []}
     assert "load the modules again" in fingerprint.unknown_gpu_facts({"hardware": refused, "devices": []})[0]
     record = {"hardware": {"gpus": [card]}, "devices": [{"id": "cuda:0", "unwatched": "a slice of a GPU"}]}
-    told, part = fingerprint.unknown_gpu_facts(record)
-    assert told.startswith("NVIDIA GB10: not reported by NVML: power_limit_w (Not Supported)")
-    assert part.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
+    card_fact, slice_fact = fingerprint.unknown_gpu_facts(record)
+    assert card_fact.startswith("NVIDIA GB10: not reported by NVML: power_limit_w (Not Supported)")
+    assert slice_fact.startswith("cuda:0: MIG cut the GPU: power, energy and use are the whole card's")
 
 
 def accelerator_entry() -> dict[str, Any]:
@@ -245,15 +241,15 @@ def accelerator_entry() -> dict[str, Any]:
     return CudaDevice("cuda:0").describe()
 
 
-class Sick:
-    """A GPU's properties that torch cannot tell."""
+class UnreadableProperties:
+    """GPU properties that torch fails to read."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError("CUDA error: unspecified launch failure")
 
 
-def test_a_gpu_of_which_torch_tells_nothing_has_an_entry(machine: Machine) -> None:
-    assert "2x-nvidia-gpu" in machine(NONE, Torch(Sick(), Sick(), cuda="13.0"))
+def test_gpu_without_readable_properties_is_listed(machine: Machine) -> None:
+    assert "2x-nvidia-gpu" in machine(NONE, Torch(UnreadableProperties(), UnreadableProperties(), cuda="13.0"))
     assert main(["list"]) == 0
     torch = Torch(cuda="13.0")
     torch.device_count = lambda: 1 / 0  # type: ignore[assignment, return-value]
@@ -267,7 +263,7 @@ CONTAINER = {".dockerenv": ""}
 
 
 @pytest.mark.parametrize(
-    ("said", "files", "mend"),
+    ("message", "files", "mend"),
     [
         ("NVML Shared Library Not Found", {}, "install NVIDIA's driver"),
         ("NVML Shared Library Not Found", CONTAINER, "docker run --gpus all"),
@@ -288,8 +284,8 @@ CONTAINER = {".dockerenv": ""}
         ("something of tomorrow", CONTAINER, "start the container again"),
     ],
 )
-def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], mend: str, tree: Tree) -> None:
-    assert mend in driver_errors.advice(said, tree(files))
+def test_advice_fits_the_cause_and_the_environment(message: str, files: dict[str, str], mend: str, tree: Tree) -> None:
+    assert mend in driver_errors.advice(message, tree(files))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +297,7 @@ def test_advice_fits_the_cause_and_the_place(said: str, files: dict[str, str], m
         ("UNKNOWN", CONTAINER, PLAIN, "warning", "start the container again"),
     ],
 )
-def test_the_doctor_mends_the_cause(
+def test_doctor_advises_on_the_cause(
     refuses: str, files: dict[str, str], torch: cuda_checks.Torch, level: str, mend: str, tree: Tree
 ) -> None:
     refusal = pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{refuses}"))
@@ -309,7 +305,7 @@ def test_the_doctor_mends_the_cause(
     assert (finding.level.value, mend in finding.mend) == (level, True)
 
 
-def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Machine) -> None:
+def test_missing_required_gpu_is_reported_with_advice(machine: Machine) -> None:
     machine(FakeNvml(refuses=MISMATCH))
     record = {**RECORD, "hardware": {**RECORD["hardware"], "nvml": nvml.status()}}
     with pytest.raises(StudyError, match=r"version mismatch.*For an NVIDIA GPU, .*load the modules again") as caught:
@@ -317,20 +313,20 @@ def test_what_a_study_requires_is_told_with_the_advice_for_the_cause(machine: Ma
     assert "\n" not in str(caught.value)
 
 
-def test_the_doctor_does_not_take_one_gpu_for_another(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
-    sick, well = {"UUID": "GPU-a", "Index": 0, "PersistenceMode": 0}, {"UUID": "GPU-b", "Index": 1}
-    library = FakeNvml(sick, well, {"Handle": LOST})
+def test_doctor_identifies_gpus_by_uuid(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    flawed, healthy = {"UUID": "GPU-a", "Index": 0, "PersistenceMode": 0}, {"UUID": "GPU-b", "Index": 1}
+    library = FakeNvml(flawed, healthy, {"Handle": LOST})
 
-    def examined(device: str | None, uuid: str) -> dict[str, Any]:
+    def examine(device: str | None, uuid: str) -> dict[str, Any]:
         machine(library, Torch(SimpleNamespace(**vars(H100), uuid=uuid), cuda="13.0"))
         return {finding.name: finding for finding in cuda_checks.examine(Path("/nonexistent"), device, library, BUILT)}
 
-    assert "GPU 0 MIG" not in examined("cuda:0", "b")
-    assert "GPU 1 MIG" in examined("cuda:0", "b")
-    unknown = examined("cuda:0", "c")
+    assert "GPU 0 MIG" not in examine("cuda:0", "b")
+    assert "GPU 1 MIG" in examine("cuda:0", "b")
+    unknown = examine("cuda:0", "c")
     assert not any("MIG" in name for name in unknown)
     assert "clock, power, temperature" in unknown["samples"].why
-    every = examined(None, "b")
+    every = examine(None, "b")
     assert "xid" in every["GPU 2"].mend
     assert "GPU 1 MIG" in every
 
@@ -340,13 +336,13 @@ FIELDS = ["memory_bytes", "power_limit_w", "max_sm_clock_mhz", "max_memory_clock
 NOT_SUPPORTED = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def error(name: str) -> Exception:
+def nvml_error(name: str) -> Exception:
     return pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{name}"))  # type: ignore[no-any-return]
 
 
 @dataclass
 class Report:
-    """A GPU as in a public report: its answers, and the fields of its record that stay unknown, with the reason."""
+    """GPU from a public report: its answers, and the unknown fields in its record with reasons."""
 
     source: str
     answers: dict[str, Any]
@@ -365,12 +361,12 @@ REPORTS = [
             "MemoryInfo": SimpleNamespace(total=42_505_273_344, used=14_987_362_304)},
            known={"mig": True, "memory_bytes": 42_505_273_344}),
     Report("a server: wookayin/gpustat#138, whose library lacks functions",
-           {"Name": b"Tesla V100-SXM2-32GB", "MigMode": error("FUNCTION_NOT_FOUND"),
-            "ComputeRunningProcesses": error("FUNCTION_NOT_FOUND")},
+           {"Name": b"Tesla V100-SXM2-32GB", "MigMode": nvml_error("FUNCTION_NOT_FOUND"),
+            "ComputeRunningProcesses": nvml_error("FUNCTION_NOT_FOUND")},
            known={"name": "Tesla V100-SXM2-32GB"}),
     Report("WSL2: dask/distributed#5567, NVIDIA/cudf#9955",
            {"Name": "NVIDIA GeForce RTX 3070", "UtilizationRates": NOT_SUPPORTED, "MigMode": NOT_SUPPORTED,
-            "ComputeRunningProcesses": error("UNKNOWN")}),
+            "ComputeRunningProcesses": nvml_error("UNKNOWN")}),
     Report("WSL2 with driver 555: wookayin/gpustat#170, gpuopenanalytics/pynvml#53",
            {"Name": UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte")},
            {"name": "'utf-8' codec can't decode byte 0xf8 in position 0: invalid start byte"}),
@@ -380,30 +376,30 @@ REPORTS = [
                NOT_SUPPORTED)},
            dict.fromkeys(FIELDS, N_A)),
     Report("a GPU that fell off the bus: rossumai/nvgpu#6, NVIDIA/open-gpu-kernel-modules#387",
-           {"Handle": error("GPU_IS_LOST")}, {"handle": "GPU is lost"}, {"name": nvml.placeholder_name()}),
+           {"Handle": nvml_error("GPU_IS_LOST")}, {"handle": "GPU is lost"}, {"name": nvml.placeholder_name()}),
 ]  # fmt: skip
 ANSWERS = {"MaxClockInfo": 1980, "Name": "NVIDIA H100 80GB HBM3"}
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source.split(":")[0])
-def test_a_gpu_of_a_public_report_is_recorded_as_far_as_it_tells(report: Report) -> None:
+def test_reported_gpus_are_recorded_with_unknown_fields(report: Report) -> None:
     library = FakeNvml(ANSWERS | report.answers, ANSWERS)
-    one, other = nvml.nvidia_gpus(library)
-    check_document([one, other], GPUS, "gpus")
-    assert one.get("unanswered", {}) == report.unanswered
-    assert "unanswered" not in other, "a GPU's trouble is its own"
+    gpu, other = nvml.nvidia_gpus(library)
+    check_document([gpu, other], GPUS, "gpus")
+    assert gpu.get("unanswered", {}) == report.unanswered
+    assert "unanswered" not in other, "a GPU's errors affect only that GPU"
     if "handle" not in report.unanswered:
-        assert {*FIELDS} - one.keys() == report.unanswered.keys() - {"name"}
-    assert one | report.known == one
-    named = report.answers.get("Name")
-    assert one["name"] == (named if isinstance(named, str) else report.known.get("name", nvml.placeholder_name()))
+        assert {*FIELDS} - gpu.keys() == report.unanswered.keys() - {"name"}
+    assert gpu | report.known == gpu
+    name = report.answers.get("Name")
+    assert gpu["name"] == (name if isinstance(name, str) else report.known.get("name", nvml.placeholder_name()))
     findings = {finding.name for finding in cuda_checks.examine(NOWHERE, None, library, BUILT)}
     assert {"driver", "GPU 1 MIG"} <= findings
 
 
-# Wrong answers that a library may give.
+# Wrong answers from NVML.
 ODD = st.sampled_from(
-    [*map(error, ("NOT_SUPPORTED", "UNKNOWN", "GPU_IS_LOST", "NO_PERMISSION", "FUNCTION_NOT_FOUND", "TIMEOUT")),
+    [*map(nvml_error, ("NOT_SUPPORTED", "UNKNOWN", "GPU_IS_LOST", "NO_PERMISSION", "FUNCTION_NOT_FOUND", "TIMEOUT")),
      AttributeError("old"), OSError("cannot open"), UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte"),
      None, b"", b"\xff\xfe", "", "a\x1b[2Jb", "\u202e", "x" * 1000, 0, -1, 2**32 - 1, 2**64, float("nan"), float("inf"),
      True, (), [], {}, object()]
@@ -415,23 +411,21 @@ QUESTIONS = ["Handle", "Name", "MemoryInfo", "PowerManagementLimit", "MaxClockIn
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(QUESTIONS), ODD), min_size=1, max_size=3), st.booleans(), ODD)
-def test_any_answers_of_any_gpus_give_a_record_that_conforms(
-    cards: list[dict[str, Any]], count_is_odd: bool, count: Any
-) -> None:
+def test_any_nvml_answers_give_a_valid_record(cards: list[dict[str, Any]], count_is_odd: bool, count: Any) -> None:
     library = FakeNvml(*cards, {}, count=count if count_is_odd else None)
-    found = nvml.nvidia_gpus(library)
-    check_document(found, GPUS, "gpus")
+    recorded = nvml.nvidia_gpus(library)
+    check_document(recorded, GPUS, "gpus")
     if not count_is_odd:
-        assert len(found) == len(cards) + 1
-        assert found[-1]["memory_bytes"] == 2**37, "the last one is in order"
+        assert len(recorded) == len(cards) + 1
+        assert recorded[-1]["memory_bytes"] == 2**37, "the last GPU is healthy"
     cuda_checks.examine(NOWHERE, None, library, BUILT)
-    seen = counters.gpu_counters("cuda:0", library)
-    assert all(value is None or value >= 0 for value in [*seen.values().values(), seen.joules()])
-    seen.flags()
+    gpu = counters.gpu_counters("cuda:0", library)
+    assert all(value is None or value >= 0 for value in [*gpu.values().values(), gpu.joules()])
+    gpu.flags()
 
 
-@pytest.mark.parametrize("count", [-1, 10**6, "3", None, error("UNKNOWN"), NOT_SUPPORTED])
-def test_a_number_of_gpus_that_makes_no_sense_is_told(monkeypatch: pytest.MonkeyPatch, count: Any) -> None:
+@pytest.mark.parametrize("count", [-1, 10**6, "3", None, nvml_error("UNKNOWN"), NOT_SUPPORTED])
+def test_invalid_gpu_count_is_reported(monkeypatch: pytest.MonkeyPatch, count: Any) -> None:
     library = FakeNvml({}, count=0)
     library._count = count
     monkeypatch.setattr(nvml, "load_pynvml", lambda: library)

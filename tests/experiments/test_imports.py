@@ -1,4 +1,4 @@
-"""A library that is absent or fails to load costs its own points, which name it with its remedy."""
+"""An absent or broken library fails only its own points, with a reason that names the remedy."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.experiments.point_runs import answer_point
 from tests.experiments.test_serving import ORDERS
 
 Patch = pytest.MonkeyPatch
-# As the public torchvision fails beside a PyTorch without CUDA.
+# The error from the public torchvision with a PyTorch without CUDA.
 NO_OPERATOR = "import torch\ntorch.library.register_fake('torchvision::nms')(lambda *_: None)\n"
 NO_FILE = "raise OSError('libcudart.so.13: cannot open shared object file: No such file or directory')\n"
 
 
-def install(folder: Path, module: str, code: str, version: str = "0.28.0", needs: str = "") -> None:
-    """A library in a folder: its module and its metadata."""
+def install_library(folder: Path, module: str, code: str, version: str = "0.28.0", needs: str = "") -> None:
+    """Write a library to a folder: its module and metadata."""
     (folder / module).mkdir(parents=True)
     (folder / module / "__init__.py").write_text(code)
-    about = folder / f"{module}-{version}.dist-info"
-    about.mkdir()
-    requires = "".join(f"Requires-Dist: {one}\n" for one in needs.split())
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n{requires}")
-    (about / "RECORD").write_text(f"{module}/__init__.py,,\n")
+    metadata = folder / f"{module}-{version}.dist-info"
+    metadata.mkdir()
+    requires = "".join(f"Requires-Dist: {package}\n" for package in needs.split())
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: {version}\n{requires}")
+    (metadata / "RECORD").write_text(f"{module}/__init__.py,,\n")
 
 
 MEASURE = """
@@ -45,14 +45,15 @@ from experiments.point_errors import attempt
 from experiments.doctor import library_checks
 from tests.experiments.point_runs import answer_point
 answers = [answer_point("inference", model=model, batch=1) for model in ("mobilenet-v2", "minilm-l6", "mlp")]
-(found,) = [one for one in library_checks.examine() if one.name == "Transformers"]
-print(json.dumps([[(one["status"], one["reason"]) for one in answers], found.level, found.seen, found.mend]))
+(check,) = [check for check in library_checks.examine() if check.name == "Transformers"]
+outcomes = [(answer["status"], answer["reason"]) for answer in answers]
+print(json.dumps([outcomes, check.level, check.seen, check.mend]))
 """
 
 
-def test_networks_beside_a_library_that_breaks_transformers_say_which(tmp_path: Path) -> None:
+def test_network_points_name_the_library_that_breaks_transformers(tmp_path: Path) -> None:
     module, why = "torchvision", "operator torchvision::nms does not exist"
-    install(tmp_path, module, NO_OPERATOR, needs="torch==2.13.0")
+    install_library(tmp_path, module, NO_OPERATOR, needs="torch==2.13.0")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{MEASURE}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
@@ -67,62 +68,62 @@ def test_networks_beside_a_library_that_breaks_transformers_say_which(tmp_path: 
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: Patch) -> Path:
-    """A folder of libraries that can be imported."""
+def library_folder(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """Return a folder on the import path."""
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
     return tmp_path
 
 
-def said(module: str) -> tuple[str, str]:
-    """Status and reason of a point that needs a library."""
+def import_outcome(module: str) -> tuple[str, str]:
+    """Return status and reason for a point that imports a library."""
     answer = attempt(lambda: {"module": importlib.import_module(module)})
     return answer["status"], answer["reason"]
 
 
 @pytest.mark.parametrize("error", ["RuntimeError('no')", "OSError('no')", "ImportError('no')", "AttributeError('no')"])
-def test_a_library_that_another_needs_is_installed_anew_one_that_it_does_not_goes(path: Path, error: str) -> None:
+def test_broken_dependency_is_reinstalled_and_other_library_uninstalled(library_folder: Path, error: str) -> None:
     name = f"needy{error.partition('(')[0].lower()}"
-    install(path, f"{name}part", f"raise {error}\n")
-    install(path, name, f"import {name}part\n", needs=f"{name}part")
-    install(path, f"{name}less", f"import {name}part\n")
-    assert said(name) == (
+    install_library(library_folder, f"{name}part", f"raise {error}\n")
+    install_library(library_folder, name, f"import {name}part\n", needs=f"{name}part")
+    install_library(library_folder, f"{name}less", f"import {name}part\n")
+    assert import_outcome(name) == (
         "unsupported",
         f"{name} imports {name}part, which cannot be loaded here (no): pip install --force-reinstall {name}part",
     )
-    assert said(f"{name}less")[1].endswith(f"(no): pip uninstall --yes {name}part")
+    assert import_outcome(f"{name}less")[1].endswith(f"(no): pip uninstall --yes {name}part")
 
 
-def test_a_library_that_fails_by_itself_is_installed_anew(path: Path) -> None:
-    install(path, "brokenalone", NO_FILE)
-    status, reason = said("brokenalone")
+def test_broken_library_is_reinstalled(library_folder: Path) -> None:
+    install_library(library_folder, "brokenalone", NO_FILE)
+    status, reason = import_outcome("brokenalone")
     assert status == "unsupported"
     assert reason.startswith("brokenalone cannot be loaded here (libcudart")
     assert reason.endswith("pip install --force-reinstall brokenalone")
 
 
-def test_a_library_that_lacks_another_says_to_install_that_one(path: Path) -> None:
-    install(path, "lacking", "import absentlibrary\n")
-    assert said("lacking") == ("unsupported", "absentlibrary is not installed: pip install absentlibrary")
+def test_missing_dependency_is_to_be_installed(library_folder: Path) -> None:
+    install_library(library_folder, "lacking", "import absentlibrary\n")
+    assert import_outcome("lacking") == ("unsupported", "absentlibrary is not installed: pip install absentlibrary")
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("no such kernel"), AttributeError("no attribute"), OSError("a file is gone")]
 )
-def test_an_error_of_the_work_itself_is_no_library_s(error: Exception) -> None:
+def test_error_in_the_work_is_not_blamed_on_a_library(error: Exception) -> None:
     def work() -> dict[str, object]:
         raise error
 
     assert attempt(work)["status"] == "failed"
 
 
-def test_refused_memory_stays_that(path: Path) -> None:
-    install(path, "hungry", "raise RuntimeError('out of memory')\n")
-    install(path, "asking", "import hungry\n")
-    assert said("asking")[0] == "oom"
+def test_out_of_memory_at_import_stays_out_of_memory(library_folder: Path) -> None:
+    install_library(library_folder, "hungry", "raise RuntimeError('out of memory')\n")
+    install_library(library_folder, "asking", "import hungry\n")
+    assert import_outcome("asking")[0] == "oom"
 
 
-def test_nothing_installed_with_the_study_keeps_transformers_from_loading() -> None:
+def test_no_package_installed_with_the_study_breaks_transformers() -> None:
     assert imports.transformers_breakers() == []
     assert library_checks.transformers([]).level is Level.OK
 
@@ -144,10 +145,10 @@ NEEDED: list[tuple[str, str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("library", "install", "experiment", "params"), NEEDED, ids=[" ".join(one[1:3]) for one in NEEDED]
+    ("library", "package", "experiment", "params"), NEEDED, ids=[" ".join(case[1:3]) for case in NEEDED]
 )
-def test_a_point_without_its_library_is_unsupported(
-    library: str, install: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_point_without_its_library_is_unsupported(
+    library: str, package: str, experiment: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cached in (
         real_data.digits, real_data.mnist, training_runs.split_images, loop_products.compile_loop,
@@ -157,12 +158,12 @@ def test_a_point_without_its_library_is_unsupported(
     for name in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, library, None)
-    said = answer_point(experiment, **params)
-    assert said["status"] == "unsupported", said["reason"]
-    assert f"pip install {install}" in said["reason"]
+    answer = answer_point(experiment, **params)
+    assert answer["status"] == "unsupported", answer["reason"]
+    assert f"pip install {package}" in answer["reason"]
 
 
-def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_whose_server_cannot_start_is_unsupported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('No module named uvicorn', name='uvicorn')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")
@@ -170,8 +171,8 @@ def test_so_is_a_service_whose_server_cannot_be_started(tmp_path: Path, monkeypa
         server_processes.start_process("server", ORDERS).answer(60)
 
 
-@pytest.mark.parametrize("ours", ["experiments.kernels.gone", "contract.gone", "zlib", None])
-def test_a_module_of_ours_or_of_pythons_that_is_missing_is_a_defect(ours: str | None) -> None:
-    absent = ModuleNotFoundError("gone", name=ours)
+@pytest.mark.parametrize("module", ["experiments.kernels.gone", "contract.gone", "zlib", None])
+def test_missing_module_from_study_or_python_is_a_defect(module: str | None) -> None:
+    absent = ModuleNotFoundError("gone", name=module)
     with pytest.raises(ModuleNotFoundError):
         missing_library(absent)
