@@ -112,11 +112,13 @@ def test_workers_end_with_their_point_and_their_cpu_time_still_counts(device: De
     assert len(started) == 2
     # For a GPU, a fork server starts the workers, free from threads of GPU libraries.
     assert {process.ppid() == os.getpid() for process in started} == {device.kind == "cpu"}
-    cpu_s = counters.read_totals(psutil.Process()).own
+    cpu_s = counters.read_totals(psutil.Process()).own_s
     del workload
     gc.collect()
     assert not psutil.wait_procs(started, 10)[1]
-    assert counters.read_totals(psutil.Process()).own >= cpu_s - 0.1, "the workers' CPU time would look like other load"
+    assert counters.read_totals(psutil.Process()).own_s >= cpu_s - 0.1, (
+        "the workers' CPU time would look like other load"
+    )
 
 
 def test_batches_are_pinned_for_cuda_and_xpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
