@@ -1,4 +1,4 @@
-"""Kernels for CPUs compute what they say, by the instructions that they exist for; libraries say what they lack."""
+"""CPU kernels compute right results with the intended instructions; unavailable libraries give a reason."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.experiments.point_runs import build_work, check_error, observe, passe
 FLOATS = [Dtype.FLOAT32, Dtype.FLOAT64]
 
 
-def test_the_chain_is_not_folded() -> None:
+def test_dependent_chain_is_not_folded() -> None:
     _, assembly = llvm_compile.compile_ir(dependent_chain.chain_ir(64))
     operations = re.findall(r"^\s+(xor[ql]?|add[ql]?|eor)\s+%?\w+, %?\w+", assembly, re.MULTILINE)
     assert len(operations) >= 64
 
 
-x86 = pytest.mark.skipif(llvm_compile.vector_bytes() < 32, reason="the names of the instructions are those of x86")
+x86 = pytest.mark.skipif(llvm_compile.vector_bytes() < 32, reason="the instruction names are for x86")
 no_fma = pytest.mark.skipif(not llvm_compile.has_fma(), reason="this CPU has no fused multiply-add")
 no_dot = pytest.mark.skipif(bool(bfloat16_dot.unsupported_reason()), reason=bfloat16_dot.unsupported_reason())
 LINES = {dtype: llvm_compile.vector_bytes() // dtype.itemsize for dtype in FLOATS}
@@ -42,18 +42,16 @@ LINES = {dtype: llvm_compile.vector_bytes() // dtype.itemsize for dtype in FLOAT
 @pytest.mark.parametrize(
     ("ir", "operation", "each"),
     [
-        *(pytest.param(lambda of=dtype: fma.fma_ir(of, LINES[of]), r"\b(vfn?m\w+|fmla|fmadd)\b", 1, marks=no_fma)
+        *(pytest.param(lambda kind=dtype: fma.fma_ir(kind, LINES[kind]), r"\b(vfn?m\w+|fmla|fmadd)\b", 1, marks=no_fma)
           for dtype in FLOATS),
         pytest.param(bfloat16_dot.dot_ir, "vdpbf16ps", 2, marks=no_dot),
     ],
 )  # fmt: skip
-def test_the_peak_kernels_are_made_of_multiply_adds_on_registers(
-    ir: Callable[[], str], operation: str, each: int
-) -> None:
+def test_peak_kernels_are_multiply_adds_on_registers(ir: Callable[[], str], operation: str, each: int) -> None:
     _, assembly = llvm_compile.compile_ir(ir())
     loop = re.split(r"\n\s+(?:j[a-z]+|b\.[a-z]+|cbnz)\s", assembly[assembly.index("LBB0_1:") :], maxsplit=1)[0]
     assert len([line for line in loop.splitlines() if re.search(operation, line)]) == each * fma.ACCUMULATORS
-    # No accumulator is spilt: nothing in the loop stores to memory.
+    # No accumulator is spilt: no instruction in the loop stores to memory.
     assert not re.search(r"vmov\w+\s+%[xyz]mm\d+, .*\(", loop)
 
 
@@ -66,15 +64,15 @@ def test_the_peak_kernels_are_made_of_multiply_adds_on_registers(
         pytest.param(lambda: bfloat16_dot.dot(threads=2), Dtype.FLOAT32, 2 * 32, marks=no_dot),
     ],
 )  # fmt: skip
-def test_the_peak_kernels_compute(make: Callable[[], Any], dtype: Dtype, per_loop: int, loops: int) -> None:
-    run, counted = make()
+def test_peak_kernels_compute_right_results(make: Callable[[], Any], dtype: Dtype, per_loop: int, loops: int) -> None:
+    run, flop_per_loop = make()
     assert run(loops) <= 4 * dtype.unit_roundoff
-    assert counted == fma.ACCUMULATORS * per_loop * 2
+    assert flop_per_loop == fma.ACCUMULATORS * per_loop * 2
 
 
 @x86
 @pytest.mark.parametrize("nontemporal", [False, True])
-def test_non_temporal_stores_are_what_their_name_says(nontemporal: bool) -> None:
+def test_non_temporal_kernels_use_non_temporal_stores(nontemporal: bool) -> None:
     lanes = llvm_compile.vector_bytes() // 8
     _, assembly = llvm_compile.compile_ir(stream.stream_ir("triad", Dtype.FLOAT64, lanes, nontemporal=nontemporal))
     assert bool(re.search(r"\bvmovnt", assembly)) == nontemporal
@@ -84,7 +82,9 @@ def test_non_temporal_stores_are_what_their_name_says(nontemporal: bool) -> None
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("nontemporal", [False, True])
 @pytest.mark.parametrize("op", stream.STREAM_ARRAYS)
-def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, threads: int, dtype: Dtype) -> None:
+def test_stream_computes_and_touches_the_counted_elements(
+    op: str, nontemporal: bool, threads: int, dtype: Dtype
+) -> None:
     c, a, b = (llvm_compile.aligned_array(5000, dtype) for _ in range(3))
     for array, values in zip((c, a, b), np.random.default_rng(5).normal(size=(3, 5000)), strict=True):
         array[:] = values
@@ -98,7 +98,7 @@ def test_stream_computes_and_touches_what_it_counts(op: str, nontemporal: bool, 
     assert 5000 - touched < 4 * (64 // dtype.itemsize) * threads
 
 
-# Kernel, data and a footprint that is small but has something to it.
+# Kernel, data, and a small footprint that is not trivial.
 KINDS = [
     ("chain", "random", 4),
     ("chase", "random", 3 * 64 * 40),
@@ -112,7 +112,7 @@ LONGEST = BITS * 400
 @pytest.mark.parametrize(("kernel", "data", "footprint"), KINDS)
 @given(blocks=st.integers(0, LONGEST // BITS), chains=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=10)
-def test_chains_end_where_the_reference_says(
+def test_chains_end_at_the_reference(
     kernel: str, data: str, footprint: int, blocks: int, chains: int, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
@@ -130,67 +130,69 @@ def test_chains_end_where_the_reference_says(
 
 @given(lines=st.integers(2, 60), chains=st.integers(1, 4), line=st.sampled_from([64, 128]), seed=st.integers(0, 99))
 @settings(max_examples=30)
-def test_a_chase_is_one_tour_of_all_lines_of_its_own_part(lines: int, chains: int, line: int, seed: int) -> None:
-    made = tasks.make_task("chase", "random", lines * chains * line, chains, 0, line, np.random.default_rng(seed))
-    assert made.table.nbytes == lines * chains * line
-    assert made.table.ctypes.data % line == 0
-    for which, start in enumerate(made.starts(np.random.default_rng(seed))):
-        at, seen = int(start), []
+def test_each_chase_visits_every_line_in_its_part_once(lines: int, chains: int, line: int, seed: int) -> None:
+    task = tasks.make_task("chase", "random", lines * chains * line, chains, 0, line, np.random.default_rng(seed))
+    assert task.table.nbytes == lines * chains * line
+    assert task.table.ctypes.data % line == 0
+    for chain, start in enumerate(task.starts(np.random.default_rng(seed))):
+        position, visited = int(start), []
         for _ in range(lines):
-            seen.append(at * 4 // line)
-            at = int(made.table[at])
-        assert at == start
-        assert sorted(seen) == list(range(which * lines, (which + 1) * lines))
+            visited.append(position * 4 // line)
+            position = int(task.table[position])
+        assert position == start
+        assert sorted(visited) == list(range(chain * lines, (chain + 1) * lines))
 
 
 SMALL = {"chain": ("random", 4), "states": ("text", 1 << 21)}
 
 
 @pytest.mark.parametrize("kernel", list(cpu_kernels.KERNELS))
-def test_a_kernel_that_skips_a_step_is_noticed(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+def test_check_detects_kernels_that_skip_steps(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     walk = cpu_kernels.KERNELS[kernel]
 
-    def lazy(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
-        # One word fewer for branches, whose walks are whole words; one record or more for states.
+    def skip_steps(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
+        # Skip a whole word for branches, and at least a record for states.
         walk(table, starts, ends, which, steps - {"branches": BITS, "states": 500}.get(kernel, 1))
 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))
     for chains, threads in (("one", 1), ("full", 2)):
-        how: dict[str, Any] = {"kernel": kernel, "data": data, "chains": chains, "threads": threads}
-        made = build_work("sequential", **how, footprint=footprint * (threads if kernel == "chase" else 1))
-        assert passes_check(made)
-        assert observe(made) == {"chains_in_flight": float(threads)}
-        assert made.per == cpu_kernels.CpuChains.steps(kernel, threads, footprint)
-    monkeypatch.setitem(cpu_kernels.KERNELS, kernel, lazy)
+        params: dict[str, Any] = {"kernel": kernel, "data": data, "chains": chains, "threads": threads}
+        work = build_work("sequential", **params, footprint=footprint * (threads if kernel == "chase" else 1))
+        assert passes_check(work)
+        assert observe(work) == {"chains_in_flight": float(threads)}
+        assert work.per == cpu_kernels.CpuChains.steps(kernel, threads, footprint)
+    monkeypatch.setitem(cpu_kernels.KERNELS, kernel, skip_steps)
     assert check_error(build_work("sequential", kernel=kernel, data=data, footprint=footprint)) == 1.0
 
 
-def test_a_chase_goes_on_where_it_stopped_and_the_others_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[int] = []
+def test_chase_continues_but_other_kernels_restart_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[int] = []
     walk = cpu_kernels.CpuChains.walk
     monkeypatch.setattr(
-        cpu_kernels.CpuChains, "walk", lambda self, _: begun.append(int(self._starts[0])) or walk(self, BITS)
+        cpu_kernels.CpuChains, "walk", lambda self, _: starts.append(int(self._starts[0])) or walk(self, BITS)
     )
-    for kernel, data, footprint, fresh in (("chase", "random", 1 << 16, 3), ("states", "text", 1 << 21, 1)):
-        made = build_work("sequential", kernel=kernel, data=data, footprint=footprint)
-        begun.clear()
+    for kernel, data, footprint, distinct in (("chase", "random", 1 << 16, 3), ("states", "text", 1 << 21, 1)):
+        work = build_work("sequential", kernel=kernel, data=data, footprint=footprint)
+        starts.clear()
         for _ in range(3):
-            made.calls[0]()
-        assert len(set(begun)) == fresh, kernel
+            work.calls[0]()
+        assert len(set(starts)) == distinct, kernel
 
 
-# The machine code that LLVM makes of the kernels.
+# Machine code from LLVM.
 
 
-def loops(kernel: str) -> list[list[str]]:
-    """Instructions of each innermost loop of a kernel, for all types of arguments that it was compiled for."""
+def compiled_loops(kernel: str) -> list[list[str]]:
+    """Return the instructions in each innermost kernel loop, for all compiled argument types."""
     table = np.zeros(64, dtype=np.uint8 if kernel == "states" else np.uint32)
-    cpu_kernels.CpuChains("cpu", kernel, table, 1).walk(0)  # compiles it
-    return [loop for assembly in cpu_kernels.KERNELS[kernel].inspect_asm().values() for loop in loops_of(assembly)]
+    cpu_kernels.CpuChains("cpu", kernel, table, 1).walk(0)  # compile the kernel
+    return [
+        loop for assembly in cpu_kernels.KERNELS[kernel].inspect_asm().values() for loop in innermost_loops(assembly)
+    ]
 
 
-def loops_of(assembly: str) -> list[list[str]]:
-    """The innermost loops of the first function in an assembly text: from a label to the last jump back to it."""
+def innermost_loops(assembly: str) -> list[list[str]]:
+    """Return innermost loops in the first assembly function: from a label to the last jump back to it."""
     lines = [line.strip() for line in assembly.split("retq", 1)[0].splitlines()]
     code = [line for line in lines if line and not line.startswith(("#", ".p2align", ".cfi"))]
     labels = {line[:-1]: number for number, line in enumerate(code) if line.endswith(":")}
@@ -204,31 +206,31 @@ def loops_of(assembly: str) -> list[list[str]]:
     return [[line for line in code[a : b + 1] if not line.endswith(":")] for a, b in inner]
 
 
-def count(pattern: str, loop: list[str]) -> int:
+def count_matches(pattern: str, loop: list[str]) -> int:
     return sum(bool(re.match(pattern, line)) for line in loop)
 
 
 @x86
 @pytest.mark.parametrize(("kernel", "decisions"), [("chain", 0), ("chase", 0), ("branches", 2), ("states", 7)])
-def test_no_loop_does_several_steps_at_once_or_chooses_without_a_branch(kernel: str, decisions: int) -> None:
-    """One jump for each comparison of the source, and one for the loop."""
-    found = loops(kernel)
-    for loop in found:
-        assert count(r"cmov|set[a-z]+\b|sbb|prefetch|.*%[xyz]mm", loop) == 0, loop
-    assert max(count(r"j(?!mp)", loop) for loop in found) >= decisions
+def test_loops_are_neither_vectorized_nor_branchless(kernel: str, decisions: int) -> None:
+    """Each loop keeps a jump per decision in the source."""
+    inner = compiled_loops(kernel)
+    for loop in inner:
+        assert count_matches(r"cmov|set[a-z]+\b|sbb|prefetch|.*%[xyz]mm", loop) == 0, loop
+    assert max(count_matches(r"j(?!mp)", loop) for loop in inner) >= decisions
 
 
 ON_ONE_THREAD = [(backend, dtype) for backend in backends.BACKENDS for dtype in (Dtype.FLOAT32, Dtype.FLOAT64)]
 
 
 @pytest.mark.parametrize(("backend", "dtype"), ON_ONE_THREAD, ids=lambda value: getattr(value, "name", str(value)))
-def test_a_library_multiplies_or_says_why_not(backend: backends.Backend, dtype: Dtype) -> None:
+def test_each_library_multiplies_or_gives_a_reason(backend: backends.Backend, dtype: Dtype) -> None:
     a, b = (torch.randn(shape, dtype=getattr(torch, dtype.value)) for shape in ((5, 33), (33, 17)))
     try:
         product = backend.matmul(a, b, dtype, 1)
     except Unsupported as lack:
         assert str(lack)
-        # What this machine surely has must not hide behind a reason.
+        # Backends that every machine has must not be unsupported.
         assert (backend.name, dtype) not in {("torch", dtype), ("numpy", dtype), ("python", Dtype.FLOAT64)}
         assert backend.name not in {"scalar", "simd"}
         return
@@ -237,8 +239,8 @@ def test_a_library_multiplies_or_says_why_not(backend: backends.Backend, dtype: 
 
 
 @pytest.mark.parametrize(("how", "vectors"), [("scalar", False), ("simd", True)])
-def test_only_the_vector_loop_uses_vectors(how: str, vectors: bool) -> None:
-    """Where LLVM may not reorder additions, it must not: the scalar rung would be no scalar rung."""
+def test_only_the_simd_loop_uses_vectors(how: str, vectors: bool) -> None:
+    """LLVM may not reorder additions in the scalar loop, which must stay scalar."""
     a, loop = np.ones(64, np.float32), compile_loop(dot_products, how)
     loop(a, a, np.zeros(64, np.float32), 8, 8, 8, np.float32(0))
     assembly = next(iter(loop.inspect_asm().values()))  # type: ignore[attr-defined]
@@ -247,32 +249,32 @@ def test_only_the_vector_loop_uses_vectors(how: str, vectors: bool) -> None:
 
 @pytest.mark.skipif(not openblas.core_type(), reason="NumPy's BLAS is not OpenBLAS here")
 @x86
-def test_openblas_takes_the_kernels_that_it_is_told_to() -> None:
-    """In a process of its own, as OpenBLAS chooses once."""
+def test_openblas_uses_the_requested_kernels() -> None:
+    """Run in a new process, since OpenBLAS chooses its kernels at load."""
     code = (
         "import torch; from experiments.backends import get_backend, openblas; from experiments.workload import Dtype\n"
         "a = torch.randn(8, 8); get_backend('openblas-haswell').matmul(a, a, Dtype.FLOAT32, 1)\n"
         "print(openblas.core_type())"
     )
-    told = os.environ | backends.environment("openblas-haswell")
-    done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "Haswell"
+    environment = os.environ | backends.environment("openblas-haswell")
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "Haswell"
 
 
-def test_another_core_type_than_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_core_type_than_requested_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openblas, "core_type", lambda: "Prescott")
     with pytest.raises(Unsupported, match="no Haswell kernels for this CPU: it took Prescott"):
         build_work("gemm", backend="openblas-haswell")
 
 
-def test_a_library_that_does_not_load_is_no_crash(tmp_path: Path) -> None:
+def test_library_that_fails_to_load_is_unsupported(tmp_path: Path) -> None:
     (tmp_path / "libbroken.so").write_bytes(b"no library")
-    for place, why in ((str(tmp_path / "libbroken.so"), "does not load"), ("no-such-blas", "not installed")):
+    for library, why in ((str(tmp_path / "libbroken.so"), "does not load"), ("no-such-blas", "not installed")):
         with pytest.raises(Unsupported, match=why):
-            cblas.Cblas("broken", (place,)).matmul(torch.randn(4, 4), torch.randn(4, 4), Dtype.FLOAT32, 1)
+            cblas.Cblas("broken", (library,)).matmul(torch.randn(4, 4), torch.randn(4, 4), Dtype.FLOAT32, 1)
 
 
-def test_groups_stand_for_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_groups_expand_to_available_backends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert backends.expand_group("openblas-*") == [f"openblas-{core.lower()}" for core in openblas.CORE_TYPES_ARM]
     monkeypatch.setattr("platform.machine", lambda: "x86_64")

@@ -1,4 +1,4 @@
-"""Layers with a library and without: really switched, right both ways; and what an installation brings."""
+"""Layers with and without a library are really switched and right; library origins are counted."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ LSTM = {"layer": "lstm", "shape": "256-cells"}
 PRODUCT: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
-def work(device: Device = GPU, **params: Any) -> Workload:
-    # On one thread PyTorch leaves small convolutions to its own kernels.
+def build_layer(device: Device = GPU, **params: Any) -> Workload:
+    # On one thread, PyTorch would run small convolutions in its native kernels.
     torch.set_num_threads(1 if params.get("layer") == "lstm" else 2)
     return point_runs.build_work("libraries", device, **params)
 
 
-def calls_a_library(made: Workload) -> bool:
-    with torch.autograd.profiler.profile() as seen:
-        made.calls[0]()
-    return any(libraries.LIBRARY_OPERATOR.match(event.name) for event in seen.function_events or ())
+def calls_library(work: Workload) -> bool:
+    with torch.autograd.profiler.profile() as profile:
+        work.calls[0]()
+    return any(libraries.LIBRARY_OPERATOR.match(event.name) for event in profile.function_events or ())
 
 
-def state() -> tuple[Any, ...]:
-    """All switches that some point may turn."""
+def switch_state() -> tuple[Any, ...]:
+    """Return all switches that points may change."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return (
         cudnn.enabled, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32,
@@ -50,42 +50,42 @@ def state() -> tuple[Any, ...]:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("variant", ["library", "native"])
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv2-1x1", "batch": 1}, LSTM])
-def test_layers_are_right_with_the_library_and_without(layer: dict[str, Any], variant: str, dtype: str) -> None:
-    before = state()
+def test_layers_are_right_with_and_without_the_library(layer: dict[str, Any], variant: str, dtype: str) -> None:
+    before = switch_state()
     for passes in ("forward", "both"):
         with skip_without_instructions():
-            made = work(**layer, variant=variant, passes=passes, dtype=dtype)
-        assert passes_check(made)
-        assert calls_a_library(made) == (variant == "library")
-        assert state() == before
+            work = build_layer(**layer, variant=variant, passes=passes, dtype=dtype)
+        assert passes_check(work)
+        assert calls_library(work) == (variant == "library")
+        assert switch_state() == before
 
 
-def test_a_switch_that_changes_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switch_without_effect_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_switches.Switches, "__enter__", lambda _: None)
     monkeypatch.setattr(torch_switches.Switches, "__exit__", lambda *_: None)
     with pytest.raises(Unsupported, match="still calls a library"):
-        work(variant="native")
+        build_layer(variant="native")
 
 
-def test_the_first_line_of_a_lack_of_pytorchs_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_line_from_pytorchs_error_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise NotImplementedError("no kernel for Half\nat line 7\nof a file")
 
     monkeypatch.setattr(torch.nn.functional, "conv2d", refuse)
     with pytest.raises(Unsupported) as raised:
-        work(passes="forward")
+        build_layer(passes="forward")
     assert str(raised.value) == "PyTorch: no kernel for Half"
 
 
-def test_switches_are_those_of_the_devices_libraries_and_are_put_back() -> None:
-    before = state()
+def test_switches_match_the_device_and_are_restored() -> None:
+    before = switch_state()
     with torch_switches.switches("cuda:0", Dtype.TF32, library=False):
-        assert state()[:4] == (False, False, True, True)
+        assert switch_state()[:4] == (False, False, True, True)
     with torch_switches.switches("cuda:0", Dtype.FLOAT32):
-        assert state()[:4] == (True, False, False, False)
+        assert switch_state()[:4] == (True, False, False, False)
     with pytest.raises(RuntimeError), torch_switches.switches("cpu", Dtype.FLOAT32, library=False):
         raise RuntimeError
-    assert state() == before
+    assert switch_state() == before
     with pytest.raises(Unsupported):
         torch_switches.switches("mps", Dtype.FLOAT32)
 
@@ -99,41 +99,41 @@ def test_switches_are_those_of_the_devices_libraries_and_are_put_back() -> None:
         pytest.param(lambda y, x, *rest: [y, x.index_fill(1, torch.tensor(1), torch.nan), *rest], id="nan"),
     ],
 )
-def test_a_wrong_layer_fails_its_check(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], fault: Any) -> None:
+def test_wrong_layer_fails_its_check(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], fault: Any) -> None:
     correct = layers.output_and_gradients
 
     def broken(module: Any, x: torch.Tensor, above: Any) -> Any:
-        found = correct(module, x, above)
-        return fault(*found) if x.dtype is torch.float32 and above is not None else found
+        results = correct(module, x, above)
+        return fault(*results) if x.dtype is torch.float32 and above is not None else results
 
     monkeypatch.setattr(layers, "output_and_gradients", broken)
     for variant in ("library", "native"):
-        assert not passes_check(work(**layer, variant=variant, passes="both"))
+        assert not passes_check(build_layer(**layer, variant=variant, passes="both"))
 
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7", "batch": 1}, LSTM])
-def test_matrix_units_that_should_be_off_are_noticed(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any]) -> None:
+def test_check_detects_matrix_units_that_should_be_off(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any]) -> None:
     correct = layers.output_and_gradients
 
-    def rounded(x: torch.Tensor) -> torch.Tensor:
-        """To the 10 bits after the leading one that TF32 keeps."""
+    def round_to_tf32(x: torch.Tensor) -> torch.Tensor:
+        """Round to TF32's 10 mantissa bits."""
         return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
-    def reduced(module: Any, x: torch.Tensor, above: Any) -> Any:
+    def at_reduced_precision(module: Any, x: torch.Tensor, above: Any) -> Any:
         if x.dtype is torch.float32:
-            module, x = deepcopy(module), rounded(x)
+            module, x = deepcopy(module), round_to_tf32(x)
             for weights in module.parameters():
-                weights.data = rounded(weights.data)
+                weights.data = round_to_tf32(weights.data)
         return correct(module, x, above)
 
-    monkeypatch.setattr(layers, "output_and_gradients", reduced)
-    assert not passes_check(work(**layer))
+    monkeypatch.setattr(layers, "output_and_gradients", at_reduced_precision)
+    assert not passes_check(build_layer(**layer))
 
 
 @pytest.mark.parametrize("layer", [{}, {"shape": "conv1-7x7"}, {"shape": "conv4-1x1"}, LSTM])
-def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> None:
+def test_flop_formula_agrees_with_torchs_counter(layer: dict[str, Any]) -> None:
     params = {**point_runs.SMALL["libraries"], **layer, "variant": "native"}
-    one_pass, both = work(**params), work(**{**params, "passes": "both"})
+    one_pass, both = build_layer(**params), build_layer(**{**params, "passes": "both"})
     kind = layers.find_layer(params["layer"], params["shape"])
     assert isinstance(kind, layers.Convolution | layers.Lstm)
     x = torch.randn(kind.inputs(2), requires_grad=True)
@@ -141,21 +141,23 @@ def test_the_formula_agrees_with_torchs_flop_counter(layer: dict[str, Any]) -> N
         y = layers.layer_output(kind.module(), x)
         assert counter.get_total_flops() == one_pass.flop
         y.sum().backward()
-    # Nobody asks for the gradient of an LSTM's first state, which the formula counts with the others.
-    unasked = 2 * 2 * 4 * kind.hidden**2 if isinstance(kind, layers.Lstm) else 0
-    assert counter.get_total_flops() + unasked == both.flop == libraries.flop(**{**params, "passes": "both"})
+    # Torch skips the gradient for an LSTM's first state, which the formula counts.
+    skipped = 2 * 2 * 4 * kind.hidden**2 if isinstance(kind, layers.Lstm) else 0
+    assert counter.get_total_flops() + skipped == both.flop == libraries.flop(**{**params, "passes": "both"})
 
 
 @pytest.mark.parametrize("fault", [0.0, float("nan")])
 @pytest.mark.parametrize("variant", ["library", "naive"])
-def test_one_wrong_entry_of_a_product_is_noticed(monkeypatch: pytest.MonkeyPatch, variant: str, fault: float) -> None:
+def test_check_detects_one_wrong_entry_in_a_product(
+    monkeypatch: pytest.MonkeyPatch, variant: str, fault: float
+) -> None:
     def multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         torch.mm(a, b, out=out)[-1, -1] = fault
         return out
 
     monkeypatch.setattr(naive_products, "product", lambda *_: multiply)
     monkeypatch.setattr(SecondCpu, "matmul", lambda _, __, a, b, ___: lambda: multiply(a, b, a.new_empty(9, 3072)))
-    assert not passes_check(work(**PRODUCT, variant=variant))
+    assert not passes_check(build_layer(**PRODUCT, variant=variant))
 
 
 FOLDERS = [Path("/home/someone/venv/lib/python3.12/site-packages")]
@@ -166,10 +168,10 @@ SYSTEMS = ["/usr/local/cuda-13.0/targets/x86_64-linux/lib/libcudart.so.13.0.48",
 
 
 @pytest.mark.parametrize("from_system", [0, 1, 2])
-def test_libraries_of_the_system_are_told_from_those_of_the_packages(from_system: int) -> None:
+def test_system_libraries_are_distinguished_from_packaged_libraries(from_system: int) -> None:
     paths = [DRIVER, *OTHERS, *(f"{FOLDERS[0]}/{name}" for name in IN_PACKAGES), *SYSTEMS[:from_system]]
-    found = {metric: value for metric, (value, _) in library_paths.count_origins(paths, FOLDERS).items()}
-    assert found == {
+    counts = {metric: value for metric, (value, _) in library_paths.count_origins(paths, FOLDERS).items()}
+    assert counts == {
         "system_driver_loaded": 1,
         "system_toolkit_loaded": float(from_system > 0),
         "toolkit_libraries_loaded": len(IN_PACKAGES) + from_system,
@@ -179,13 +181,13 @@ def test_libraries_of_the_system_are_told_from_those_of_the_packages(from_system
     assert bundled["system_driver_loaded"][0] == 0.0
 
 
-def test_libraries_are_looked_for_after_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_are_counted_after_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(Path(torch.__file__).resolve().is_relative_to(folder) for folder in library_paths.package_folders())
     monkeypatch.setattr(
         library_paths, "mapped_files", lambda: {DRIVER, f"{library_paths.package_folders()[0]}/nvidia/libcublas.so.13"}
     )
     monkeypatch.setitem(sys.modules, "cupy", None)
-    waited = GPU.waits
-    found = observe(work(layer="none", shape="loaded", batch=0))
-    assert GPU.waits > waited
-    assert (found["system_driver_loaded"], found["system_toolkit_loaded"]) == (1, 0)
+    waits = GPU.waits
+    counts = observe(build_layer(layer="none", shape="loaded", batch=0))
+    assert GPU.waits > waits
+    assert (counts["system_driver_loaded"], counts["system_toolkit_loaded"]) == (1, 0)
