@@ -1,4 +1,4 @@
-"""What the machine does before and during a sample ends up beside it, in words; a GPU is looked at while it works."""
+"""Machine state before and during samples: flags, clocks, energy, and GPU counters read during work."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from tests.experiments.nvml_standin import FakeNvml
 CALM = Totals(time_s=0.0, stalled_s=0.0)
 
 
-def words(**rises: float) -> list[str]:
-    """The flags of one second on four cores in which the totals rose so much."""
+def flags_of_one_second(**rises: float) -> list[str]:
+    """Return the flags for one second on four cores, in which the totals rise by `rises`."""
     return [str(flag) for flag in compare_totals(CALM, replace(CALM, time_s=1.0, **rises), cores=4)[1]]
 
 
@@ -59,20 +59,20 @@ def words(**rises: float) -> list[str]:
         ({"busy_s": 4.0, "stolen_s": 1.0}, ["busy: 100% other load", "steal: 25%"]),
     ],
 )
-def test_what_a_window_saw_is_told_with_its_figure(rises: dict[str, float], flags: list[str]) -> None:
-    assert words(**rises) == flags
+def test_window_flags_have_their_figure(rises: dict[str, float], flags: list[str]) -> None:
+    assert flags_of_one_second(**rises) == flags
 
 
 @given(st.builds(Totals, *[st.floats(0, 1e6)] * 5, st.none() | st.floats(0, 1e6), *[st.floats(0, 1e6)] * 4))
-def test_no_counter_makes_a_share_negative_or_a_flag_unreadable(later: Totals) -> None:
+def test_any_counters_give_valid_shares_and_readable_flags(later: Totals) -> None:
     now = Totals(**{**asdict(later), "time_s": CALM.time_s + 0.25 + later.time_s})
     values, flags = compare_totals(CALM, now, cores=4)
     assert all(value is not None and value >= 0 for value in values.values())
     assert parse_sample_flags(format_flags(flags)) == flags
 
 
-class Machine:
-    """A machine whose clock and counters stand still until a test moves them."""
+class SimulatedMachine:
+    """Machine whose clock and counters advance only when a test moves them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.totals, self.megahertz = CALM, 0.0
@@ -88,113 +88,115 @@ class Machine:
     def _values(self) -> Values:
         return {"clock_mhz": self.megahertz or None, "power_w": self.watts}
 
-    def passes(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
+    def advance(self, seconds: float, other_cores: float = 0.0, megahertz: float = 0.0) -> None:
         busy = self.totals.busy_s + other_cores * seconds
         self.totals = replace(self.totals, time_s=self.totals.time_s + seconds, busy_s=busy, allowed_busy_s=busy)
         self.megahertz = megahertz
 
-    def draws(self, watch: Watch, seconds: float, watts: float) -> None:
-        """Draw so much power while samples are read, one a window."""
+    def draw_power(self, watch: Watch, seconds: float, watts: float) -> None:
+        """Draw power while reading a sample per window."""
         self.watts = watts
         for _ in range(round(seconds / WINDOW_S)):
-            self.passes(WINDOW_S)
+            self.advance(WINDOW_S)
             self.counted = None if self.counted is None else self.counted + watts * WINDOW_S
             watch.read()
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(monkeypatch)
+def machine(monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
+    return SimulatedMachine(monkeypatch)
 
 
-def test_a_window_closes_after_the_samples_in_it_and_all_of_them_are_told(machine: Machine) -> None:
+def test_all_samples_in_a_window_get_its_state(machine: SimulatedMachine) -> None:
     watch = Watch("cpu")
     watch.begin()
     readings = []
     for _ in range(3):
-        machine.passes(WINDOW_S / 2, other_cores=2)
+        machine.advance(WINDOW_S / 2, other_cores=2)
         readings.append(watch.read())
-    machine.passes(WINDOW_S, other_cores=0)
+    machine.advance(WINDOW_S, other_cores=0)
     calm = watch.read()
     assert [reading.flags for reading in readings[:2]] == ["busy: 50% other load"] * 2
     assert readings[0].other_load == pytest.approx(0.5)
-    # The third began a window that was quiet for most of its time.
+    # The third sample began a window that was mostly idle.
     assert readings[2].other_load == calm.other_load == pytest.approx(0.5 / 3)
 
 
-def test_a_clock_is_compared_within_a_point(machine: Machine) -> None:
+def test_clock_is_compared_only_within_a_point(machine: SimulatedMachine) -> None:
     watch, flags = Watch("cpu"), []
     assert clock_flags(0, 3000) == []
     for point in ((3000, 2900, 2400), (2400, 2400)):
         watch.begin()
         for megahertz in point:
-            machine.passes(WINDOW_S, megahertz=megahertz)
+            machine.advance(WINDOW_S, megahertz=megahertz)
             flags.append(watch.read().flags)
     assert flags == ["", "", "clock: 20% below the highest seen", "", ""]
 
 
-def test_the_time_before_a_point_counts_for_its_first_sample_only(machine: Machine) -> None:
+def test_state_before_a_point_affects_only_its_first_sample(machine: SimulatedMachine) -> None:
     watch, flags = Watch("cpu"), []
-    machine.passes(2.0, other_cores=2)
+    machine.advance(2.0, other_cores=2)
     watch.begin()
-    machine.passes(WINDOW_S / 10)
-    assert watch.read().other_load == pytest.approx(0.5), "a point of one window has the state before it"
+    machine.advance(WINDOW_S / 10)
+    assert watch.read().other_load == pytest.approx(0.5), "a point shorter than a window has the state before it"
     for other_cores in (0, 0, 2):
         if other_cores:
-            machine.passes(2.0, other_cores)
+            machine.advance(2.0, other_cores)
             watch.begin()
-        machine.passes(WINDOW_S)
+        machine.advance(WINDOW_S)
         flags.append(watch.read().flags)
     assert flags == ["", "", "busy: 50% other load"]
 
 
-def used(machine: Machine, counted: float | None, *draws: tuple[float, float], after: float | None = None) -> Any:
-    """Joules and how they are known of a device that draws so many watts for so many seconds, and a moment more."""
+def measure_energy(
+    machine: SimulatedMachine, counted: float | None, *draws: tuple[float, float], after: float | None = None
+) -> Any:
+    """Return joules and method for a device with these draws in (seconds, watts), then half a window more."""
     machine.counted = counted
     watch = Watch("cpu")
-    machine.draws(watch, 1.0, watts=40)
-    begun = watch.energy()
+    machine.draw_power(watch, 1.0, watts=40)
+    start = watch.energy()
     for seconds, watts in draws:
-        machine.draws(watch, seconds, watts)
-    machine.passes(WINDOW_S / 2)
+        machine.draw_power(watch, seconds, watts)
+    machine.advance(WINDOW_S / 2)
     machine.counted = machine.counted if after is None else None if after < 0 else after
-    found = watch.energy_since(begun)
-    return found and (round(found.joules, 6), found.method)
+    energy = watch.energy_since(start)
+    return energy and (round(energy.joules, 6), energy.method)
 
 
-def test_energy_is_what_the_device_counts_or_else_its_power_over_time(machine: Machine) -> None:
-    assert used(machine, 1e6, (2.0, 100)) == (200, "energy")
-    # A window that is not over counts at the last one's power.
+def test_energy_comes_from_the_counter_or_else_from_power(machine: SimulatedMachine) -> None:
+    assert measure_energy(machine, 1e6, (2.0, 100)) == (200, "energy")
+    # An unfinished window counts at the last window's power.
     summed = 2 * 100 + 200 + WINDOW_S / 2 * 200
-    assert used(machine, None, (2.0, 100), (1.0, 200)) == (summed, "energy_from_power")
-    assert used(machine, 0.0, (1.0, 100), after=-1) == (100 + WINDOW_S / 2 * 100, "energy_from_power")
-    assert used(machine, 1e6, (1.0, 100), after=3.0) is None, "a counter that began anew"
+    assert measure_energy(machine, None, (2.0, 100), (1.0, 200)) == (summed, "energy_from_power")
+    assert measure_energy(machine, 0.0, (1.0, 100), after=-1) == (100 + WINDOW_S / 2 * 100, "energy_from_power")
+    assert measure_energy(machine, 1e6, (1.0, 100), after=3.0) is None, "a counter that was reset"
     machine.watts = None
     watch = Watch("cpu")
-    begun = watch.energy()
-    machine.passes(5.0)
+    start = watch.energy()
+    machine.advance(5.0)
     watch.read()
-    assert watch.energy_since(begun) is None, "nothing tells it"
+    assert watch.energy_since(start) is None, "neither counter nor power"
 
 
-def test_flags_merge_to_the_worst_of_each_name() -> None:
-    told = [("steal", "3%"), ("busy", "9% other load"), ("steal", "12%"), ("throttled", "heat")]
-    seen = [Flag(*one) for one in (*told, ("throttled", "power limit"), ("throttled", "heat"))]
-    assert format_flags(worst_flags(seen)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
+def test_flags_merge_to_the_worst_per_name() -> None:
+    pairs = [("steal", "3%"), ("busy", "9% other load"), ("steal", "12%"), ("throttled", "heat")]
+    flags = [Flag(*pair) for pair in (*pairs, ("throttled", "power limit"), ("throttled", "heat"))]
+    assert format_flags(worst_flags(flags)) == "busy: 9% other load; steal: 12%; throttled: heat and power limit"
 
 
 WORDS = st.from_regex(r"[a-z0-9][a-z0-9 %,.:]*[a-z0-9%]", fullmatch=True)
 
 
 @given(st.lists(st.builds(Flag, st.sampled_from(sorted(FLAGS)), WORDS), max_size=6))
-def test_flags_are_read_back_as_they_were_written(flags: list[Flag]) -> None:
+def test_flags_survive_formatting_and_parsing(flags: list[Flag]) -> None:
     assert parse_sample_flags(format_flags(flags)) == flags
     assert parse_sample_flags("busy steal") == [Flag("busy"), Flag("steal")], "as in the first edition"
     with pytest.raises(ValueError, match="no flag 'buzy'"):
         parse_sample_flags("buzy: 3%")
 
 
-def psi(microseconds: int) -> str:
+def pressure_file(microseconds: int) -> str:
     return f"some avg10=0.00 avg60=0.00 avg300=0.00 total={microseconds}\nfull avg10=0.00 total=7"
 
 
@@ -211,23 +213,27 @@ def psi(microseconds: int) -> str:
     ],
     ids=["every level", "an older one inside a container"],
 )  # fmt: skip
-def test_quotas_are_those_of_the_cgroups(
+def test_quotas_are_read_from_cgroups(
     tree: Tree, files: dict[str, str], quota: float | None, periods: tuple[int, int]
 ) -> None:
     root = tree(files)
     assert (counters.cpu_quota(root), counters.quota_periods(root)) == (quota, periods)
 
 
-def test_pressure_is_the_own_cgroups_where_it_is_counted(tree: Tree, tmp_path: Path) -> None:
+def test_pressure_comes_from_the_own_cgroup_if_counted(tree: Tree, tmp_path: Path) -> None:
     assert counters.pressure("memory", tmp_path / "nothing") is None
-    root = tree({"proc/pressure/memory": psi(3_000_000)})
+    root = tree({"proc/pressure/memory": pressure_file(3_000_000)})
     assert counters.pressure("memory", root) == 3.0
-    files = {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.stat": "", "sys/fs/cgroup/a/memory.pressure": psi(50)}
+    files = {
+        "proc/self/cgroup": "0::/a\n",
+        "sys/fs/cgroup/a/cpu.stat": "",
+        "sys/fs/cgroup/a/memory.pressure": pressure_file(50),
+    }
     counters.cgroup_folders.cache_clear()
     assert counters.pressure("memory", tree(files)) == pytest.approx(50e-6)
 
 
-def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
+def test_clock_and_temperature_come_from_kernel_files(tree: Tree) -> None:
     root = tree(
         {
             **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq": f"{2000000 + n}\n" for n in range(2)},
@@ -236,11 +242,11 @@ def test_clock_and_temperature_come_from_the_kernels_files(tree: Tree) -> None:
             "sys/class/hwmon/hwmon1/temp1_input": "61500\n",
         }
     )
-    seen = counters.cpu_counters(SimpleNamespace(cpu_num=lambda: 1), root).values()  # type: ignore[arg-type]
-    assert seen == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
+    values = counters.cpu_counters(SimpleNamespace(cpu_num=lambda: 1), root).values()  # type: ignore[arg-type]
+    assert values == {"clock_mhz": 2000.001, "temperature_c": 61.5, "power_w": None}
 
 
-def test_energy_is_that_of_all_sockets_and_of_nothing_twice(
+def test_energy_covers_all_sockets_and_nothing_twice(
     tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zones = {"0": ("package-0", 5), "0:0": ("core", 3), "1": ("package-1", 2), "2": ("psys", 9)}
@@ -249,19 +255,19 @@ def test_energy_is_that_of_all_sockets_and_of_nothing_twice(
         files[f"sys/class/powercap/intel-rapl:{zone}/name"] = f"{name}\n"
         files[f"sys/class/powercap/intel-rapl:{zone}/energy_uj"] = f"{energy}000000\n"
     assert counters.cpu_counters(process, tmp_path).joules() is None  # type: ignore[arg-type]
-    two = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
-    assert two.joules() == pytest.approx(7.0)
+    two_sockets = counters.cpu_counters(process, tree(files))  # type: ignore[arg-type]
+    assert two_sockets.joules() == pytest.approx(7.0)
     clock = iter([0.0, 2.0])
     monkeypatch.setattr(counters, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    assert two.values()["power_w"] is None
+    assert two_sockets.values()["power_w"] is None
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").write_text("5000000\n")
-    assert two.values()["power_w"] == pytest.approx(1.5), "3 J in 2 s"
-    # Ordinary users may not read some of them.
+    assert two_sockets.values()["power_w"] == pytest.approx(1.5), "3 J in 2 s"
+    # Unprivileged users cannot read some counters.
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
-    assert two.joules() is None
+    assert two_sockets.joules() is None
 
 
-def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
+def test_gpu_counters_and_flags_come_from_nvml() -> None:
     answers = {
         "CurrentClocksThrottleReasons": (
             pynvml.nvmlClocksThrottleReasonSwPowerCap | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
@@ -270,30 +276,30 @@ def test_a_gpu_says_what_it_does_and_what_disturbs_it() -> None:
         "TotalEnergyConsumption": 2500,
         "UtilizationRates": SimpleNamespace(gpu=97, memory=3),
     }
-    seen = counters.gpu_counters("cuda:0", FakeNvml(answers))
-    assert seen.values() == {
+    gpu = counters.gpu_counters("cuda:0", FakeNvml(answers))
+    assert gpu.values() == {
         "clock_mhz": 1980.0,
         "memory_clock_mhz": 1980.0,
         "temperature_c": 41.0,
         "power_w": 80.0,
         "utilisation": 0.97,
     }
-    said = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
-    assert [str(flag) for flag in seen.flags()] == said
-    assert seen.joules() == 2.5
-    # In a container the one process that is seen is taken to be this one.
+    flags = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
+    assert [str(flag) for flag in gpu.flags()] == flags
+    assert gpu.joules() == 2.5
+    # In a container, a single visible process counts as this process.
     calm = counters.gpu_counters("cuda:0", FakeNvml({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
     assert (list(calm.flags()), calm.joules()) == ([], None)
     silent = counters.gpu_counters("cuda:0", FakeNvml(broken=True))
     assert (silent.values(), list(silent.flags()), silent.joules()) == ({}, [], None)
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, library: FakeNvml, **about: Any) -> counters.Counters:
-    """The counters of torch's first GPU, of which torch tells this."""
+def first_gpu_counters(monkeypatch: pytest.MonkeyPatch, library: FakeNvml, **properties: Any) -> counters.Counters:
+    """Return counters for torch's first GPU with these properties in torch."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    properties = SimpleNamespace(**about)
-    for name, told in (("is_available", True), ("device_count", 1), ("get_device_properties", properties)):
-        monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
+    answers = {"is_available": True, "device_count": 1, "get_device_properties": SimpleNamespace(**properties)}
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer: answer)
     return counters.gpu_counters("cuda:0", library)
 
 
@@ -301,7 +307,7 @@ PLACE = {"pci_domain_id": 0, "pci_bus_id": 0x4F, "pci_device_id": 0}
 
 
 @pytest.mark.parametrize(
-    ("about", "watts"),
+    ("properties", "watts"),
     [
         pytest.param({"uuid": "b"}, 300.0, id="by UUID"),
         pytest.param({"uuid": "GPU-b"}, 300.0, id="by UUID with its prefix"),
@@ -312,82 +318,82 @@ PLACE = {"pci_domain_id": 0, "pci_bus_id": 0x4F, "pci_device_id": 0}
         pytest.param({**PLACE, "pci_bus_id": 0x50}, None, id="another place"),
     ],
 )
-def test_a_gpu_is_watched_by_its_identity_and_never_by_its_number(
-    monkeypatch: pytest.MonkeyPatch, about: dict[str, Any], watts: float | None
+def test_gpu_is_watched_by_its_identity_and_not_by_its_index(
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], watts: float | None
 ) -> None:
     other = {"UUID": "GPU-a", "TotalEnergyConsumption": 7, "CurrentClocksThrottleReasons": 4}
     card = {"UUID": "GPU-b", "BusId": "00000000:4f:00.0", "PowerUsage": 300_000}
-    seen = watched(monkeypatch, FakeNvml(other, card), **about)
-    assert seen.values().get("power_w") == watts
-    assert (seen.joules(), list(seen.flags())) == (None, [])
-    assert watts or seen.values() == {}
+    gpu = first_gpu_counters(monkeypatch, FakeNvml(other, card), **properties)
+    assert gpu.values().get("power_w") == watts
+    assert (gpu.joules(), list(gpu.flags())) == (None, [])
+    assert watts or gpu.values() == {}
 
 
 @pytest.mark.parametrize("uuid", ["s", "a"])
-def test_a_slice_of_a_gpu_is_not_given_the_energy_of_the_whole_card(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
-    """By the slice's own identity or by its card's; what all slices share is known of either."""
+def test_mig_slice_does_not_get_the_whole_gpus_energy(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
+    """Find it by its own or its GPU's UUID; both have the values that all slices share."""
     counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
     card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
     del part["TotalEnergyConsumption"]
-    seen = watched(monkeypatch, FakeNvml({"UUID": "GPU-other"}, card, slices=[part]), uuid=uuid)
-    values = seen.values()
-    assert (values["power_w"], values["utilisation"], seen.joules(), list(seen.flags())) == (None, None, None, [])
+    gpu = first_gpu_counters(monkeypatch, FakeNvml({"UUID": "GPU-other"}, card, slices=[part]), uuid=uuid)
+    values = gpu.values()
+    assert (values["power_w"], values["utilisation"], gpu.joules(), list(gpu.flags())) == (None, None, None, [])
     assert (values["clock_mhz"], values["temperature_c"]) == (1980.0, 41.0)
 
 
 BOOSTED, AT_REST = 1980.0, 345.0
 
 
-class Working:
-    """A host and a GPU on a clock that moves when they work, are waited for, or their counters are read."""
+class SimulatedGpu:
+    """Host and GPU with a clock that advances at work, waits and counter reads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.at, self.free_at = 0.0, 0.0
+        self.now_s, self.idle_from_s = 0.0, 0.0
         self.flags: list[Flag] = []
-        monkeypatch.setattr(machine_state, "time", SimpleNamespace(perf_counter=lambda: self.at))
+        monkeypatch.setattr(machine_state, "time", SimpleNamespace(perf_counter=lambda: self.now_s))
         monkeypatch.setattr(counters, "read_totals", lambda _: self._totals())
-        seen = counters.Counters(self._values, lambda: self.flags, lambda: None)
-        monkeypatch.setattr(counters, "gpu_counters", lambda device: seen)
+        gpu = counters.Counters(self._values, lambda: self.flags, lambda: None)
+        monkeypatch.setattr(counters, "gpu_counters", lambda device: gpu)
 
     def _totals(self) -> Totals:
-        self.at += 0.5e-3
-        return Totals(time_s=self.at, stalled_s=0.0)
+        self.now_s += 0.5e-3
+        return Totals(time_s=self.now_s, stalled_s=0.0)
 
     def _values(self) -> Values:
-        """As NVML, whose calls take milliseconds."""
-        clock = BOOSTED if self.at < self.free_at else AT_REST
-        self.at += 8e-3
+        """Take milliseconds, as NVML calls do."""
+        clock = BOOSTED if self.now_s < self.idle_from_s else AT_REST
+        self.now_s += 8e-3
         return {"clock_mhz": clock}
 
     def sample(self, watch: Watch, seconds: float) -> Reading:
-        """Work for so long, be looked at meanwhile, and be read when it is done."""
-        self.free_at = self.at + seconds
+        """Work for `seconds`; read the GPU meanwhile and the sample's state at the end."""
+        self.idle_from_s = self.now_s + seconds
         watch.look()
-        self.at = max(self.at, self.free_at)
+        self.now_s = max(self.now_s, self.idle_from_s)
         return watch.read()
 
 
 @pytest.fixture
-def working(monkeypatch: pytest.MonkeyPatch) -> Working:
-    return Working(monkeypatch)
+def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    return SimulatedGpu(monkeypatch)
 
 
-def test_samples_have_the_state_of_the_window_that_they_lie_in_seen_while_the_gpu_works(working: Working) -> None:
+def test_samples_get_their_windows_state_read_during_gpu_work(simulated_gpu: SimulatedGpu) -> None:
     watch = Watch("cuda:0")
-    watch.begin()  # at rest
-    early = [working.sample(watch, WINDOW_S / 3) for _ in range(3)]
+    watch.begin()  # while idle
+    early = [simulated_gpu.sample(watch, WINDOW_S / 3) for _ in range(3)]
     assert {reading.clock_mhz for reading in early} == {BOOSTED}
-    working.flags = [Flag("throttled", "power limit")]
-    late = [working.sample(watch, WINDOW_S) for _ in range(2)]
-    # The window was over when the first of the later ones began: it is the last in it.
+    simulated_gpu.flags = [Flag("throttled", "power limit")]
+    late = [simulated_gpu.sample(watch, WINDOW_S) for _ in range(2)]
+    # The window ends as the first late sample begins, which is still its last sample.
     assert [reading.flags for reading in (*early, *late)] == ["throttled: power limit"] * 5
-    working.flags = []
-    after = [working.sample(watch, GPU_WINDOW_S / 2) for _ in range(3)]
+    simulated_gpu.flags = []
+    after = [simulated_gpu.sample(watch, GPU_WINDOW_S / 2) for _ in range(3)]
     assert [reading.flags for reading in (late[0], *late[1:], *after)] == ["throttled: power limit", "", "", "", ""]
 
 
 def power_field(milliwatts: int, status: int) -> Any:
-    """What the driver answers of a field: whether it has it stands beside the value."""
+    """Return the driver's answer for a field: value and status."""
     fields = (pynvml.c_nvmlFieldValue_t * 1)()
     fields[0].fieldId, fields[0].nvmlReturn = pynvml.NVML_FI_DEV_POWER_INSTANT, status
     fields[0].valueType, fields[0].value.uiVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, milliwatts
@@ -402,9 +408,7 @@ def power_field(milliwatts: int, status: int) -> Any:
         pytest.param(FakeNvml({}), 80.0, id="the driver has no fields"),
     ],
 )
-def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_tells(
-    library: FakeNvml, watts: float
-) -> None:
+def test_power_is_instantaneous_if_the_driver_has_it(library: FakeNvml, watts: float) -> None:
     assert counters.gpu_counters("cuda:0", library).values()["power_w"] == watts
 
 
@@ -415,26 +419,26 @@ def test_power_is_that_of_this_moment_where_the_driver_has_it_and_else_what_it_t
         (2, 2, 2, 0.2, ""),
         (2, 2, 1, 1.0, ""),
         (2, 2, 1, 1.9, "crowded: others had 1.9 cores, so that 1 thread had 0.1 free cores"),
-        # One neighbour is less than 1% of these cores, and takes half of one from a thread.
+        # One neighbour uses less than 1% of the cores, but takes half a core from a thread.
         (64, 64, 64, 0.5, "crowded: others had 0.5 cores, so that 64 threads shared 63.5 free cores"),
         (64, 64, 63, 0.5, ""),
-        # A neighbour on the other hardware thread of a core takes of it as well.
+        # A neighbour on a core's other hardware thread slows that core too.
         (16, 8, 8, 1.0, "crowded: others had 1.0 cores, so that 8 threads shared 7.0 free cores"),
         (16, 8, 7, 1.0, ""),
         (4, 4, 0, 4.0, ""),
     ],
 )
-def test_threads_that_lack_a_core_are_flagged_and_others_are_not(
+def test_points_are_flagged_only_if_a_thread_lacks_a_core(
     cpus: int, cores: int, threads: int, others: float, flag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_state.topology, "allowed_cpus", lambda: frozenset(range(cpus)))
     monkeypatch.setattr(machine_state.processor, "usable_cores", lambda allowed: cores)
     now = replace(CALM, time_s=0.5, allowed_busy_s=(others + threads) / 2, own_s=threads / 2)
     assert format_flags(crowding_flags(CALM, now, threads)) == flag
-    assert [str(one) for one in parse_sample_flags(flag)] == [flag][: len(flag)]
+    assert [str(parsed) for parsed in parse_sample_flags(flag)] == [flag][: len(flag)]
 
 
-def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_time_is_counted_on_allowed_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     times = SimpleNamespace(user=3.0, system=1.0, idle=90.0, iowait=5.0, steal=2.0)
     each = [counters.psutil._ntuples.scputimes(*([float(cpu + 1), 0.0, 0.0, 50.0] + [0.0] * 6)) for cpu in range(4)]
     monkeypatch.setattr(counters.psutil, "cpu_times", lambda percpu=False: each if percpu else times)
@@ -445,7 +449,7 @@ def test_what_is_busy_here_is_counted_on_the_cpus_that_may_be_used(monkeypatch: 
     assert counters._allowed_busy_s(99.0) == 99.0
 
 
-def test_a_processs_own_time_is_its_childrens_too() -> None:
+def test_own_cpu_time_includes_child_processes() -> None:
     own = psutil.Process()
     before = counters._own_cpu_s(own)
     subprocess.run([sys.executable, "-c", "end = __import__('time').process_time\nwhile end() < 0.3: pass"], check=True)

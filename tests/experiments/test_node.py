@@ -1,4 +1,4 @@
-"""What is found out about a machine and told of it, that one process measures it at a time, and its sealed record."""
+"""Machine fingerprint, kind and name, the measurement lock, and sealed node records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def record() -> dict[str, Any]:
     return fingerprint.fingerprint({"preset": "quick"})
 
 
-def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(record: dict[str, Any]) -> None:
+def test_fingerprint_is_valid_complete_and_free_of_personal_data(record: dict[str, Any]) -> None:
     check_document(record, NODE_SCHEMA, "fingerprint")
     assert record["hardware"]["cpu"]["usable_cores"] >= 1
     assert record["hardware"]["memory_bytes"] > 10**8
@@ -55,14 +55,14 @@ def test_the_fingerprint_conforms_names_the_essentials_and_nothing_personal(reco
     assert not any(word in text for word in (str(Path.home()), f'"{getpass.getuser()}"', str(ROOT)))
 
 
-def test_a_missing_gpu_is_one_clear_message(record: dict[str, Any]) -> None:
-    without = {**record, "devices": record["devices"][:1], "left_out": ["torch was built without CUDA"]}
+def test_missing_required_gpu_gives_a_clear_message(record: dict[str, Any]) -> None:
+    without_gpu = {**record, "devices": record["devices"][:1], "left_out": ["torch was built without CUDA"]}
     with pytest.raises(StudyError, match=r"no GPU found.*built without CUDA.*NVML: .*Found: cpu"):
-        fingerprint.require_device(without, "gpu")
-    fingerprint.require_device(without, "cpu")
+        fingerprint.require_device(without_gpu, "gpu")
+    fingerprint.require_device(without_gpu, "cpu")
 
 
-def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kind_is_stable_and_distinguishes_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     def kind(*names: str) -> str:
         monkeypatch.setattr(nvml, "nvidia_gpus", lambda: [{"name": name} for name in names])
         return hardware.machine_kind()
@@ -71,39 +71,40 @@ def test_the_kind_is_stable_and_tells_hardware_apart(monkeypatch: pytest.MonkeyP
     check_document(kind(), NODE_SCHEMA["properties"]["kind"], "kind")
     assert "2x-nvidia-h200" in kind(*["NVIDIA H200"] * 2)
     cards = [f"{'Long ' * n}Card" for n in range(1, 10)]
-    assert kind(*cards) != kind(*cards[:-1]), "what is cut off is told by the hash"
+    assert kind(*cards) != kind(*cards[:-1]), "the hash covers the part that is cut off"
     check_document(f"{kind(*cards)}.a1b2c3", NODE_SCHEMA["properties"]["id"], "name")
 
 
-def test_hosts_of_one_kind_are_told_apart_and_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def host(*ids: str | None) -> str:
-        """The instance of a host whose files say so; None for one that is not there."""
-        places = [tmp_path / f"id-{place}" for place in range(len(ids))]
-        for place, text in zip(places, ids, strict=True):
-            place.unlink(missing_ok=True)
+def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def instance_from(*ids: str | None) -> str:
+        """Return the instance for a host with these id files; None: the file is absent."""
+        files = [tmp_path / f"id-{index}" for index in range(len(ids))]
+        for file, text in zip(files, ids, strict=True):
+            file.unlink(missing_ok=True)
             if text is not None:
-                place.write_text(f"{text}\n")
-        monkeypatch.setattr(hardware, "_HOST_IDS", places)
+                file.write_text(f"{text}\n")
+        monkeypatch.setattr(hardware, "_HOST_IDS", files)
         return hardware.machine_instance()
 
-    one, other = "0123456789abcdef" * 2, "fedcba9876543210" * 2
-    here = host(one, other)
-    assert here == host(one, None) == host("", one) == host("uninitialized", one) != host(other, None)
+    first, second = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+    here = instance_from(first, second)
+    assert here == instance_from(first, None) == instance_from("", first) == instance_from("uninitialized", first)
+    assert here != instance_from(second, None)
     check_document(here, NODE_SCHEMA["properties"]["instance"], "instance")
-    digests = [hashlib.new(name, one.encode()).hexdigest() for name in ("md5", "sha1", "sha256")]
-    assert not any(here in text for text in (one, *digests))
-    assert host(None, None) == ""
+    digests = [hashlib.new(name, first.encode()).hexdigest() for name in ("md5", "sha1", "sha256")]
+    assert not any(here in text for text in (first, *digests))
+    assert instance_from(None, None) == ""
 
 
 @pytest.mark.parametrize("earlier", [{}, {"instance": ""}, {"instance": "0a1b2c"}])
-def test_a_machine_keeps_the_name_under_which_it_began(
+def test_machine_keeps_its_first_name(
     earlier: dict[str, str], tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Records of the first edition name no instance; that of a container changes with it."""
+    """Records from the first edition have no instance, and a new container has a new one."""
     path, kind = tmp_path / "node.json", record["kind"]
-    without = {name: value for name, value in record.items() if name not in ("kind", "instance")}
+    unnamed = {name: value for name, value in record.items() if name not in ("kind", "instance")}
     name = node_id(kind, earlier.get("instance", ""))
-    write_node(path, {**without, **({"kind": kind, **earlier} if earlier else {}), "id": name})
+    write_node(path, {**unnamed, **({"kind": kind, **earlier} if earlier else {}), "id": name})
     assert main(["probe", "--id", "--out", str(path)]) == 0
     assert capsys.readouterr().out.strip() == name
     assert hardware.identity(path) == (kind, earlier.get("instance", ""))
@@ -111,14 +112,14 @@ def test_a_machine_keeps_the_name_under_which_it_began(
 
 
 @pytest.mark.parametrize(
-    ("measured", "instance"),
+    ("instances", "instance"),
     [(["0a1b2c"], "0a1b2c"), ([""], ""), ([], None), (["0a1b2c", "fedcba"], None), (["own", "0a1b2c"], None)],
 )
-def test_the_name_of_a_lost_record_is_that_of_the_rounds_beside_it(
-    measured: list[str], instance: str | None, tmp_path: Path, record: dict[str, Any]
+def test_lost_record_gets_its_name_from_the_rounds_next_to_it(
+    instances: list[str], instance: str | None, tmp_path: Path, record: dict[str, Any]
 ) -> None:
-    for one in measured:
-        folder = tmp_path / "nodes" / node_id(record["kind"], record["instance"] if one == "own" else one)
+    for name in instances:
+        folder = tmp_path / "nodes" / node_id(record["kind"], record["instance"] if name == "own" else name)
         folder.mkdir(parents=True)
         (folder / "gemm.cpu.1.parquet").touch()
     (tmp_path / "nodes" / "other-cpu-2c-abcdef.aaaaaa").mkdir(parents=True)
@@ -130,7 +131,7 @@ def test_the_name_of_a_lost_record_is_that_of_the_rounds_beside_it(
         assert hardware.identity(tmp_path / "node.json") == (record["kind"], expected)
 
 
-def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, Any]) -> None:
+def test_name_from_another_kind_is_not_reused(tmp_path: Path, record: dict[str, Any]) -> None:
     path, other = tmp_path / "node.json", "other-cpu-2c-abcdef"
     write_node(path, {**record, "id": f"{other}.0a1b2c", "kind": other, "instance": "0a1b2c"})
     assert hardware.identity(path) == (record["kind"], record["instance"])
@@ -142,7 +143,7 @@ def test_another_kinds_name_is_not_taken_over(tmp_path: Path, record: dict[str, 
         read_node(path)
 
 
-def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_second_process_is_refused_while_another_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_text("whatever")
     monkeypatch.setattr(lock, "lock_path", lambda: path)
@@ -157,7 +158,7 @@ def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.Monk
         with pytest.raises(StudyError, match="another process of yours is measuring"), lock.node_lock(0.1):
             pass
         holder.kill()
-    # The lock died with its holder: no file has to be removed by hand.
+    # The lock ends with its holder: no file is left to remove.
     with lock.node_lock(5):
         assert path.read_text() == "whatever"
     path.rename(tmp_path / "precious")
@@ -167,21 +168,21 @@ def test_a_second_process_is_refused_while_one_measures(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "instead",
+    "replace_folder",
     [
         pytest.param(lambda folder: folder.symlink_to(folder.parent), id="a link"),
         pytest.param(lambda folder: folder.touch(), id="a file"),
         pytest.param(lambda folder: folder.mkdir() or folder.chmod(0o777), id="open to others"),
     ],
 )
-def test_a_lock_lies_in_a_folder_that_only_its_user_writes_to(
-    instead: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_lock_folder_is_writable_only_by_its_user(
+    replace_folder: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(lock, "PLACE", tmp_path)
     folder = lock.lock_path().parent
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.rmdir()
-    instead(folder)
+    replace_folder(folder)
     with pytest.raises(StudyError, match="remove it"):
         lock.lock_path()
 
@@ -194,7 +195,7 @@ def test_a_lock_lies_in_a_folder_that_only_its_user_writes_to(
         (["gemm", "--device", "cuda:9"], "x.parquet", "no device 'cuda:9'.*Devices: cpu"),
     ],
 )
-def test_run_refuses_what_it_cannot_do(words: list[str], out: str, why: str, tmp_path: Path) -> None:
+def test_run_refuses_invalid_arguments(words: list[str], out: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=why):
         main(["run", *words, "--out", str(tmp_path / out)])
     assert list(tmp_path.iterdir()) == []
@@ -219,9 +220,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "nodes" / RECORD["id"]
 
 
-def measured(folder: Path, name: str, hour: int, node: str = RECORD["id"], **about: Any) -> str:
+def write_round(folder: Path, name: str, hour: int, node: str = RECORD["id"], **metadata: Any) -> str:
     times = {"started_utc": f"2026-01-02T{hour:02}:00:00Z", "ended_utc": f"2026-01-02T{hour:02}:30:00Z"}
-    write_samples(folder / name, make_table({"node": node}), times | about)
+    write_samples(folder / name, make_table({"node": node}), times | metadata)
     return str(folder / name)
 
 
@@ -230,9 +231,9 @@ def seal(folder: Path, *rounds: str) -> int:
     return main(["seal", "--probe", probe, "--rounds", *rounds, "--out", str(folder / "node.json")])
 
 
-def test_the_record_spans_its_rounds_and_those_of_an_earlier_preset_are_set_aside(folder: Path) -> None:
-    first, last = measured(folder, "gemm.cpu.1.parquet", 7), measured(folder, "gemm.cpu.2.parquet", 9)
-    content = Path(measured(folder, "gemm.cpu.5.parquet", 3)).read_bytes()
+def test_record_spans_its_rounds_and_earlier_rounds_are_set_aside(folder: Path) -> None:
+    first, last = write_round(folder, "gemm.cpu.1.parquet", 7), write_round(folder, "gemm.cpu.2.parquet", 9)
+    content = Path(write_round(folder, "gemm.cpu.5.parquet", 3)).read_bytes()
     assert seal(folder, last, first) == 0
     sealed = read_node(folder / "node.json")
     assert (sealed["started_utc"], sealed["ended_utc"]) == ("2026-01-02T07:00:00Z", "2026-01-02T09:30:00Z")
@@ -241,27 +242,27 @@ def test_the_record_spans_its_rounds_and_those_of_an_earlier_preset_are_set_asid
     assert (folder / "superseded" / "gemm.cpu.5.parquet").read_bytes() == content
 
 
-def test_rounds_of_another_machine_are_named(folder: Path) -> None:
-    strange = measured(folder, "gemm.cpu.1.parquet", 7, node="another-cpu-8c-fff000")
+def test_rounds_from_another_machine_are_refused(folder: Path) -> None:
+    foreign = write_round(folder, "gemm.cpu.1.parquet", 7, node="another-cpu-8c-fff000")
     with pytest.raises(StudyError, match=r"describes some-cpu-2c-abc123, but rounds of another-cpu-8c-fff000"):
-        seal(folder, strange)
+        seal(folder, foreign)
     assert not (folder / "node.json").exists()
 
 
 @pytest.fixture
 def plan(folder: Path) -> Plan:
-    """A plan of two jobs in two rounds, the second job's points left out of it, as it lies beside the probe."""
+    """Write a plan next to the probe: two jobs in two rounds, with all points in the second job left out."""
     point = Point.from_params("gemm", {"m": 8}, point_s=1.0, predicted_s=90.0)
     job = Job("gemm", "cpu", "cpu", 0.1, 60.0, 9, (point,), start_s=10.0)
     other = Job("training", "cuda:0", "gpu", 0.1, 60.0, 9, (replace(point, left_out="plan: left out to fit 1 min"),))
-    made = Plan((job, other), 2)
-    write_json(folder.parents[1] / "plan.json", made.as_json)
-    return made
+    plan = Plan((job, other), 2)
+    write_json(folder.parents[1] / "plan.json", plan.as_json)
+    return plan
 
 
-def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_missing(folder: Path, plan: Plan) -> None:
+def test_partial_record_from_the_first_round_on_lists_missing_rounds(folder: Path, plan: Plan) -> None:
     probe, name = folder.parents[1] / "probe.json", "gemm.cpu.{}.parquet"
-    first = measured(folder, name.format(1), 7, host="aaaaaa", wall_s=150.0)
+    first = write_round(folder, name.format(1), 7, host="aaaaaa", wall_s=150.0)
     begin_node(folder, probe, plan)
     assert record_path(folder) == folder / PARTIAL
     record = read_node(record_path(folder))
@@ -270,99 +271,97 @@ def test_a_folder_of_rounds_has_a_record_from_the_first_on_which_says_what_is_mi
     assert missing_rounds(record, [path.name for path in folder.glob("*.parquet")]) == ["gemm.cpu.2"]
     assert job_paces(record) == {}
 
-    second = measured(folder, name.format(2), 8, host="bbbbbb", wall_s=770.0, stood_s=600.0)
+    second = write_round(folder, name.format(2), 8, host="bbbbbb", wall_s=770.0, stood_s=600.0)
     assert seal(folder, first, second, "--plan", str(folder.parents[1] / "plan.json")) == 0
     record = read_node(record_path(folder))
     assert record["hosts"] == ["aaaaaa", "bbbbbb"]
     assert record["jobs"]["gemm.cpu"]["wall_s"] == [150.0, 770.0]
-    assert record["jobs"]["gemm.cpu"]["stood_s"] == [0.0, 600.0], "which says nothing of predictions"
+    assert record["jobs"]["gemm.cpu"]["stood_s"] == [0.0, 600.0], "pauses do not affect the pace"
     assert job_paces(record) == {"gemm.cpu": pytest.approx(1.6)}
-    there = sorted(path.name for path in folder.iterdir())
-    assert there == [name.format(1), name.format(2), "node.json"]
-    assert missing_rounds(record, there) == []
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [name.format(1), name.format(2), "node.json"]
+    assert missing_rounds(record, names) == []
 
     for damaged in ("", "[]", '{"jobs": 1}'):
         (folder / PARTIAL).write_text(damaged)
         begin_node(folder, probe, plan)
         assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0, 100.0]
-    assert record_path(folder) == folder / PARTIAL, "a round that is measured anew breaks the seal"
+    assert record_path(folder) == folder / PARTIAL, "a repeated round breaks the seal"
     begin_node(folder, probe, replace(plan, rounds=1))
-    assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan is another one now"
-    given = shutil.copy(probe, folder / "node.json")
-    begin_node(folder, Path(given), plan)
-    assert read_node(Path(given)) == read_node(probe), "what a round is told to read is not its to remove"
+    assert read_node(folder / PARTIAL)["jobs"]["gemm.cpu"]["predicted_s"] == [100.0], "the plan has changed"
+    input_file = Path(shutil.copy(probe, folder / "node.json"))
+    begin_node(folder, input_file, plan)
+    assert read_node(input_file) == read_node(probe), "an input file is not removed"
 
 
-def test_what_became_of_a_nodes_points_is_told_by_reason(
-    folder: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
-) -> None:
-    node, lost = {"node": RECORD["id"]}, {"status": "unsupported", "value": float("nan"), "stop_reason": ""}
+def test_outcomes_lists_failed_points_by_reason(folder: Path, plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    node, failure = {"node": RECORD["id"]}, {"status": "unsupported", "value": float("nan"), "stop_reason": ""}
     for number in (1, 2):
-        refused = {**lost, "dtype": "float8_e4m3fn", "reason": f"no FP8 here, {number}.5 s on"}
-        profile = {**lost, "metric": "kernel_time", "status": "failed", "reason": "the profiler lost kernels"}
+        refused = {**failure, "dtype": "float8_e4m3fn", "reason": f"no FP8 here, {number}.5 s on"}
+        profile = {**failure, "metric": "kernel_time", "status": "failed", "reason": "the profiler lost kernels"}
         rows = [{}, refused, profile]
         both = pd.concat([make_table({**node, "round": number, **row}) for row in rows])
         write_samples(folder / f"gemm.cpu.{number}.parquet", both.reset_index(drop=True), {})
     (folder / "gemm.cpu.3.parquet").write_bytes(b"not a table")
     begin_node(folder, folder.parents[1] / "probe.json", plan)
     assert main(["outcomes", str(folder.parent)]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == f"{RECORD['id']}: 3 rounds of jobs, 2 points ok, 2 not"
-    assert "2  gemm on cpu: unsupported: no FP8 here, 1.5 s on" in said[1]
-    assert "2  gemm on cpu: in part failed: the profiler lost kernels" in said[2]
-    assert "gemm.cpu.3.parquet" in said[3]
-    assert len(said) == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{RECORD['id']}: 3 rounds of jobs, 2 points ok, 2 not"
+    assert "2  gemm on cpu: unsupported: no FP8 here, 1.5 s on" in lines[1]
+    assert "2  gemm on cpu: in part failed: the profiler lost kernels" in lines[2]
+    assert "gemm.cpu.3.parquet" in lines[3]
+    assert len(lines) == 4
     with pytest.raises(StudyError, match=r"no node in .*results/nodes"):
         main(["outcomes", str(folder.parents[1] / "elsewhere")])
 
 
-def test_every_experiment_is_listed_with_what_it_asks_of_whom(
+def test_every_experiment_is_listed_with_its_devices_and_libraries(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(nvml, "nvidia_gpus", list)
     install(monkeypatch, Torch())
     assert main(["list", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["left_out"]
-    assert set(found["experiments"]) == set(experiments())
-    asked = found["experiments"]["tabular"]["devices"]
-    assert asked["(Apple)"] == {"asked": True, "libraries": ["torch"], "all": False}
-    assert set(asked["(NVIDIA)"]["libraries"]) == {"torch", "cupy"}
-    assert "threads" in found["experiments"]["gemm"]["parameters"]
+    listing = json.loads(capsys.readouterr().out)
+    assert listing["left_out"]
+    assert set(listing["experiments"]) == set(experiments())
+    devices = listing["experiments"]["tabular"]["devices"]
+    assert devices["(Apple)"] == {"asked": True, "libraries": ["torch"], "all": False}
+    assert set(devices["(NVIDIA)"]["libraries"]) == {"torch", "cupy"}
+    assert "threads" in listing["experiments"]["gemm"]["parameters"]
     rows = {
         line.split()[0]: line.split()[1:] for line in format_listing(list_experiments()).splitlines() if line.split()
     }
     assert rows["clock"] == ["yes", "–", "–", "–", "–"]
-    assert rows["sequential"] == ["yes", "yes", "yes", "–", "–"]  # CUDA C on GPUs
+    assert rows["sequential"] == ["yes", "yes", "yes", "–", "–"]  # runs in CUDA C on GPUs
 
 
-def test_gpus_here_have_a_column_and_those_left_out_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_has_a_column_per_gpu_and_a_reason_per_omitted_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "nvidia_gpus", list)
     torch = install(monkeypatch, Torch(H100, H100, P100, cuda="13.0", architectures=["sm_90"]))
     monkeypatch.setattr(experiment_list.importlib.util, "find_spec", lambda _: None)
-    said = format_listing(list_experiments())
+    listing = format_listing(list_experiments())
     assert torch.opened == []
-    assert all(words in said for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
-    assert "(NVIDIA)" not in said
+    assert all(words in listing for words in ("cuda:0 … cuda:1", "left out: cuda:2: ", "CuPy is not installed"))
+    assert "(NVIDIA)" not in listing
 
 
-def test_the_record_shows_the_kernels_that_libraries_choose_themselves(record: dict[str, Any]) -> None:
+def test_record_shows_the_kernels_that_libraries_choose_by_default(record: dict[str, Any]) -> None:
     words = [sys.executable, "-m", "experiments", "probe"]
-    told = {**os.environ, "OPENBLAS_CORETYPE": "Prescott"}
-    seen = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT, env=told)
-    pools = json.loads(seen.stdout)["software"]["blas"]
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Prescott"}
+    result = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    pools = json.loads(result.stdout)["software"]["blas"]
     assert "Prescott" not in [pool.get("architecture") for pool in pools]
 
 
 @pytest.mark.parametrize(
-    ("memory_bytes", "said"), [(4.25e9, "4.2 GB"), (9.96e9, "10.0 GB"), (10e9, "10 GB"), (31.6e9, "32 GB")]
+    ("memory_bytes", "size"), [(4.25e9, "4.2 GB"), (9.96e9, "10.0 GB"), (10e9, "10 GB"), (31.6e9, "32 GB")]
 )
-def test_a_machine_is_described_in_one_sentence(memory_bytes: float, said: str) -> None:
+def test_machine_is_summarized_in_one_line(memory_bytes: float, size: str) -> None:
     cpu = {"model": "A CPU", "usable_cores": 1, "unknown": ["sockets", "caches"]}
     devices = [{"kind": "cpu", "name": "A CPU"}, {"kind": "gpu", "name": "A GPU"}]
     record = {"hardware": {"cpu": cpu, "memory_bytes": memory_bytes}, "devices": devices}
-    assert fingerprint.summarize_node(record) == f"A CPU, 1 core, {said}; A GPU; unknown: sockets, caches"
+    assert fingerprint.summarize_node(record) == f"A CPU, 1 core, {size}; A GPU; unknown: sockets, caches"
     record["hardware"]["cpu"] = {"model": "A CPU", "usable_cores": 4, "quota": 1.5}
     assert (
-        fingerprint.summarize_node({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {said}; no GPU"
+        fingerprint.summarize_node({**record, "devices": []}) == f"A CPU, 1.5 cores by a cgroup's quota, {size}; no GPU"
     )

@@ -9,21 +9,21 @@ import pytest
 
 from contract.errors import StudyError
 from contract.node import write_node
-from tests.experiments.test_node import RECORD, measured
+from tests.experiments.test_node import RECORD, write_round
 from workflow.result_files import is_measured, unusable_rounds, usable_plan, usable_record
 
 NAME = "gemm.cpu.1.parquet"
 
 
 def test_damaged_round_is_listed_and_foreign_round_is_refused(tmp_path: Path) -> None:
-    own = Path(measured(tmp_path, NAME, 7))
+    own = Path(write_round(tmp_path, NAME, 7))
     assert unusable_rounds({str(own): {}, str(tmp_path / "lost.cpu.1.parquet"): {}}, RECORD["id"]) == []
     content = own.read_bytes()
     for spoilt in (b"", b"PAR1", content[: len(content) // 2], content[:-1], bytes(len(content))):
         own.write_bytes(spoilt)
         assert unusable_rounds({str(own): {}}, RECORD["id"]) == [str(own)]
     for name, node in ((NAME, "another-cpu-8c-fff000"), ("gemm.cpu.2.parquet", RECORD["id"])):
-        strange = measured(tmp_path, name, 7, node=node)
+        strange = write_round(tmp_path, name, 7, node=node)
         with pytest.raises(StudyError, match=rf"holds gemm\.cpu\.1\.parquet of {node}, and {name} of .* move it away"):
             unusable_rounds({strange: {}}, RECORD["id"])
 
@@ -41,7 +41,7 @@ def test_round_with_other_protocol_or_plan_is_measured_again(
     noted: dict[str, Any], usable: bool, tmp_path: Path
 ) -> None:
     """Also without Snakemake's metadata. The earliest rounds record neither."""
-    path = measured(tmp_path, NAME, 7, **noted)
+    path = write_round(tmp_path, NAME, 7, **noted)
     assert unusable_rounds({path: {"protocol": 3, "planned": "0" * 12}}, RECORD["id"]) == ([] if usable else [path])
 
 
@@ -60,7 +60,7 @@ def test_is_measured_needs_sealed_node_with_all_rounds(tmp_path: Path) -> None:
     asked = {"gemm.cpu": {"predicted_s": [9.0], "left_out": {}}}
     write_node(folder / "node.json", {**RECORD, "jobs": asked})
     assert not is_measured(tmp_path)
-    path = Path(measured(folder, NAME, 7))
+    path = Path(write_round(folder, NAME, 7))
     assert is_measured(tmp_path)
     path.write_bytes(b"PAR1")
     assert not is_measured(tmp_path)
