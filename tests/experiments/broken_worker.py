@@ -28,8 +28,8 @@ How = Literal[
     "nan",
     "unsupported",
     "prints",
-    "tells its environment",
-    "is told",
+    "reports its environment",
+    "reports a changed environment",
     "observes three",
     "observes no number",
     "observes a share of two",
@@ -38,7 +38,7 @@ How = Literal[
 Profiled = Literal["right", "slow to build", "killed", "raises", "no number", "hangs"]
 
 
-def _break(how: str) -> None:
+def _fail(how: str) -> None:
     """Die, hang or raise if `how` asks for it."""
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -52,7 +52,7 @@ def break_point(device: Device, how: How, index: int, backend: Literal["llvm"], 
     """Build a point that fails as `how` names."""
 
     def call() -> None:
-        _break(how)
+        _fail(how)
         if how == "no memory":
             raise MemoryError
         if how == "prints":
@@ -60,7 +60,7 @@ def break_point(device: Device, how: How, index: int, backend: Literal["llvm"], 
 
     if how == "unsupported":
         raise Unsupported("not on this planet")
-    if how in ("tells its environment", "is told"):
+    if how in ("reports its environment", "reports a changed environment"):
         raise Unsupported(" ".join(os.environ))
     if how == "observes a share of two":
         return Workload(observe=lambda: {"whole_share": (2.0, "1")})
@@ -119,12 +119,12 @@ def profile_point(device: Device, how: Profiled, index: int, backend: Literal["l
     if how == "slow to build":
         time.sleep(0.5)
 
-    def take() -> dict[str, float]:
-        _break(how)
+    def measure() -> dict[str, float]:
+        _fail(how)
         cupti = float(os.environ.get("TEARDOWN_CUPTI", 0))
         return {"built_before": math.nan if how == "no number" else before, "cupti_share": cupti}
 
-    return Workload(run=lambda: None, profile=Profile({"built_before": "1", "cupti_share": "1"}, take))
+    return Workload(run=lambda: None, profile=Profile({"built_before": "1", "cupti_share": "1"}, measure))
 
 
 if __name__ == "__main__":

@@ -136,13 +136,13 @@ def is_expensive(name: str, params: dict[str, Any]) -> bool:
 
 # GPU work that cannot be played, with reasons.
 NOT_PLAYED = {
-    "libraries: cuDNN's LSTM": "the CPU's operators have no such library",
-    "libraries: convolutions without cuDNN": "torch goes on to oneDNN, as on a CPU",
-    "libraries: those that are loaded": "this process loads no driver",
-    "serving": "its server is a process of its own, which opens the device by name",
+    "libraries: cuDNN's LSTM": "CPU operators have no cuDNN",
+    "libraries: convolutions without cuDNN": "torch falls back to oneDNN, as on a CPU",
+    "libraries: loaded libraries": "this process loads no driver",
+    "serving": "its server is a separate process that opens the device by name",
     "several-devices": "there is one GPU, and no NCCL",
-    "tabular by CuPy": "the stand-in of CuPy does not sort, join and count",
-    "without-cuda by Vulkan and WebGPU": "they see no such GPU; other tests run them on Mesa's software device",
-    "training and inference by inductor": "Triton makes kernels for real GPUs alone",
-    "times, power, and what the driver and the profiler do": "the CPU does the work",
+    "tabular by CuPy": "the stand-in for CuPy cannot sort, join or count",
+    "without-cuda by Vulkan and WebGPU": "they cannot see a played GPU; other tests use Mesa's software device",
+    "training and inference by inductor": "Triton compiles kernels only for real GPUs",
+    "times, power, driver and profiler": "the CPU does the work",
 }

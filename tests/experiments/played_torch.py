@@ -84,38 +84,38 @@ GPU = Played()
 
 
 class PlayedTensor(torch.Tensor):
-    """Tensor on the device. held: the CPU tensor with its data."""
+    """Tensor on the device. cpu_tensor: the CPU tensor with its data."""
 
-    held: torch.Tensor
+    cpu_tensor: torch.Tensor
     is_cuda = True
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, held: torch.Tensor) -> PlayedTensor:
-        if held.dtype is torch.float64 and not GPU.float64:
+    def __new__(cls, cpu_tensor: torch.Tensor) -> PlayedTensor:
+        if cpu_tensor.dtype is torch.float64 and not GPU.float64:
             raise TypeError(f"cannot convert a tensor to float64: {NAME} does not support it")
         tensor = torch.Tensor._make_wrapper_subclass(
-            cls, held.size(), strides=held.stride(), storage_offset=held.storage_offset(), dtype=held.dtype,
-            layout=held.layout, device=torch.device(DEVICE),
+            cls, cpu_tensor.size(), strides=cpu_tensor.stride(), storage_offset=cpu_tensor.storage_offset(),
+            dtype=cpu_tensor.dtype, layout=cpu_tensor.layout, device=torch.device(DEVICE),
         )  # fmt: skip
-        tensor.held = held
+        tensor.cpu_tensor = cpu_tensor
         return tensor
 
     def __repr__(self, **_: Any) -> str:
         return f"PlayedTensor({tuple(self.shape)}, {self.dtype})"
 
     def data_ptr(self) -> int:
-        return self.held.data_ptr()
+        return self.cpu_tensor.data_ptr()
 
     def untyped_storage(self) -> Any:
-        return self.held.untyped_storage()
+        return self.cpu_tensor.untyped_storage()
 
     def numpy(self, **_: Any) -> Any:
         raise TypeError("can't convert a device's tensor to numpy: use Tensor.cpu() first")
 
     def tolist(self) -> Any:
         GPU.wait("tolist")
-        return self.held.tolist()
+        return self.cpu_tensor.tolist()
 
     @classmethod
     def __torch_dispatch__(cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -150,7 +150,7 @@ def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     GPU.record(operator, args, kwargs, out)
     if name == "_to_copy" and not to_device:
         return out
-    operands = {id(tensor.held): tensor for tensor in on_device} | {id(tensor): tensor for tensor in on_host}
+    operands = {id(tensor.cpu_tensor): tensor for tensor in on_device} | {id(tensor): tensor for tensor in on_host}
 
     def wrap(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
@@ -161,7 +161,7 @@ def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _unwrap(leaf: Any) -> Any:
-    return leaf.held if isinstance(leaf, PlayedTensor) else leaf
+    return leaf.cpu_tensor if isinstance(leaf, PlayedTensor) else leaf
 
 
 def _raise_device_errors(name: str, operator: Any, args: Any, on_device: list[Any], on_host: list[Any]) -> None:
@@ -231,7 +231,7 @@ def _eight_bit_product(name: str, self: Any, mat2: Any, out: Any, **more: Any) -
         raise RuntimeError(f"out is {out.dtype} of {tuple(out.shape)}")
 
     def compute(*_: Any) -> None:
-        out.held.copy_(a.held.double() @ b.held.double())
+        out.cpu_tensor.copy_(a.cpu_tensor.double() @ b.cpu_tensor.double())
 
     compute()
     GPU.record(compute, (), {}, None)

@@ -85,7 +85,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("phase", "fault"), [("fit", "labels swapped"), *(("predict", fault) for fault in FAULTS)])
-def test_a_spoilt_model_fails_its_check(phase: str, fault: str, monkeypatch: Patch) -> None:
+def test_spoilt_model_fails_its_check(phase: str, fault: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(boosting, "LEARNT_ROWS", 10_000)
     monkeypatch.setattr(boosting, "HELD_ROWS", 4000)
     monkeypatch.setattr(SpoiltModel, "fault", staticmethod(FAULTS[fault]), raising=False)
@@ -105,7 +105,7 @@ def test_scikit_learn_is_unsupported_if_its_process_has_another_thread_count(mon
         assert (answer["status"], "not with 1" in answer["reason"]) == ("unsupported", True)
 
 
-def gpu(maker: str = "NVIDIA", name: str = "cuda:1") -> Any:
+def unsupported_gpu(maker: str = "NVIDIA", name: str = "cuda:1") -> Any:
     """Return a GPU that no installed library supports."""
     return SimpleNamespace(
         kind="gpu", name=name, maker=maker, describe=lambda: {"name": f"{maker} Card"},
@@ -132,7 +132,7 @@ def test_build_without_gpu_support_names_the_install_command(
 ) -> None:
     monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": False})
     with pytest.raises(Unsupported, match=why):
-        build_prediction(gpu(maker), backend)
+        build_prediction(unsupported_gpu(maker), backend)
 
 
 class FakeLightGbm(ModuleType):
@@ -160,11 +160,11 @@ class FakeLightGbm(ModuleType):
 def test_lightgbm_rejects_another_opencl_device_than_requested(monkeypatch: Patch) -> None:
     library = FakeLightGbm("NVIDIA Card")
     monkeypatch.setitem(sys.modules, "lightgbm", library)
-    build_prediction(gpu(), "lightgbm")
+    build_prediction(unsupported_gpu(), "lightgbm")
     assert library.used[-1]["device_type"] == "gpu"
     monkeypatch.setitem(sys.modules, "lightgbm", FakeLightGbm("Another Card"))
     with pytest.raises(Unsupported, match="another device than NVIDIA Card"):
-        build_prediction(gpu(), "lightgbm")
+        build_prediction(unsupported_gpu(), "lightgbm")
 
 
 def test_missing_openmp_makes_only_lightgbm_unsupported(monkeypatch: Patch) -> None:

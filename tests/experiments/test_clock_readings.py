@@ -76,7 +76,7 @@ def measure_flagged(
     return measure(work or Workload(run=do_nothing), device, policy, read, now=device.now), flags
 
 
-def one_per_period(period: int, bad: Sequence[float | None]) -> Iterator[float | None]:
+def bad_once_per_period(period: int, bad: Sequence[float | None]) -> Iterator[float | None]:
     """Yield a bad reading, in turn, per period, and None otherwise."""
     turns = itertools.cycle(bad)
     return (next(turns) if index % period == period - 1 else None for index in itertools.count())
@@ -107,7 +107,7 @@ def test_calls_per_sample_are_right_with_a_third_bad_readings(
     assert device.clock <= 2 * POLICY.budget_s + 6 * call_s * slow
 
 
-def test_a_clock_too_coarse_for_one_call_times_calls_in_a_row() -> None:
+def test_clock_too_coarse_for_one_call_times_calls_in_a_row() -> None:
     device = UnsteadyClock(itertools.repeat(0.0))
     assert measure_flagged(device)[0].calls == calls_with_a_right_clock(call_s=LAUNCH_S), (
         "in a row, each call takes as long as its launch"
@@ -115,7 +115,9 @@ def test_a_clock_too_coarse_for_one_call_times_calls_in_a_row() -> None:
 
 
 def test_invalid_readings_are_dropped_and_flagged_on_the_next_sample() -> None:
-    result, flags = measure_flagged(UnsteadyClock(itertools.repeat(None), one_per_period(3, [-1.8e-6]), call_s=1e-4))
+    result, flags = measure_flagged(
+        UnsteadyClock(itertools.repeat(None), bad_once_per_period(3, [-1.8e-6]), call_s=1e-4)
+    )
     assert set(result.samples[""]) == {1e-4}
     assert len(result.readings) == len(result.samples[""])
     first, *later = map(str, flags)
@@ -188,7 +190,7 @@ def test_swapped_stamps_between_phases_cancel_and_lost_stamps_are_skipped() -> N
 
 def test_budget_and_graph_decisions_need_more_than_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single zero would pass the budget with a call that takes days, or capture a step of a second in a graph."""
-    slow = UnsteadyClock(one_per_period(2, [0.0]), call_s=1.0)
+    slow = UnsteadyClock(bad_once_per_period(2, [0.0]), call_s=1.0)
     ladder = {10**6: {"n": 1}, 1: None}
     experiment = Experiment(
         "known", lambda device, n: Workload(run=do_nothing), {"n": int}, lambda params: ladder[params["n"]], None, None,
@@ -196,8 +198,8 @@ def test_budget_and_graph_decisions_need_more_than_one_reading(monkeypatch: pyte
     )  # fmt: skip
     with pytest.raises(worker.Skipped, match="one call is predicted to take 1e"):
         worker._require_budget(experiment, {"n": 10**6}, slow, POLICY)
-    assert not worker._is_short(Workload(run=do_nothing), UnsteadyClock(one_per_period(2, [-1.8e-6]), call_s=1.0))
-    assert worker._is_short(Workload(run=do_nothing), UnsteadyClock(one_per_period(3, [-1.8e-6]), call_s=2e-5))
+    assert not worker._is_short(Workload(run=do_nothing), UnsteadyClock(bad_once_per_period(2, [-1.8e-6]), call_s=1.0))
+    assert worker._is_short(Workload(run=do_nothing), UnsteadyClock(bad_once_per_period(3, [-1.8e-6]), call_s=2e-5))
 
 
 def test_call_time_is_the_median_reading() -> None:

@@ -134,7 +134,7 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("make", "args", "module", "text", "wrong"), BREAKS)
-def test_a_broken_kernel_fails_its_check(
+def test_broken_kernel_fails_its_check(
     cupy: Cupy, monkeypatch: pytest.MonkeyPatch, make: Any, args: Any, module: Any, text: str, wrong: str
 ) -> None:
     assert text in module.SOURCE

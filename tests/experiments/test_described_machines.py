@@ -167,17 +167,17 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def lines(names: list[str]) -> st.SearchStrategy[bytes]:
+def draw_lines(names: list[str]) -> st.SearchStrategy[bytes]:
     """Draw lines `name: value` with odd values."""
     pairs = st.lists(st.tuples(st.sampled_from(names), ODD), max_size=30)
     return pairs.map(lambda drawn: "\n".join(f"{name}: {value}" for name, value in drawn).encode("utf-8", "replace"))
 
 
-OTHER = st.one_of(st.just(b""), lines(OTHERS), st.binary(max_size=100))
+OTHER = st.one_of(st.just(b""), draw_lines(OTHERS), st.binary(max_size=100))
 PRINTED = st.one_of(
     st.just(b""),
     st.lists(NESTED, max_size=30).map(lambda fields: json.dumps({"lscpu": fields}).encode()),
-    lines(NAMES),
+    draw_lines(NAMES),
     ODD.map(lambda value: json.dumps(value).encode()),
     st.binary(max_size=200),
     st.just(b'{"lscpu":' * 100_000),

@@ -171,24 +171,24 @@ def test_check_detects_wrong_probabilities(models: Path, monkeypatch: pytest.Mon
 # ---------------------------------------------------------- simulated users
 
 
-def event(text: str, **more: Any) -> bytes:
+def stream_event(text: str, **more: Any) -> bytes:
     return b"data: " + json.dumps({"choices": [{"text": text}], **more}).encode() + b"\n"
 
 
 def answer_lines(count: int = 3, prompt: int = 8) -> list[bytes]:
     """Return the lines in a right answer: single tokens, and two in one event."""
-    return [event("a"), b"\n", *(event("a") for _ in range(count - 3)), event("aa"),
-            event("", timings={"prompt_n": prompt}), b"\n", b"data: [DONE]\n", b"\n"]  # fmt: skip
+    return [stream_event("a"), b"\n", *(stream_event("a") for _ in range(count - 3)), stream_event("aa"),
+            stream_event("", timings={"prompt_n": prompt}), b"\n", b"data: [DONE]\n", b"\n"]  # fmt: skip
 
 
-def answer(lines: list[bytes], count: int = 3) -> simulated_users.Answer:
+def make_answer(lines: list[bytes], count: int = 3) -> simulated_users.Answer:
     return simulated_users.Answer(
         0.0, count, lines=[(float(time_s), line) for time_s, line in enumerate(lines)], ended=99.0
     )
 
 
 def test_complete_answer_is_right() -> None:
-    simulated_users.require_right_answer(answer(answer_lines()), 8)
+    simulated_users.require_right_answer(make_answer(answer_lines()), 8)
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_complete_answer_is_right() -> None:
         ([], "broke off"),
         (answer_lines()[:-2], "broke off"),
         ([b"data: [DONE]\n"], "broke off"),
-        ([event("a"), *answer_lines()], "4 tokens instead of 3"),
+        ([stream_event("a"), *answer_lines()], "4 tokens instead of 3"),
         (answer_lines()[1:], "2 tokens instead of 3"),
-        ([event("b"), *answer_lines()[1:]], "wrote 'b' instead of only 'a'"),
+        ([stream_event("b"), *answer_lines()[1:]], "wrote 'b' instead of only 'a'"),
         (answer_lines(prompt=2), "computed 2 of 8 prompt tokens"),
-        ([*answer_lines()[:-4], event(""), *answer_lines()[-2:]], "its version is too old"),
+        ([*answer_lines()[:-4], stream_event(""), *answer_lines()[-2:]], "its version is too old"),
         ([b'data: {"error": {"message": "no slot"}}\n', *answer_lines()], "streamed .*no slot"),
         ([b"data: [1]\n", *answer_lines()], "streamed"),
         ([b"data: \xff\n", *answer_lines()], "streamed"),
@@ -209,7 +209,7 @@ def test_complete_answer_is_right() -> None:
 )  # fmt: skip
 def test_wrong_answers_give_a_reason(lines: list[bytes], words: str) -> None:
     with pytest.raises(simulated_users.AnswerError, match=words):
-        simulated_users.require_right_answer(answer(lines), 8)
+        simulated_users.require_right_answer(make_answer(lines), 8)
 
 
 LINES = st.one_of(
@@ -220,23 +220,27 @@ LINES = st.one_of(
 @given(st.lists(LINES, max_size=8))
 def test_any_stream_counts_as_one_answer_or_fault(lines: list[bytes]) -> None:
     first = simulated_users.Answer(0.0, 1, first=True, counted=False, ended=0.5)
-    result = simulated_users.summarise_answers([first, answer(lines)], 8, over=100.0)
+    result = simulated_users.summarise_answers([first, make_answer(lines)], 8, over=100.0)
     assert len(result.whole) + sum(result.faults.values()) == 1
 
 
 @given(st.integers(0, len(b"".join(answer_lines())) - 3))
 def test_truncated_answer_is_an_error(cut: int) -> None:
     with pytest.raises(simulated_users.AnswerError):
-        simulated_users.require_right_answer(answer(b"".join(answer_lines())[:cut].splitlines(keepends=True)), 8)
+        simulated_users.require_right_answer(make_answer(b"".join(answer_lines())[:cut].splitlines(keepends=True)), 8)
 
 
 def test_times_come_from_counted_answers_and_the_rate_from_all_tokens() -> None:
     """Summarise a first answer until 2 s, a counted, an unfinished and a failed answer."""
-    first = simulated_users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, event("aaa"))], ended=2.0)
-    counted = simulated_users.Answer(2.0, 3, lines=[(4.0, event("a")), (5.0, event("a")), (7.0, event("a"))], ended=8.0)
-    counted.lines += [(7.5, event("", timings={"prompt_n": 8})), (7.5, b"data: [DONE]\n")]
-    unfinished = simulated_users.Answer(8.0, 3, counted=False, lines=[(9.0, event("a")), (11.0, event("a"))])
-    failed = simulated_users.Answer(3.0, 3, lines=[(4.0, event("a"))], ended=5.0, fault="the server said 500")
+    first = simulated_users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, stream_event("aaa"))], ended=2.0)
+    counted = simulated_users.Answer(
+        2.0, 3, lines=[(4.0, stream_event("a")), (5.0, stream_event("a")), (7.0, stream_event("a"))], ended=8.0
+    )
+    counted.lines += [(7.5, stream_event("", timings={"prompt_n": 8})), (7.5, b"data: [DONE]\n")]
+    unfinished = simulated_users.Answer(
+        8.0, 3, counted=False, lines=[(9.0, stream_event("a")), (11.0, stream_event("a"))]
+    )
+    failed = simulated_users.Answer(3.0, 3, lines=[(4.0, stream_event("a"))], ended=5.0, fault="the server said 500")
     result = simulated_users.summarise_answers([first, counted, unfinished, failed], 8, over=10.0)
     assert (result.first, result.between, result.whole, result.user_rates) == ([2.0], [1.0, 2.0], [6.0], [2 / 3])
     assert (result.tokens, result.span_s) == (4, 8.0)
@@ -269,8 +273,10 @@ class StreamingServer(StandInServer):
         handler.end_headers()
         for _ in range(request["max_tokens"]):
             time.sleep(self.pause_s)
-            send_chunk(handler, event("a") + b"\n")
-        send_chunk(handler, event("", timings={"prompt_n": len(request["prompt"])}) + b"\n" + b"data: [DONE]\n\n")
+            send_chunk(handler, stream_event("a") + b"\n")
+        send_chunk(
+            handler, stream_event("", timings={"prompt_n": len(request["prompt"])}) + b"\n" + b"data: [DONE]\n\n"
+        )
         self.count_open(-1)
         send_chunk(handler, b"")
 
@@ -282,7 +288,7 @@ def send_chunk(handler: RequestHandler, data: bytes) -> None:
 def send_one_token(handler: RequestHandler) -> None:
     """Send the first token in an answer, then stop."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    send_chunk(handler, event("a") + b"\n")
+    send_chunk(handler, stream_event("a") + b"\n")
 
 
 def run_users(server: StreamingServer, count: int) -> simulated_users.LoadResult:

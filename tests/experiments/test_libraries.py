@@ -102,11 +102,11 @@ def test_switches_match_the_device_and_are_restored() -> None:
 def test_wrong_layer_fails_its_check(monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], fault: Any) -> None:
     correct = layers.output_and_gradients
 
-    def broken(module: Any, x: torch.Tensor, above: Any) -> Any:
+    def with_fault(module: Any, x: torch.Tensor, above: Any) -> Any:
         results = correct(module, x, above)
         return fault(*results) if x.dtype is torch.float32 and above is not None else results
 
-    monkeypatch.setattr(layers, "output_and_gradients", broken)
+    monkeypatch.setattr(layers, "output_and_gradients", with_fault)
     for variant in ("library", "native"):
         assert not passes_check(build_layer(**layer, variant=variant, passes="both"))
 

@@ -63,16 +63,16 @@ def test_missing_required_gpu_gives_a_clear_message(record: dict[str, Any]) -> N
 
 
 def test_kind_is_stable_and_distinguishes_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kind(*names: str) -> str:
+    def kind_with_gpus(*names: str) -> str:
         monkeypatch.setattr(nvml, "nvidia_gpus", lambda: [{"name": name} for name in names])
         return hardware.machine_kind()
 
-    assert kind() == kind() != kind(*["NVIDIA H200"] * 2)
-    check_document(kind(), NODE_SCHEMA["properties"]["kind"], "kind")
-    assert "2x-nvidia-h200" in kind(*["NVIDIA H200"] * 2)
+    assert kind_with_gpus() == kind_with_gpus() != kind_with_gpus(*["NVIDIA H200"] * 2)
+    check_document(kind_with_gpus(), NODE_SCHEMA["properties"]["kind"], "kind")
+    assert "2x-nvidia-h200" in kind_with_gpus(*["NVIDIA H200"] * 2)
     cards = [f"{'Long ' * n}Card" for n in range(1, 10)]
-    assert kind(*cards) != kind(*cards[:-1]), "the hash covers the part that is cut off"
-    check_document(f"{kind(*cards)}.a1b2c3", NODE_SCHEMA["properties"]["id"], "name")
+    assert kind_with_gpus(*cards) != kind_with_gpus(*cards[:-1]), "the hash covers the part that is cut off"
+    check_document(f"{kind_with_gpus(*cards)}.a1b2c3", NODE_SCHEMA["properties"]["id"], "name")
 
 
 def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

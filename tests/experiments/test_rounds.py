@@ -39,7 +39,7 @@ BROKEN = Experiment(
     memory=None,
     flop=None,
     fits=("cpu",),
-    environment=lambda params: {"CHOSEN_BY_POINT": "yes"} if params["how"] == "is told" else {},
+    environment=lambda params: {"CHOSEN_BY_POINT": "yes"} if params["how"] == "reports a changed environment" else {},
 )
 NAMES = {
     broken_worker.break_point: "broken",
@@ -128,11 +128,11 @@ def test_new_process_starts_after_a_crash_and_for_another_environment(
 ) -> None:
     assert measured_round.workers == 3
     assert printed_lines.count("meanwhile") == 3, "meanwhile runs at each start"
-    environment = outcomes_by_fault(measured_round)["tells its environment"][1].split()
+    environment = outcomes_by_fault(measured_round)["reports its environment"][1].split()
     assert "PATH" in environment
     # Variables set for other purposes do not reach the worker.
     assert not {*SPOILING, "CHOSEN_BY_POINT"} & set(environment)
-    assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured_round)["is told"][1].split()
+    assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured_round)["reports a changed environment"][1].split()
     assert sorted(map(sorted, measured_round.environments)) == [[], ["CHOSEN_BY_POINT"]]
     (line,) = [line for line in printed_lines if line != "meanwhile"]
     assert line.startswith("broken on cpu, round 1: 14 points in ")
