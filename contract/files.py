@@ -133,12 +133,12 @@ def parse_json(data: bytes, where: Path | str) -> Any:
         outside = re.sub(r'"[^"\\]*(?:\\.[^"\\]*)*"', "", text)
         steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", outside))
         if max(accumulate(steps), default=0) > MOST_DEPTH:
-            raise StudyError(f"{where}: lists and objects lie more than {MOST_DEPTH} deep in each other")
+            raise StudyError(f"{where}: lists and objects are nested more than {MOST_DEPTH} levels deep")
         value = json.loads(text, parse_constant=_parse_finite, parse_float=_parse_finite, parse_int=_parse_integer)
         if re.search(r"\\u[dD][89a-fA-F]", text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise StudyError(f"{where}: holds half a character (a lone surrogate), which is no text") from None
+        raise StudyError(f"{where}: contains a lone surrogate, which is not valid text") from None
     except (ValueError, RecursionError) as broken:
         line = getattr(broken, "lineno", 1)
         raise StudyError(f"{where}, line {line}: not JSON ({broken})") from None
@@ -171,11 +171,11 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
         raise StudyError(f"{path}: no such file") from None
     except OSError as refusal:
         why = "a link" if Path(path).is_symlink() else (refusal.strerror or str(refusal))
-        raise StudyError(f"{path}: is not a plain file that can be read ({why})") from None
+        raise StudyError(f"{path}: is not a readable regular file ({why})") from None
     try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
-            raise StudyError(f"{path}: is not a plain file that can be read (a folder, a pipe or a device)")
+            raise StudyError(f"{path}: is not a readable regular file (a folder, a pipe or a device)")
     except BaseException:
         os.close(handle)
         raise
@@ -183,7 +183,7 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
         # Read one byte more than the limit: the file may grow.
         data = file.read(most + 1) if about.st_size <= most else b""
     if about.st_size > most or len(data) > most:
-        raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes, and {most:,} are the limit")
+        raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes (limit: {most:,})")
     return data
 
 
@@ -210,7 +210,7 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
         raise StudyError(f"{path}: not a file")
     try:
         if path.stat().st_size > YAML_BYTES:
-            raise StudyError(f"{path}: larger than {YAML_BYTES / 1e6:g} MB: split it, or leave out what is not needed")
+            raise StudyError(f"{path}: larger than {YAML_BYTES / 1e6:g} MB: split it, or remove unneeded parts")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file") from None

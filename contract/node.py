@@ -256,7 +256,7 @@ def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
     kind, _, instance = record["id"].partition(".")
     record = {"kind": kind, "instance": instance, **record}
     if record["id"] != node_id(record["kind"], record["instance"]):
-        raise StudyError(f"{where}: id {record['id']!r} is not that of kind {record['kind']!r} and its instance")
+        raise StudyError(f"{where}: id {record['id']!r} does not match kind {record['kind']!r} and its instance")
     return record
 
 

@@ -85,7 +85,7 @@ def check_round(path: Path) -> None:
     held = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
     if held != {path.name}:
         raise StudyError(
-            f"{path}: holds {truncate(', '.join(sorted(held)) or 'no round')}, which is not what its name says"
+            f"{path}: holds {truncate(', '.join(sorted(held)) or 'no round')}, which contradicts its file name"
         )
 
 
@@ -124,7 +124,7 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
             archive.writestr(member, data)
     whole = made.getvalue()
     if len(whole) > MOST_BYTES:
-        raise StudyError(f"is {len(whole):,} bytes in all, and {MOST_BYTES:,} are the limit of a pack")
+        raise StudyError(f"is {len(whole):,} bytes in all (limit for a pack: {MOST_BYTES:,})")
     return whole
 
 
@@ -153,7 +153,7 @@ def read_pack(path: Path) -> Pack:
 def _parse_pack(data: bytes) -> Pack:
     files = _read_members(data)
     if MANIFEST not in files:
-        raise StudyError(f"holds no {MANIFEST}: it is no pack. Make one with `python -m experiments pack`")
+        raise StudyError(f"holds no {MANIFEST}: it is not a pack. Make one with `python -m experiments pack`")
     given = parse_json(files.pop(MANIFEST), MANIFEST)
     version = given.get("pack") if isinstance(given, dict) else None
     if version != VERSION:
@@ -165,21 +165,21 @@ def _parse_pack(data: bytes) -> Pack:
     _check_names(given["files"])
     for name in given["files"]:
         if name not in files:
-            raise StudyError(f"{name}: is in the manifest and not in the pack: {_AGAIN}")
+            raise StudyError(f"{name}: is in the manifest but not in the pack: {_AGAIN}")
     for name, contents in files.items():
         if name not in given["files"]:
-            raise StudyError(f"{name}: is in the pack and not in its manifest: {_AGAIN}")
+            raise StudyError(f"{name}: is in the pack but not in its manifest: {_AGAIN}")
         said = given["files"][name]
         if said["bytes"] != len(contents) or said["sha256"] != hashlib.sha256(contents).hexdigest():
-            raise StudyError(f"{name}: is not the file whose size and digest the manifest tells: {_AGAIN}")
+            raise StudyError(f"{name}: differs from the size or digest in the manifest: {_AGAIN}")
     made = make_manifest(files)
     for key, value in made.items():
         if given[key] != value:
             raise StudyError(f"{MANIFEST}: says {key} {given[key]!r}, and the node's record says {value!r}")
     if not any(map(ROUND.fullmatch, files)):
-        raise StudyError("holds no round: there is nothing to add")
+        raise StudyError("contains no round: there is nothing to add")
     if make_archive(files) != data:
-        raise StudyError(f"holds more than its files, or them in another order or form than a pack does: {_AGAIN}")
+        raise StudyError(f"contains extra bytes, or files in a different order or form than a pack: {_AGAIN}")
     record = next(node.parse_node(files[name], name) for name in _RECORDS if name in files)
     return Pack(files, record, given, hashlib.sha256(data).hexdigest())
 
@@ -189,15 +189,14 @@ def _read_members(data: bytes) -> dict[str, bytes]:
     if data[: len(_START_MARK)] != _START_MARK:
         raise StudyError("is not a pack, which is a zip file: make one with `python -m experiments pack`")
     if data[-_END.size :][: len(_END_MARK)] != _END_MARK or len(data) < _END.size:
-        raise StudyError("does not end as a zip file does: it was cut off, or something follows it. Send it again")
+        raise StudyError("has no valid zip ending: it is incomplete, or has extra bytes. Send it again")
     _, _, _, _, entries, directory, _, _ = _END.unpack(data[-_END.size :])
     if data[-_END.size - _ZIP64_BYTES :].startswith(_ZIP64_MARK):
-        raise StudyError("is an archive of the zip64 form, which no pack has")
+        raise StudyError("is a zip64 archive: a pack never is")
     # Check before reading the directory, which takes ten times its size in memory.
     if entries > MOST_FILES + 1 or directory > (MOST_FILES + 1) * _ENTRY_BYTES:
         raise StudyError(
-            f"says that it holds {entries:,} files in a directory of {directory:,} bytes: "
-            f"{MOST_FILES:,} files are the limit"
+            f"claims {entries:,} files in a directory of {directory:,} bytes (limit: {MOST_FILES:,} files)"
         )
     files: dict[str, bytes] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -206,7 +205,7 @@ def _read_members(data: bytes) -> dict[str, bytes]:
         for member in members:
             _check_member(member)
         if sum(member.file_size for member in members) > len(data):
-            raise StudyError("its files take more bytes than it has: they lie over each other")
+            raise StudyError("its files take more bytes than the pack: they overlap")
         for member in members:
             files[member.filename] = archive.read(member)
     return files
@@ -223,21 +222,21 @@ def _check_names(names: Iterable[str]) -> None:
             raise StudyError(f"holds {shown} twice")
         seen.add(name)
     if len(seen) > MOST_FILES + 1:
-        raise StudyError(f"holds {len(seen):,} files, and {MOST_FILES:,} are the limit")
+        raise StudyError(f"contains {len(seen):,} files (limit: {MOST_FILES:,})")
 
 
 def _check_member(member: zipfile.ZipInfo) -> None:
     name, kind = member.filename, stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
-        raise StudyError(f"{name}: is a link or a folder, and a pack holds plain files alone")
+        raise StudyError(f"{name}: is a link or a folder: a pack contains regular files only")
     if member.flag_bits & 0x1:
-        raise StudyError(f"{name}: is encrypted, and nothing in a pack is")
+        raise StudyError(f"{name}: is encrypted: files in a pack never are")
     if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
-        raise StudyError(f"{name}: is compressed, and the files of a pack are stored as they are")
+        raise StudyError(f"{name}: is compressed: files in a pack never are")
     _check_size(name, member.file_size)
 
 
 def _check_size(name: str, size: int) -> None:
     most = sample_table.MOST_BYTES if ROUND.fullmatch(name) else node.MOST_BYTES
     if size > most:
-        raise StudyError(f"{name}: has {size:,} bytes, and {most:,} are the limit")
+        raise StudyError(f"{name}: has {size:,} bytes (limit: {most:,})")

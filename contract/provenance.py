@@ -65,7 +65,7 @@ def run_git(root: Path, *words: str, timeout_s: float = 60) -> str:
     except (OSError, subprocess.SubprocessError) as failure:
         said = (getattr(failure, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()
         refusal = said[0] if said else str(failure)
-    raise StudyError(f"{root}: is no git checkout of its own ({refusal})")
+    raise StudyError(f"{root}: is not the top folder of a git checkout ({refusal})")
 
 
 def study_version() -> str:

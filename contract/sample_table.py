@@ -357,7 +357,7 @@ def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
     }
     for what, (size, most) in sizes.items():
         if not 0 <= size <= most:
-            raise StudyError(f"{path}: has {size:,} {what}, and {most:,} are the limit")
+            raise StudyError(f"{path}: has {size:,} {what} (limit: {most:,})")
 
 
 def _check_texts(contents: arrow.Table, path: Path) -> None:

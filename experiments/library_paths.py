@@ -49,7 +49,7 @@ def mapped_files(maps: Path = Path("/proc/self/maps")) -> set[str]:
     try:
         lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        raise Unsupported("this system does not tell which libraries a process has loaded") from None
+        raise Unsupported("this system does not report the loaded libraries of a process") from None
     mapped_paths = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
     return {path.removesuffix(" (deleted)") for path in mapped_paths}
 

@@ -101,7 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _parse_python(text: str) -> str:
     version = re.fullmatch(r"3\.([0-9]{1,2})", text)
     if not version or int(version[1]) < 11:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a Python that this runs on: 3.11, 3.12, …")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a supported Python version: 3.11, 3.12, …")
     return text
 
 

@@ -18,7 +18,7 @@ quoted() { printf ' %q' "$@"; }
 # Hooks export GIT_DIR and similar variables for another repository.
 unset $(git rev-parse --local-env-vars)
 top=$(git -C "$home" rev-parse --show-toplevel) && [ "$top" -ef "$home" ] || {
-    echo "error: $home is no git checkout of its own: clone the project, what is committed is copied there" >&2
+    echo "error: $home is not the top folder of a git checkout: clone the project, what is committed is copied there" >&2
     exit 2
 }
 commit=$(git -C "$home" rev-parse HEAD)

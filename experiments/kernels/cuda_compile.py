@@ -26,7 +26,7 @@ def cupy_package() -> str:
 def open_cupy(device: str) -> Any:
     """Return CuPy, set to torch's GPU `device`. Raises Unsupported without CuPy, and on GPUs without CUDA or ROCm."""
     if device.startswith(("mps", "xpu")):
-        raise Unsupported("CUDA C and CuPy run on NVIDIA's and AMD's GPUs alone")
+        raise Unsupported("CUDA C and CuPy run on NVIDIA's and AMD's GPUs only")
     cupy = _import_cupy()
     cupy.cuda.Device(int(device.partition(":")[2] or 0)).use()
     return cupy

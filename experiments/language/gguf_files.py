@@ -87,7 +87,7 @@ def _require_room(folder: Path, size: float) -> None:
     if size + _SPARE > free:
         raise HarnessError(
             f"{folder} has {free / 1e9:.1f} GB free, and a model file needs {(size + _SPARE) / 1e9:.1f} GB: "
-            f"make room, or name another folder in {FOLDER} (files are kept there) or TMPDIR"
+            f"free some space, or set another folder in {FOLDER} (files are kept there) or TMPDIR"
         )
 
 

@@ -65,7 +65,7 @@ class CatalogueModel(nn.Module):
             arguments["decoder_input_ids"] = self.started.expand(len(x), -1)
         outputs = self.network(**arguments)
         if spec.output not in outputs:
-            raise ValueError(f"no output {spec.output!r}: name one of {', '.join(outputs)}")
+            raise ValueError(f"no output {spec.output!r}: use one of {', '.join(outputs)}")
         out: Tensor = outputs[spec.output]
         return out.flatten(1) if out.dim() == 4 else out.flatten(0, -2)
 

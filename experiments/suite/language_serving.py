@@ -136,7 +136,7 @@ def run_load(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
         child.stop()
     running.require_alive()
     if records["stood_s"]:
-        raise DisturbedError(f"the load stood still for {records['stood_s']:.1f} s")
+        raise DisturbedError(f"the load generator was paused for {records['stood_s']:.1f} s")
     if not records["whole"]:
         raise RuntimeError(f"no answer was right: {next(iter(records['faults']))}")
     return records

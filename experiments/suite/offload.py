@@ -92,7 +92,7 @@ def offload(
     if (host_memory == "none") != (device.kind == "cpu"):
         raise Unsupported(f"host memory {host_memory}: a CPU takes none, a GPU pinned or pageable")
     if launch == "graph" and host_memory != "pinned":
-        raise Unsupported("a graph holds copies from and to pinned memory only")
+        raise Unsupported("a graph can copy from and to pinned memory only")
     request = _request(op, device, backend, dtype, m, n, k)
     travelling = request.elements * dtype.itemsize
     slots = min(MOST_SLOTS, 1 + 2 * hardware.last_level_cache_bytes() // travelling, max(1, MOST_BYTES // travelling))

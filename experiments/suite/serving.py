@@ -248,9 +248,9 @@ def raise_if_lost(records: Mapping[str, Any]) -> None:
 
 def raise_if_disturbed(records: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Raise DisturbedError if a pause or a late load generator spoilt the result."""
-    for who, stood in (("load", records["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
+    for who, stood in (("load generator", records["stood_s"]), ("server", after["stood_s"] - before["stood_s"])):
         if stood:
-            raise DisturbedError(f"the {who} stood still for {stood:.1f} s")
+            raise DisturbedError(f"the {who} was paused for {stood:.1f} s")
     count, late = len(records["late"]), sum(delay > LATE_S for delay in records["late"])
     if late > max(1.0, LATE_SHARE * count):
         raise DisturbedError(

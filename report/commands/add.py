@@ -70,7 +70,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
         listed = write_published(nodes.parent)
     except StudyError as fault:
         raise StudyError(
-            f"{target} was added, and is not listed: {fault}. Mend that: python -m report datapackage"
+            f"{target} was added, but is not listed: {fault}. Repair this with: python -m report datapackage"
         ) from None
     yield f"Added: {target}. {listed} lists it."
     yield "Next: `snakemake --cores all` makes the report with it. Commit the folder and what lists it."
@@ -84,7 +84,7 @@ def _check_node(folder: Folder, staged: Path, where: str) -> Node:
             name = fault["file"].removeprefix(escape_line(str(staged))).lstrip("/\\")
             raise StudyError(f"{where}: {f'{name}: ' if name else ''}{fault['reason']}")
     if node is None:
-        raise StudyError(f"{where}: no round of it can be used")
+        raise StudyError(f"{where}: contains no usable round")
     for file in folder.files:
         if file.parent == staged:
             try:
@@ -122,7 +122,7 @@ def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
         row = both.iloc[0]
         raise StudyError(
             f"{where}: round {row['round']} of {row['experiment']} on {row['device']} is that of "
-            f"{row['node_of_other']}, which is there already: a run counts once, under one name"
+            f"{row['node_of_other']}, which is already here: a run counts once, under one name"
         )
 
 

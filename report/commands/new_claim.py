@@ -69,7 +69,7 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
         raise StudyError(f"{path}: there is a claim {name} already: take the next free number")
     if arguments.kind == "judgement":
         raise StudyError(
-            f"{place}: a judgement has no rule, only what bears on it: see the files of that kind in {folder}"
+            f"{place}: a judgement has no rule and cannot be made by this command: see existing ones in {folder}"
         )
     _check_heading(arguments.article, arguments.section, place)
     quantity, ends = _find_quantity(arguments.quantity, place), len(arguments.threshold)

@@ -46,7 +46,7 @@ def set_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
 def answer_command(arguments: Namespace) -> None:
     """Run the command. Raises StudyError for unknown names, or without --set and --price."""
     if not (arguments.set or arguments.price):
-        raise StudyError("what-if: nothing is asked: give --set or --price")
+        raise StudyError("what-if: give --set or --price")
     reference = read_reference(arguments.reference or REFERENCE)
     claims = read_claims(arguments.claims or CLAIMS, reference)
     figures = parse_prices(arguments.price, reference)
@@ -180,7 +180,7 @@ def _parse_threshold(text: str, value_text: str, part: Part) -> Threshold:
     if sorted(ends) != ends:
         raise StudyError(f"--set {text!r}: the range {value_text} ends before it begins")
     if ends[0] < 0 and not may_be_negative(part):
-        raise StudyError(f"--set {text!r}: {format_exact(ends[0])} is below zero: what is counted here never is")
+        raise StudyError(f"--set {text!r}: {format_exact(ends[0])} is below zero: this count never is")
     return Threshold(*map(float, ends))
 
 

@@ -116,7 +116,7 @@ def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
         missing = samples[name].isna().to_numpy()
         if missing.any():
             row = int(np.argmax(missing))
-            raise StudyError(f"column {name!r}, row {row}: there is no text. Write '' where nothing is to be said")
+            raise StudyError(f"column {name!r}, row {row}: the text is missing: write '' for no text")
     table = pl.from_pandas(samples[[*_TEXT, *_NUMBERS]], nan_to_null=False)
     table = table.with_columns(pl.col(*_TEXT).cast(pl.String), pl.col("threads").cast(pl.Int64))
     order = table.select(SERIES).unique().sort(SERIES).with_row_index("series")

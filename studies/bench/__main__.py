@@ -72,7 +72,7 @@ def check_idle() -> None:
         return
     found = load(watch_others(WATCH_S), hardware.usable_cores())
     if found.level is Level.WARNING:
-        raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY_VARIABLE}=1 to measure all the same")
+        raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY_VARIABLE}=1 to measure anyway")
 
 
 def _measure(quick: bool) -> dict[str, Any]:

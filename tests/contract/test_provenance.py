@@ -84,7 +84,7 @@ def test_folder_in_other_repository_has_no_commit(tmp_path: Path, study: Path, b
     assert current_commit(within) == UNKNOWN
     (within / ".git").write_text("gitdir: nowhere\n", encoding="utf-8")
     assert current_commit(within) == UNKNOWN
-    with pytest.raises(StudyError, match="no git checkout of its own"):
+    with pytest.raises(StudyError, match="not the top folder of a git checkout"):
         run_git(within, "status")
 
 
@@ -131,7 +131,7 @@ def test_failing_git_means_no_commit(study: Path, tmp_path: Path, monkeypatch: p
     refusing = tmp_path / "git"
     refusing.write_text("#!/bin/sh\necho 'fatal: detected dubious ownership in repository' >&2\nexit 128\n")
     refusing.chmod(0o755)
-    with pytest.raises(StudyError, match=r"no git checkout of its own \(fatal: detected dubious ownership"):
+    with pytest.raises(StudyError, match=r"not the top folder of a git checkout \(fatal: detected dubious ownership"):
         run_git(study, "status")
     assert current_commit(study) == UNKNOWN
 

@@ -139,7 +139,7 @@ def test_name_from_another_kind_is_not_reused(tmp_path: Path, record: dict[str, 
         with pytest.raises(StudyError, match=rf"describes {other}.*, this machine is"):
             main([*words, "--node", str(path)])
     write_node(path, {**record, "kind": other})
-    with pytest.raises(StudyError, match=rf"node\.json: id .* is not that of kind '{other}'"):
+    with pytest.raises(StudyError, match=rf"node\.json: id .* does not match kind '{other}'"):
         read_node(path)
 
 

@@ -393,8 +393,8 @@ def test_stopped_server_reports_its_pause() -> None:
 
 TROUBLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"trouble": {"EMFILE": 2, "EADDRNOTAVAIL": 9}}, {}, "11 of 1011 requests .*, most because of EADDRNOTAVAIL"),
-    ({"stood_s": 2.0}, {}, "the load stood still for 2.0 s"),
-    ({}, {"stood_s": 3.25}, "the server stood still for 3.0 s"),
+    ({"stood_s": 2.0}, {}, "the load generator was paused for 2.0 s"),
+    ({}, {"stood_s": 3.25}, "the server was paused for 3.0 s"),
     ({"late": [0.2] * 11 + [0.0] * 989}, {}, "the load sent 11 of 1000 requests over 0.05 s late"),
     ({"late": [0.2] * 2 + [0.0] * 4}, {}, "the load sent 2 of 6 requests"),
 ]
@@ -414,20 +414,24 @@ def test_server_failures_are_measured(changes: dict[str, Any]) -> None:
     serving.raise_if_disturbed({**load_result(5, failing=5), "late": [0.0] * 4 + [0.2]}, USED, USED)
 
 
-PASSING = serving.DisturbedError("the load stood still")
+PASSING = serving.DisturbedError("the load generator was paused")
 SEEN = {"failed_share": (0.0, "1")}
 
 
 @pytest.mark.parametrize(
     ("attempts", "tries"),
-    [([PASSING, PASSING, SEEN], 3), ([PASSING] * 9, 3), ([HarnessError("the load stood still")] * 9, 1)],
+    [([PASSING, PASSING, SEEN], 3), ([PASSING] * 9, 3), ([HarnessError("the load generator was paused")] * 9, 1)],
 )
 def test_disturbed_load_is_retried(monkeypatch: pytest.MonkeyPatch, attempts: list[Any], tries: int) -> None:
     monkeypatch.setattr(serving, "get_server", lambda _: None)
     monkeypatch.setattr(serving, "_measure_load", measure_load := Mock(side_effect=attempts))
     workload = build_work("serving", threads=1)
     assert workload.observe
-    with contextlib.nullcontext() if SEEN in attempts else pytest.raises(HarnessError, match="the load stood still"):
+    with (
+        contextlib.nullcontext()
+        if SEEN in attempts
+        else pytest.raises(HarnessError, match="the load generator was paused")
+    ):
         assert workload.observe() == SEEN
     assert measure_load.call_count == tries
 

@@ -175,7 +175,7 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
     good = (other_node / "clock.cpu.1.parquet").read_bytes()
     foreign = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
     for name, content, why in (
-        ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which is not what its name says"),
+        ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which contradicts its file name"),
         ("rounds.parquet", good, "rounds.parquet: the name is not <experiment>.<device>.<round>.parquet"),
         ("", None, "contains no round yet"),
         ("clock.cpu.1.parquet", foreign, f"the round belongs to {PUBLISHED.name}, not to other"),
@@ -217,7 +217,7 @@ def test_same_run_under_another_node_id_is_refused(data: Path, claims: Path, tmp
     file.write_bytes(make_archive(node_files(copy_node(tmp_path / "made" / "first", ["clock.cpu.1"]))))
     list(add(file, nodes, claims=claims))
     file.write_bytes(make_archive(node_files(copy_node(tmp_path / "made" / "second", ["clock.cpu.1"]))))
-    with pytest.raises(StudyError, match="round 1 of clock on cpu is that of first, which is there already"):
+    with pytest.raises(StudyError, match="round 1 of clock on cpu is that of first, which is already here"):
         list(add(file, nodes, claims=claims))
     assert not (nodes / "second").exists()
 
@@ -256,7 +256,7 @@ def test_leftovers_from_an_interrupted_add_are_ignored_and_removed(
 @pytest.mark.parametrize(
     ("text", "why"),
     [("{", "not JSON"), ('{"schema": 1, "pack_sha256": "x", "added_utc": "2026-01-01T00:00:00Z"}', "pack_sha256"),
-     ("x" * 20_000, "are the limit")],
+     ("x" * 20_000, "(limit: ")],
 )  # fmt: skip
 def test_unreadable_contribution_note_is_refused_but_the_node_counts(tmp_path: Path, text: str, why: str) -> None:
     copy_node(tmp_path / "node", ["clock.cpu.1"])

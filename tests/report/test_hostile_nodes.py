@@ -177,11 +177,11 @@ def test_round_with_corrupt_bytes_is_used_or_refused(
 
 
 FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a pipe": (os.mkfifo, "is not a plain file"),
-    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
-    "a loop of links": (lambda path: path.symlink_to(path), "is not a plain file that can be read (a link)"),
-    "a folder": (lambda path: path.mkdir(), "is not a plain file"),
-    "very many bytes": (lambda path: path.write_bytes(b"PAR1" + bytes(2**24)), "are the limit"),
+    "a pipe": (os.mkfifo, "is not a readable regular file"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "is not a readable regular file (a link)"),
+    "a loop of links": (lambda path: path.symlink_to(path), "is not a readable regular file (a link)"),
+    "a folder": (lambda path: path.mkdir(), "is not a readable regular file"),
+    "very many bytes": (lambda path: path.write_bytes(b"PAR1" + bytes(2**24)), "(limit: "),
     "nothing": (lambda path: path.write_bytes(b""), ""),
 }
 
@@ -203,9 +203,9 @@ def test_only_plain_files_within_size_limits_are_read(tmp_path: Path, name: str,
 @pytest.mark.parametrize(
     ("name", "most", "why"),
     [
-        ("MOST_ROWS", 77, "has 78 rows, and 77 are the limit"),
+        ("MOST_ROWS", 77, "has 78 rows (limit: 77)"),
         ("MOST_TEXT", 1000, "holds more than 1,000 bytes of text"),
-        ("MOST_EXPANDED", 4000, "bytes, expanded, and 4,000 are the limit"),
+        ("MOST_EXPANDED", 4000, "bytes, expanded (limit: 4,000)"),
     ],
 )
 def test_tables_above_memory_limits_are_refused(

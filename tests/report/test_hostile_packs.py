@@ -139,33 +139,33 @@ Archives = Callable[[bytes, Mapping[str, bytes]], bytes]
 STRUCTURE: dict[str, tuple[Archives, str]] = {
     "no zip": (lambda good, files: files[ROUND], "is not a pack, which is a zip file"),
     "nothing": (lambda good, files: b"", "is not a pack, which is a zip file"),
-    "no end": (lambda good, files: good[:-30], "was cut off"),
+    "no end": (lambda good, files: good[:-30], "is incomplete"),
     "something before": (lambda good, files: b"#!/bin/sh\n" + good, "is not a pack"),
-    "another archive before": (lambda good, files: make_zip([("x", b"x" * 99)]) + good, "in another order or form"),
-    "something behind": (lambda good, files: good + b"\0", "something follows it"),
-    "a comment": (lambda good, files: good[:-2] + b"\1\0x", "something follows it"),
+    "another archive before": (lambda good, files: make_zip([("x", b"x" * 99)]) + good, "in a different order or form"),
+    "something behind": (lambda good, files: good + b"\0", "has extra bytes"),
+    "a comment": (lambda good, files: good[:-2] + b"\1\0x", "has extra bytes"),
     "bytes between": (lambda good, files: good.replace(CENTRAL, bytes(100) + CENTRAL, 1), UNREADABLE),
     "compressed": (lambda good, files: make_zip([*members(files), ("bomb.cpu.1.parquet", bytes(10**7))],
                                                method=zipfile.ZIP_DEFLATED), "is compressed"),
     "a false larger size": (lambda good, files: patch_both(good, 22, 24, struct.pack("<L", 10**6)), "is compressed"),
     "two false larger sizes": (lambda good, files: patch_both(good, 18, 20, struct.pack("<2L", 10**6, 10**6)),
-                               "more bytes than it has"),
+                               "more bytes than the pack"),
     "a false small size": (lambda good, files: patch_both(good, 18, 20, struct.pack("<2L", 9, 9)), "cannot be read"),
-    "encrypted": (lambda good, files: patch_both(good, 6, 8, b"\1\0"), "manifest.json: is encrypted, and nothing in"),
-    "other flags": (lambda good, files: patch_both(good, 6, 8, b"\0\x08"), "in another order or form"),
+    "encrypted": (lambda good, files: patch_both(good, 6, 8, b"\1\0"), "manifest.json: is encrypted: files in"),
+    "other flags": (lambda good, files: patch_both(good, 6, 8, b"\0\x08"), "in a different order or form"),
     "an unknown method": (lambda good, files: patch_both(good, 8, 10, b"\x63\0"), "is compressed"),
     "a version to come": (lambda good, files: patch(good, CENTRAL, 6, b"\xff\0"), UNREADABLE),
-    "another date": (lambda good, files: patch_both(good, 10, 12, b"\1\1\1\1"), "in another order or form"),
+    "another date": (lambda good, files: patch_both(good, 10, 12, b"\1\1\1\1"), "in a different order or form"),
     "names that differ": (lambda good, files: patch(good, LOCAL, 30, b"M"), UNREADABLE),
     "two members in one place": (lambda good, files: patch(good, CENTRAL, 42, bytes(4), which=1), UNREADABLE),
-    "a member inside a member": (lambda good, files: with_nested(files, files[ROUND]), "they lie over each other"),
+    "a member inside a member": (lambda good, files: with_nested(files, files[ROUND]), "they overlap"),
     # Later Python versions detect this while reading.
     "a small member inside a member": (lambda good, files: with_nested(files, b"x"), "pack the node again"),
     "a place beyond the end": (lambda good, files: patch(good, CENTRAL, 42, b"\x7f" * 4, which=1), UNREADABLE),
     "a number of files that is none": (lambda good, files: patch(good, END, 8, b"\xff\xff\xff\xff"), "65,535 files"),
     "a directory of 4 GB": (lambda good, files: patch(good, END, 12, b"\xff\xff\xff\xff"), "a directory of 4,294"),
-    "zip64": (lambda good, files: with_zip64(good), "of the zip64 form"),
-    "zip64 in each header": (lambda good, files: with_zip64_sizes(files), "in another order or form"),
+    "zip64": (lambda good, files: with_zip64(good), "is a zip64 archive"),
+    "zip64 in each header": (lambda good, files: with_zip64_sizes(files), "in a different order or form"),
     "links": (lambda good, files: make_zip(members(files), stat.S_IFLNK), "is a link or a folder"),
     "a name that is not UTF-8": (lambda good, files: with_name(files, "\u00e9.cpu.1.parquet", b"\xc3\xa9", b"\xff\xff"),
                                  UNREADABLE),
@@ -173,7 +173,8 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
                                "holds 'clock.cpu.7.parquet\\x00'"),
     "a member twice": (lambda good, files: make_zip([*members(files), (ROUND, files[ROUND])]),
                        f"holds '{ROUND}' twice"),
-    "members in another order": (lambda good, files: make_zip(reversed(members(files))), "in another order or form"),
+    "members in another order": (lambda good, files: make_zip(reversed(members(files))),
+                                 "in a different order or form"),
 }  # fmt: skip
 
 
@@ -189,7 +190,7 @@ def test_archive_structure_other_than_packed_is_refused(
 CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]]], str]] = {
     "no manifest": (lambda files: members(files)[1:], "holds no manifest.json"),
     "a manifest that is no JSON": (lambda files: [(MANIFEST, b"{"), *members(files)[1:]], "json, line 1: not JSON"),
-    "a manifest of nested lists": (lambda files: [(MANIFEST, b"[" * 9999), *members(files)[1:]], "deep in each other"),
+    "a manifest of nested lists": (lambda files: [(MANIFEST, b"[" * 9999), *members(files)[1:]], "levels deep"),
     "a manifest that is a list": (lambda files: [(MANIFEST, b"[]"), *members(files)[1:]], "a pack of version None"),
     "a version to come": (lambda files: members(files, pack=2), "a pack of version 2, this program reads version 1"),
     "an unknown key": (lambda files: members(files, **{"\x1b[2J": 1}), "unknown key"),
@@ -198,8 +199,9 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
     "another commit": (lambda files: members(files, commit="0"), "says commit '0'"),
     "another preset": (lambda files: members(files, preset="quick"), "says preset 'quick'"),
     "another digest": (lambda files: members(files, files=listing(files, ROUND, sha256="0" * 64)),
-                       f"{ROUND}: is not the file"),
-    "another size": (lambda files: members(files, files=listing(files, ROUND, bytes=1)), f"{ROUND}: is not the file"),
+                       f"{ROUND}: differs from the size"),
+    "another size": (lambda files: members(files, files=listing(files, ROUND, bytes=1)),
+                     f"{ROUND}: differs from the size"),
     "a malformed digest": (lambda files: members(files, files=listing(files, ROUND, sha256="\x1b[2J")), "files.clock"),
     "a missing file": (lambda files: members(files, files=listing(files, OTHER)), f"{OTHER}: is in the manifes"),
     "an unlisted file": (lambda files: [*members(files), (OTHER, files[ROUND])], f"{OTHER}: is in the pack"),
@@ -207,9 +209,9 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
                   "node.json: is in the manif"),
     "two records": (lambda files: [*members(files, files=listing(files, "node.partial.json", files["node.json"])),
                                    ("node.partial.json", files["node.json"])], "holds node.json and node.partial.json"),
-    "no round": (lambda files: members({"node.json": files["node.json"]}), "holds no round"),
+    "no round": (lambda files: members({"node.json": files["node.json"]}), "contains no round"),
     "a record of many bytes": (lambda files: members({**files, "node.json": files["node.json"] + b" " * 2**20}),
-                               "1,048,576 are the limit"),
+                               "(limit: 1,048,576)"),
 }  # fmt: skip
 
 
@@ -235,17 +237,17 @@ def test_limits_apply_before_reading(
     path = inbox.root / "in" / "large.zip"
     with path.open("wb") as file:
         file.truncate(2**40)
-    assert "1,099,511,627,776 bytes, and 134,217,728 are the limit" in inbox.refusal(path=path)
+    assert "1,099,511,627,776 bytes (limit: 134,217,728)" in inbox.refusal(path=path)
     monkeypatch.setattr(node_pack, "MOST_FILES", 1)
-    assert "says that it holds 4 files" in inbox.refusal(good_pack)
+    assert "claims 4 files" in inbox.refusal(good_pack)
     # The end record gives too few entries.
-    assert "holds 4 files, and 1 are the limit" in inbox.refusal(patch(good_pack, END, 8, b"\1\0\1\0"))
+    assert "contains 4 files (limit: 1)" in inbox.refusal(patch(good_pack, END, 8, b"\1\0\1\0"))
 
 
 FILE_KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a pipe": (os.mkfifo, "is not a plain file"),
-    "a link": (lambda path: path.symlink_to("/dev/zero"), "is not a plain file that can be read (a link)"),
-    "a folder": (lambda path: path.mkdir(), "is not a plain file"),
+    "a pipe": (os.mkfifo, "is not a readable regular file"),
+    "a link": (lambda path: path.symlink_to("/dev/zero"), "is not a readable regular file (a link)"),
+    "a folder": (lambda path: path.mkdir(), "is not a readable regular file"),
     "nothing": (lambda path: None, "no such file"),
 }
 

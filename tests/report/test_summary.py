@@ -284,7 +284,7 @@ def test_failed_samples_give_rows_without_estimates() -> None:
 def test_missing_text_is_refused_with_column_and_row() -> None:
     samples = table(0).astype({"unit": "category"})
     samples.iloc[4, samples.columns.get_loc("unit")] = None
-    with pytest.raises(StudyError, match=r"column 'unit', row 4: there is no text"):
+    with pytest.raises(StudyError, match=r"column 'unit', row 4: the text is missing"):
         summarise(samples)
 
 

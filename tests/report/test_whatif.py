@@ -150,7 +150,7 @@ def test_socket_baseline_equals_node_on_one_socket(study: Study, synthetic: Fact
         ("W03.threshold=1", "W03 has no part ''. Parts: one-order-in-all, two-orders."),
         ("W03.two-order.threshold=1", "W03 has no part 'two-order'. Parts: one-order-in-all, two-orders. Did you mean"),
         *((f"W01.threshold={value}", "compares with a number") for value in ("many", "NaN", "true", "[1,2]")),
-        ("W01.threshold=-1", "-1 is below zero: what is counted here never is"),
+        ("W01.threshold=-1", "-1 is below zero: this count never is"),
         ("W02.threshold=10", "compares with a range of two numbers, such as [10, 100]"),
         ("W02.threshold=[50,5]", "ends before it begins"),
         ("W05.threshold=1", "W05 is a judgement"),
@@ -183,7 +183,7 @@ def test_what_if_command(study: Study, synthetic: Factory, tmp_path: Path, capsy
     assert "2 verdicts would move" in capsys.readouterr().out
     for words, why in (
         (["--data", str(made_up), "--set", "W01.threshold=4"], "synthetic"),
-        (["--data", str(data)], "nothing is asked"),
+        (["--data", str(data)], "give --set or --price"),
         (["--data", str(tmp_path / "x"), "--set", "W01.threshold=4"], "no gathered data"),
     ):
         with pytest.raises(StudyError, match=why):

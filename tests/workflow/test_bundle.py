@@ -70,7 +70,7 @@ def test_bundle_over_limit_is_refused(bundled: Callable[..., int], capsys: pytes
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("2.7", "'2.7' is not a Python that this runs on"),
+        ("2.7", "'2.7' is not a supported Python version"),
         ("3.12 --with polrs", "invalid choice: 'polrs'"),
         ("3.12 --with wgpu --without wgpu", "both --with and --without wgpu"),
         ("3.12 --limit 0", "'0' leaves no room"),

@@ -167,7 +167,7 @@ def test_uncommitted_changes_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(StudyError, match=r"was judged by commit .{12}\+, but HEAD is"):
         edition_release._check_commit(f"{head}+", Path("verdicts.json"))
     monkeypatch.setattr(edition_release, "ROOT", tmp_path.parent)
-    with pytest.raises(StudyError, match="no git checkout of its own"):
+    with pytest.raises(StudyError, match="not the top folder of a git checkout"):
         edition_release._check_commit(head, Path("verdicts.json"))
 
 
