@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.missing_tools import missing
+from tests.missing_tools import skip_without
 
 # No deadline: an example's time is not under test.
 settings.register_profile("study", deadline=None)
@@ -35,13 +35,13 @@ def chromium() -> Iterator[Any]:
         try:
             opened = browser.launch(playwright)
         except Error:
-            missing(f"the report in a browser: none starts; {browser.REMEDY}")
+            skip_without(f"the report in a browser: none starts; {browser.REMEDY}")
         yield opened
         opened.close()
 
 
 @pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Gather and judge the published nodes: data/ and verdicts.json, read-only."""
     from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
@@ -63,7 +63,7 @@ def compiler() -> str:
     """Return the path to a C++ compiler."""
     found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
     if found is None:
-        missing("compiled code: no C++ compiler; `apt-get install g++` (Debian)")
+        skip_without("compiled code: no C++ compiler; `apt-get install g++` (Debian)")
     return found
 
 
@@ -71,7 +71,7 @@ def compiler() -> str:
 def torch_compile(compiler: str) -> None:
     """Check the system's requirements for `torch.compile` on a CPU."""
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        missing("compiled models: no headers of Python; `apt-get install python3-dev` (Debian)")
+        skip_without("compiled models: no headers of Python; `apt-get install python3-dev` (Debian)")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 
-def missing(reason: str) -> NoReturn:
+def skip_without(reason: str) -> NoReturn:
     """Skip a test with a reason; fail it if the variable CI is set."""
     if os.environ.get("CI", "").lower() in ("", "0", "false"):
         pytest.skip(reason)

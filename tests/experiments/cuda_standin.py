@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.missing_tools import missing
+from tests.missing_tools import skip_without
 
 SHIM = """
 #include <cmath>
@@ -178,7 +178,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
 
     compiler = find_compiler()
     if compiler is None:
-        missing("kernels in CUDA, run on the CPU: no C++ compiler; `apt-get install g++` (Debian)")
+        skip_without("kernels in CUDA, run on the CPU: no C++ compiler; `apt-get install g++` (Debian)")
     fake = Cupy(compiler)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     stream = SimpleNamespace(cuda_stream=7, __cuda_stream__=lambda: (0, 7))
@@ -205,7 +205,7 @@ def compile_to_ptx(source: str, architecture: str, options: tuple[str, ...] = ()
     """
     library, program, size = _load_nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     if library is None:
-        missing("kernels in CUDA, by NVIDIA's compiler: no NVRTC; `pip install nvidia-cuda-nvrtc`")
+        skip_without("kernels in CUDA, by NVIDIA's compiler: no NVRTC; `pip install nvidia-cuda-nvrtc`")
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
     words = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in options)]
     outcome = library.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))

@@ -88,12 +88,12 @@ class _CapturedCupy(Cupy):
     def _kernel(self, library: Any, function: Any, has_barriers: bool) -> Any:
         launch = super()._kernel(library, function, has_barriers)
 
-        def recorded(*args: Any, **kwargs: Any) -> None:
+        def record_launch(*args: Any, **kwargs: Any) -> None:
             GPU.fail()
             launch(*args, **kwargs)
             GPU.record(lambda: launch(*args, **kwargs), (), {}, None)
 
-        return recorded
+        return record_launch
 
 
 def install() -> None:
@@ -107,7 +107,7 @@ def install() -> None:
     # These functions look devices up by torch's name.
     cuda_compile.open_cupy = _with_maker_name(cuda_compile.open_cupy)
     libraries.switches = _with_maker_name(libraries.switches)
-    experiment("planted")(planted)
+    experiment("planted")(call_with_fault)
     # Calls that are short on real GPUs are long here: raise the threshold to capture them.
     worker.GRAPH_BELOW_S, worker.GRAPH_CALLS = 1.0, 2
     profiling.profile, profiling.device_activity = PlayedProfile, _activity_of_maker(profiling.device_activity)
@@ -165,7 +165,7 @@ Fault = Literal[
 FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
 
 
-def planted(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Workload:
+def call_with_fault(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Workload:
     """Build a call with a fault that GPUs reject, always or in a capture."""
     on_host, on_device = torch.ones(8), torch.ones(8, device=device.name)
     pinned = device.pin(on_host)

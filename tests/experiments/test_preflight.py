@@ -305,10 +305,10 @@ def test_missing_gpu_needs_a_look_unless_only_the_cpu_is_requested(
 def test_interrupt_message_says_to_start_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_: Preflight) -> bool:
+    def interrupt(_: Preflight) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Preflight, "run", interrupted)
+    monkeypatch.setattr(Preflight, "run", interrupt)
     monkeypatch.setattr(preflight, "make_preflight", lambda *_: Preflight(Plan((), 1), {}, 1, tmp_path / "log"))
     assert main(["preflight"]) == 130
     assert capsys.readouterr().err == "interrupted: the lines above are valid; run the same command to start again\n"

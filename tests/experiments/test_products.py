@@ -43,11 +43,11 @@ def corrupt_products(patch: pytest.MonkeyPatch, kind: Any, fault: Any) -> None:
     """Pass every product from device class `kind` through `fault`, with the call number."""
     matmul, calls = kind.matmul, itertools.count()
 
-    def corrupted(*operands: Any) -> Any:
+    def corrupt_product(*operands: Any) -> Any:
         product = matmul(*operands)
         return lambda: fault(product().clone(), next(calls))
 
-    patch.setattr(kind, "matmul", corrupted)
+    patch.setattr(kind, "matmul", corrupt_product)
 
 
 @pytest.mark.parametrize("dtype", list(Dtype))
@@ -60,12 +60,12 @@ def test_products_in_every_format_are_right_and_wrong_ones_fail(dtype: Dtype, mo
     assert all(passes_check(vector) for _ in range(30)), "a product with a vector never fails by chance"
     matmul = Nvidia.matmul
 
-    def truncated(self: Any, backend: str, a: torch.Tensor, b: torch.Tensor, kind: Dtype) -> Any:
+    def truncate_rows(self: Any, backend: str, a: torch.Tensor, b: torch.Tensor, kind: Dtype) -> Any:
         a = torch.cat([a[:, :-16], torch.zeros(a.shape[0], 16).to(a.dtype)], 1)
         return matmul(self, backend, a, b, kind)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Nvidia, "matmul", truncated)
+        patch.setattr(Nvidia, "matmul", truncate_rows)
         assert not passes_check(build_work("gemm", H100, dtype=dtype)), "the last terms lost"
     corrupt_products(monkeypatch, Nvidia, lambda out, _: out.index_fill_(0, torch.arange(32, 48), 0))
     assert not passes_check(build_work("gemm", H100, dtype=dtype)), "rows lost"

@@ -150,11 +150,11 @@ def test_transfers_are_exact_and_each_corrupted_part_is_detected(
     copy = torch.Tensor.copy_
 
     def spoilt_error(spoil: Callable[[torch.Tensor], torch.Tensor]) -> float:
-        def spoiling(to: torch.Tensor, sent: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+        def spoil_copy(to: torch.Tensor, sent: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
             return copy(to, spoil(sent) if len(to) == 5000 else sent, non_blocking)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(torch.Tensor, "copy_", spoiling)
+            patch.setattr(torch.Tensor, "copy_", spoil_copy)
             return check_error(workload)
 
     for at in torch.arange(7, 5000, 1000).split(1):

@@ -119,13 +119,13 @@ def test_different_training_does_not_agree(fault: Any, monkeypatch: pytest.Monke
     step = Trainer.step
     patched: set[int] = set()
 
-    def broken(self: Trainer) -> None:
+    def break_step(self: Trainer) -> None:
         if id(self.optimiser) not in patched:
             patched.add(id(self.optimiser))
             fault(self.optimiser)
         step(self)
 
-    monkeypatch.setattr(Trainer, "step", broken)
+    monkeypatch.setattr(Trainer, "step", break_step)
     metrics = equivalence_metrics(GPU)
     assert metrics["agrees_share"] == 0
     assert metrics["loss_deviation"] > metrics["loss_tolerance"]

@@ -36,7 +36,7 @@ ORDERS = {"service": "echo", "device": "cpu", "kind": "cpu", "dtype": "float32",
 
 
 @pytest.fixture(scope="module", autouse=True)
-def echoing() -> Iterator[None]:
+def echo_service() -> Iterator[None]:
     """Add a service that starts at once, and stop all servers at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server_processes, "_PACKAGE", "tests.experiments.echoing")

@@ -77,13 +77,13 @@ def test_wrong_gradients_are_detected(single_replica: Any, monkeypatch: pytest.M
     assert all(map(torch.equal, before, single_replica.unwrapped.parameters()))
     backward = Trainer.backward
 
-    def halved(trainer: Trainer) -> None:
+    def halve_gradients(trainer: Trainer) -> None:
         backward(trainer)
         for weights in trainer.model.parameters():
             assert weights.grad is not None
             weights.grad *= 0.5
 
-    monkeypatch.setattr(Trainer, "backward", halved)
+    monkeypatch.setattr(Trainer, "backward", halve_gradients)
     assert 0.3 < single_replica.error() < 0.7
 
 

@@ -136,11 +136,11 @@ def lose_row(patch: Patch) -> None:
 def scale_activations(patch: Patch) -> None:
     """Scale measured activations, and leave the float64 reference right."""
 
-    def scaled(right: Any) -> Any:
+    def scale_activations(right: Any) -> Any:
         return lambda x, *more, **named: right(x, *more, **named) * (1.0 if x.dtype is torch.float64 else 1.01)
 
     for name in ("relu", "gelu"):
-        patch.setattr(functional, name, scaled(getattr(functional, name)))
+        patch.setattr(functional, name, scale_activations(getattr(functional, name)))
 
 
 def add_operation(patch: Patch) -> None:
@@ -254,11 +254,11 @@ def test_spoilt_result_fails_its_check(name: str, monkeypatch: Patch) -> None:
 def test_faulty_product_fails_its_check(monkeypatch: Patch, name: str, fault: Any) -> None:
     matmul = CpuDevice.matmul
 
-    def broken(self: CpuDevice, *operands: Any) -> Any:
+    def break_product(self: CpuDevice, *operands: Any) -> Any:
         product = matmul(self, *operands)
         return lambda: fault(product().clone())
 
-    monkeypatch.setattr(CpuDevice, "matmul", broken)
+    monkeypatch.setattr(CpuDevice, "matmul", break_product)
     shape: dict[str, Any] = {"extent": 64} if name == "sustained" else {"m": 64, "n": 64, "k": 64}
     assert not passes_check(build_work(name, **shape))
 

@@ -21,7 +21,7 @@ from experiments.workload import Unsupported, Workload
 from tests.experiments.cuda_standin import install
 from tests.experiments.point_runs import CPU, GPU, build_work, passes_check
 from tests.experiments.second_device import SecondCpu
-from tests.missing_tools import missing
+from tests.missing_tools import skip_without
 
 # Sizes with and without partial tiles and blocks.
 SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1), ("triad", 1000)]
@@ -32,7 +32,7 @@ def vulkan() -> webgpu.Vulkan:
     try:
         return webgpu.open_vulkan(CPU)
     except Unsupported as reason:
-        missing(f"the GPU's kernels in WGSL: {reason}; `apt-get install mesa-vulkan-drivers` (Debian)")
+        skip_without(f"the GPU's kernels in WGSL: {reason}; `apt-get install mesa-vulkan-drivers` (Debian)")
 
 
 def point(device: Device, kernel: str, n: int, backend: str) -> Workload:

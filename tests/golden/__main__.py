@@ -160,7 +160,7 @@ def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
     elif isinstance(kept, list) and isinstance(now, list):
         for index, (old, new) in enumerate(zip_longest(kept, now)):
             yield from differences(old, new, f"{place}[{index}]")
-    elif not _same(kept, now):
+    elif not _is_equal(kept, now):
         yield f"{place}: {_short(kept)} -> {_short(now)}"
 
 
@@ -172,12 +172,12 @@ def line_differences(kept: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Yield removed and added lines, each group after its heading."""
     for kind, start, end, first, last in SequenceMatcher(None, kept, now, autojunk=False).get_opcodes():
         old, new = kept[start:end], now[first:last]
-        if kind != "equal" and not (len(old) == len(new) and all(map(_same, old, new))):
+        if kind != "equal" and not (len(old) == len(new) and all(map(_is_equal, old, new))):
             heading = next((line for line in reversed(now[: first + 1]) if is_heading(line)), "")
             yield from (heading, *(f"- {_short(line)}" for line in old), *(f"+ {_short(line)}" for line in new))
 
 
-def _same(kept: Any, now: Any) -> bool:
+def _is_equal(kept: Any, now: Any) -> bool:
     if isinstance(kept, float) and isinstance(now, (int, float)):
         return math.isclose(kept, now, rel_tol=TOLERANCE, abs_tol=1e-15) or (math.isnan(kept) and math.isnan(now))
     if isinstance(kept, str) and isinstance(now, str) and kept != now:

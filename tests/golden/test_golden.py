@@ -34,9 +34,9 @@ def changes(name: str, now: dict[str, Any]) -> list[str]:
     return [line for part, contents in now.items() for line in differences(read(name, part), contents, part)][:20]
 
 
-def test_results_for_the_published_nodes_are_unchanged(published: Path) -> None:
-    cache = QuantityCache(judged_dataset("published", published))
-    assert changes("published", {**read_results(published), "quantities": estimate_statistics(cache)}) == []
+def test_results_for_the_published_nodes_are_unchanged(published_study: Path) -> None:
+    cache = QuantityCache(judged_dataset("published", published_study))
+    assert changes("published", {**read_results(published_study), "quantities": estimate_statistics(cache)}) == []
 
 
 def test_results_for_the_fleet_are_unchanged(published_with_fleet: Path) -> None:
@@ -52,8 +52,8 @@ def test_pages_for_the_fleet_are_unchanged(published_with_fleet: Path) -> None:
     assert list(line_differences(kept_pages("fleet"), lines_of_pages("fleet", published_with_fleet)))[:20] == []
 
 
-def test_pages_on_published_measurements_are_unchanged(published: Path) -> None:
-    assert list(line_differences(kept_pages("published"), lines_of_pages("published", published)))[:20] == []
+def test_pages_on_published_measurements_are_unchanged(published_study: Path) -> None:
+    assert list(line_differences(kept_pages("published"), lines_of_pages("published", published_study)))[:20] == []
 
 
 def test_predictions_for_all_presets_are_unchanged() -> None:

@@ -33,7 +33,7 @@ def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, met
     return buffer.getvalue()
 
 
-def listing(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
+def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
     """Return the manifest's file entries, with an entry for `name` that `data` and `lies` replace."""
     entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     entries: dict[str, Any] = make_manifest(files)["files"]

@@ -45,7 +45,7 @@ def test_failed_function_is_not_cached_and_records_its_rows(synthetic: Factory) 
     data, tries = two_nodes(synthetic), []
 
     @cached_per_dataset
-    def broken(dataset: Dataset) -> Estimates:
+    def fail_once(dataset: Dataset) -> Estimates:
         dataset.summary("clock")
         tries.append(1)
         raise ValueError
@@ -53,7 +53,7 @@ def test_failed_function_is_not_cached_and_records_its_rows(synthetic: Factory) 
     for _ in range(2):
         data.used = DataUse()
         with pytest.raises(ValueError):
-            broken(data)
+            fail_once(data)
         assert data.used.rows == {("clock", "time")}
     assert len(tries) == 2
 

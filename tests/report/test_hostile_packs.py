@@ -22,7 +22,7 @@ from contract.node_pack import MANIFEST, make_archive, read_pack
 from contract.sample_table import load_samples
 from report.cli import main
 from tests.report.lying_nodes import Rows, copy_node, speed_up
-from tests.report.packs import listing, make_zip, members, node_files
+from tests.report.packs import file_entries, make_zip, members, node_files
 
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 ROUND, OTHER = f"{ROUNDS[0]}.parquet", "gemm.cpu.1.parquet"
@@ -198,16 +198,16 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
     "another kind": (lambda files: members(files, kind="honest"), "says kind 'honest'"),
     "another commit": (lambda files: members(files, commit="0"), "says commit '0'"),
     "another preset": (lambda files: members(files, preset="quick"), "says preset 'quick'"),
-    "another digest": (lambda files: members(files, files=listing(files, ROUND, sha256="0" * 64)),
+    "another digest": (lambda files: members(files, files=file_entries(files, ROUND, sha256="0" * 64)),
                        f"{ROUND}: differs from the size"),
-    "another size": (lambda files: members(files, files=listing(files, ROUND, bytes=1)),
+    "another size": (lambda files: members(files, files=file_entries(files, ROUND, bytes=1)),
                      f"{ROUND}: differs from the size"),
-    "a malformed digest": (lambda files: members(files, files=listing(files, ROUND, sha256="\x1b[2J")), "files.clock"),
-    "a missing file": (lambda files: members(files, files=listing(files, OTHER)), f"{OTHER}: is in the manifes"),
+    "a malformed digest": (lambda files: members(files, files=file_entries(files, ROUND, sha256="\x1b[2J")), "files.clock"),
+    "a missing file": (lambda files: members(files, files=file_entries(files, OTHER)), f"{OTHER}: is in the manifes"),
     "an unlisted file": (lambda files: [*members(files), (OTHER, files[ROUND])], f"{OTHER}: is in the pack"),
     "no record": (lambda files: [member for member in members(files) if member[0] != "node.json"],
                   "node.json: is in the manif"),
-    "two records": (lambda files: [*members(files, files=listing(files, "node.partial.json", files["node.json"])),
+    "two records": (lambda files: [*members(files, files=file_entries(files, "node.partial.json", files["node.json"])),
                                    ("node.partial.json", files["node.json"])], "holds node.json and node.partial.json"),
     "no round": (lambda files: members({"node.json": files["node.json"]}), "contains no round"),
     "a record of many bytes": (lambda files: members({**files, "node.json": files["node.json"] + b" " * 2**20}),
@@ -227,7 +227,7 @@ def test_contents_that_contradict_manifest_or_record_are_refused(
 def test_invalid_record_is_refused(inbox: Inbox, files: Mapping[str, bytes], key: str) -> None:
     record = json.loads(files["node.json"])
     spoilt = {**files, "node.json": json.dumps({**record, key: "\x1b[2J"}).encode()}
-    listed = [(MANIFEST, members(files, files=listing(files, "node.json", spoilt["node.json"]))[0][1])]
+    listed = [(MANIFEST, members(files, files=file_entries(files, "node.json", spoilt["node.json"]))[0][1])]
     assert f"node.json: {key}: " in inbox.refusal(make_zip([*listed, *sorted(spoilt.items())]))
 
 

@@ -68,12 +68,12 @@ class Broken:
 
 
 @pytest.fixture
-def broken(study: Study) -> Broken:
+def broken_study(study: Study) -> Broken:
     return Broken(study)
 
 
-def test_real_verdicts_have_no_faults(study: Study, published: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for checked in (study, Study(published / "verdicts.json", published / "data")):
+def test_real_verdicts_have_no_faults(study: Study, published_study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for checked in (study, Study(published_study / "verdicts.json", published_study / "data")):
         status = print_faults(checked.verdicts, checked.data, checked.reference)
         output = capsys.readouterr().out
         assert status == 0, output
@@ -82,12 +82,12 @@ def test_real_verdicts_have_no_faults(study: Study, published: Path, capsys: pyt
 
 
 def test_fault_prints_one_line_and_exits_with_1(
-    broken: Broken, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken_study: Broken, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken.find_part(PRODUCT)[2]["n_samples"] = 0
+    broken_study.find_part(PRODUCT)[2]["n_samples"] = 0
     verdicts = tmp_path / "verdicts.json"
-    verdicts.write_text(json.dumps(broken.study.document), encoding="utf-8")
-    assert main(["lint", "--verdicts", str(verdicts), "--data", str(broken.study.data)]) == 1
+    verdicts.write_text(json.dumps(broken_study.study.document), encoding="utf-8")
+    assert main(["lint", "--verdicts", str(verdicts), "--data", str(broken_study.study.data)]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"counts: claim \w\d\d, .*: no number of rounds or of samples\. Let the quantity .*", line)
 
@@ -133,17 +133,17 @@ WITHOUT_REASON = {"estimate": None, **WITHOUT_INTERVAL, "detail": ""}
     ],
 )  # fmt: skip
 def test_checks_detect_broken_verdicts(
-    broken: Broken, check: str, quantity: str, change: Callable[[Any, Any, Any], Any], message: str
+    broken_study: Broken, check: str, quantity: str, change: Callable[[Any, Any, Any], Any], message: str
 ) -> None:
-    records = broken.find_part(quantity)
+    records = broken_study.find_part(quantity)
     change(*records)
-    assert any(message in line and records[0]["id"] in line for line in broken.faults(check))
+    assert any(message in line and records[0]["id"] in line for line in broken_study.faults(check))
 
 
-def test_checks_detect_broken_data_and_entries(broken: Broken) -> None:
-    _, part, _ = broken.find_part(FIGURE)
-    broken.study.entries[part["entries"][0]]["status"] = "not verified"  # type: ignore[index]
-    (row,) = parse_ranges(broken.find_part(SHARE)[2]["behind"])
-    broken.study.__dict__["summary"] = broken.study.summary.drop(row)
-    assert any("which was not verified" in line for line in broken.faults("entries"))
-    assert any(f"row {row} is not in the summary" in line for line in broken.faults("rows"))
+def test_checks_detect_broken_data_and_entries(broken_study: Broken) -> None:
+    _, part, _ = broken_study.find_part(FIGURE)
+    broken_study.study.entries[part["entries"][0]]["status"] = "not verified"  # type: ignore[index]
+    (row,) = parse_ranges(broken_study.find_part(SHARE)[2]["behind"])
+    broken_study.study.__dict__["summary"] = broken_study.study.summary.drop(row)
+    assert any("which was not verified" in line for line in broken_study.faults("entries"))
+    assert any(f"row {row} is not in the summary" in line for line in broken_study.faults("rows"))

@@ -85,13 +85,13 @@ def test_figures_are_formatted(value: Any, more: dict[str, Any], text: str) -> N
 
 
 def test_references_lists_unverified_first_and_fails_for_unused(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    published_study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`test_references_command_lists_record_users` covers success, without an unused entry."""
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder)
     write_references(folder, make_entry("lonely.figure", 1.0, "B/s"))
-    assert main(["references", "--data", str(published / "data"), "--reference", str(folder)]) == 1
+    assert main(["references", "--data", str(published_study / "data"), "--reference", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
     unread = [name for name, entry in read_reference(REFERENCE).items() if entry["status"] == "not verified"]
     assert lines[0] == f"{len(unread)} figures not verified:"

@@ -84,7 +84,7 @@ class Court:
 def court(request: pytest.FixtureRequest) -> Court:
     """All claims, on the published nodes, and with added synthetic nodes (two with GPUs)."""
     if request.param == "published":
-        folder: Path = request.getfixturevalue("published")
+        folder: Path = request.getfixturevalue("published_study")
         reference, published_records, claims_folder = read_reference(REFERENCE), read_published(PUBLISHED), CLAIMS
     else:
         folder = request.getfixturevalue("published_with_fleet")

@@ -18,7 +18,7 @@ from contract.errors import StudyError
 from experiments.doctor.finding import warning
 from studies.bench import __main__ as command
 from studies.bench import aa_study, bare_loops, core_over_bare
-from tests.missing_tools import missing
+from tests.missing_tools import skip_without
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,7 +85,7 @@ def test_coverage_outcome(covered: int, pairs: int, outcome: str) -> None:
 def test_bare_triad_is_right(tmp_path: Path, threads: int) -> None:
     library = bare_loops.compile_triad(tmp_path, 64)[0]
     if not library:
-        missing("the bare triad in C: no C compiler with OpenMP; `apt-get install gcc` (Debian)")
+        skip_without("the bare triad in C: no C compiler with OpenMP; `apt-get install gcc` (Debian)")
     once, amount = bare_loops.make_triad(library, 3 * 8 * 1001, threads)
     assert amount == 3 * 8 * (1001 // threads * threads)
     assert once() > 0

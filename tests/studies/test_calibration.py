@@ -113,16 +113,16 @@ def test_engine_refuses_simulated_nodes(tmp_path: Path, capsys: pytest.CaptureFi
     for number, part in simulated.groupby("round"):
         write_samples(folder / f"synthetic.cpu.{number}.parquet", part.reset_index(drop=True), {"seed": 1})
 
-    def refused(*command: str) -> None:
+    def assert_refused(*command: str) -> None:
         capsys.readouterr()
         assert run_command(main, command) == StudyError.exit_code
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ") and "synthetic" in line and "tests only" in line
 
-    refused("gather", "--nodes", str(folder), "--out", str(data))
+    assert_refused("gather", "--nodes", str(folder), "--out", str(data))
     assert not data.exists()
     gather([folder], data, allow_synthetic=True)
-    refused("judge", "--data", str(data), "--out", str(tmp_path / "verdicts.json"))
+    assert_refused("judge", "--data", str(data), "--out", str(tmp_path / "verdicts.json"))
     assert not (tmp_path / "verdicts.json").exists()
 
 

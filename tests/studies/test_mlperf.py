@@ -32,7 +32,7 @@ class Round:
         (self.at / path).parent.mkdir(parents=True, exist_ok=True)
         (self.at / path).write_text(text)
 
-    def trained(self, name: str, system: dict[str, Any], seconds: list[float], status: str = "success") -> None:
+    def add_training(self, name: str, system: dict[str, Any], seconds: list[float], status: str = "success") -> None:
         self.file(f"Maker/systems/{name}.json", json.dumps(system))
         for at, one in enumerate(seconds):
             events = (
@@ -45,7 +45,7 @@ class Round:
             ]
             self.file(f"Maker/results/{name}/bert/result_{at}.txt", "\n".join(["noise", *lines]))
 
-    def answered(
+    def add_inference(
         self, name: str, system: dict[str, Any], summary: str, scenario: str = "Offline", newer: bool = False
     ) -> None:
         work = f"{name}/resnet50/{scenario}"
@@ -67,9 +67,9 @@ class Round:
 
 def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
     made = Round(tmp_path, "training")
-    made.trained("cpus", SYSTEM, [100, 110, 120, 500, 90])
+    made.add_training("cpus", SYSTEM, [100, 110, 120, 500, 90])
     made.file("Maker/results/cpus/bert/scaling.json", json.dumps({"scaling_factor": 1.1}))
-    made.trained("gpus", GPU, [10, 11, 12])
+    made.add_training("gpus", GPU, [10, 11, 12])
     cpus, gpus = made.records()
     assert float(cpus["value"]) == pytest.approx(1.1 * 110) and float(gpus["value"]) == pytest.approx(11)
     assert (float(cpus["low"]), float(cpus["high"]), cpus["runs"]) == (pytest.approx(110), pytest.approx(132), "5")
@@ -80,30 +80,30 @@ def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
 
 def test_only_work_with_cpu_results_counts(tmp_path: Path) -> None:
     made = Round(tmp_path, "training")
-    made.trained("gpus", GPU, [10, 11, 12])
+    made.add_training("gpus", GPU, [10, 11, 12])
     assert made.records() == []
 
 
 def test_failed_runs_open_division_and_other_accelerators_are_left_out(tmp_path: Path) -> None:
     made = Round(tmp_path, "training")
-    made.trained("cpus", SYSTEM, [100, 110, 120])
-    made.trained("failed", GPU, [10, 11, 12], status="aborted")
-    made.trained("open", {**GPU, "division": "open"}, [10, 11, 12])
-    made.trained("slices", {**GPU, "accelerator_model_name": "NVIDIA A100 (1x1g.10gb MIG)"}, [10, 11, 12])
-    made.trained("other", {**GPU, "accelerator_model_name": "Habana Gaudi2"}, [10, 11, 12])
+    made.add_training("cpus", SYSTEM, [100, 110, 120])
+    made.add_training("failed", GPU, [10, 11, 12], status="aborted")
+    made.add_training("open", {**GPU, "division": "open"}, [10, 11, 12])
+    made.add_training("slices", {**GPU, "accelerator_model_name": "NVIDIA A100 (1x1g.10gb MIG)"}, [10, 11, 12])
+    made.add_training("other", {**GPU, "accelerator_model_name": "Habana Gaudi2"}, [10, 11, 12])
     assert [record["device"] for record in made.records()] == ["cpu"]
 
 
 def test_inference_reads_valid_summaries(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference")
     valid = "Samples per second: {}\nResult is : VALID\n"
-    made.answered("cpus", {**SYSTEM, "number_of_nodes": "1"}, valid.format(20))
-    made.answered(
+    made.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, valid.format(20))
+    made.add_inference(
         "gpus", {**GPU, "number_of_nodes": "1", "accelerator_memory_capacity": "81559 MiB"}, valid.format(1600)
     )
-    made.answered("broken", {**GPU, "number_of_nodes": "1"}, "Samples per second: 9\nResult is : INVALID\n")
+    made.add_inference("broken", {**GPU, "number_of_nodes": "1"}, "Samples per second: 9\nResult is : INVALID\n")
     single = "90th percentile latency (ns) : 2000000\nResult is : VALID\n"
-    made.answered("one", {**GPU, "number_of_nodes": "1"}, single, "SingleStream")
+    made.add_inference("one", {**GPU, "number_of_nodes": "1"}, single, "SingleStream")
     found = {record["id"]: record for record in made.records()}
     assert sorted(found) == [
         "maker.cpus.resnet50.offline",
@@ -120,8 +120,8 @@ VALID = "Samples per second: {}\nResult is : VALID\n"
 
 def test_inference_reads_newer_rounds(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference")
-    made.answered("cpus", {**SYSTEM, "number_of_nodes": "1"}, VALID.format(20), newer=True)
-    made.answered("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600), scenario="offline", newer=True)
+    made.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, VALID.format(20), newer=True)
+    made.add_inference("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600), scenario="offline", newer=True)
     cpu, gpu = made.records()
     assert (cpu["device"], gpu["device"]) == ("cpu", "gpu") and cpu["setting"] == gpu["setting"]
     assert cpu["dtype"] == gpu["dtype"] == "int8"
@@ -129,11 +129,11 @@ def test_inference_reads_newer_rounds(tmp_path: Path) -> None:
 
 def test_untuned_code_and_gpus_listed_as_processors_are_left_out(tmp_path: Path) -> None:
     made = Round(tmp_path, "inference")
-    made.answered("cpus", SYSTEM, VALID.format(20))
-    made.answered("box-reference-cpu-onnxruntime", SYSTEM, VALID.format(2))
-    made.answered("box-mlcommons_cpp-cpu-onnxruntime", SYSTEM, VALID.format(2))
-    made.answered("box-nvidia_original-gpu-tensorrt", SYSTEM, VALID.format(900))
-    made.answered("within", {**SYSTEM, "host_processor_model_name": "Synthetic Core [GPU]"}, VALID.format(100))
+    made.add_inference("cpus", SYSTEM, VALID.format(20))
+    made.add_inference("box-reference-cpu-onnxruntime", SYSTEM, VALID.format(2))
+    made.add_inference("box-mlcommons_cpp-cpu-onnxruntime", SYSTEM, VALID.format(2))
+    made.add_inference("box-nvidia_original-gpu-tensorrt", SYSTEM, VALID.format(900))
+    made.add_inference("within", {**SYSTEM, "host_processor_model_name": "Synthetic Core [GPU]"}, VALID.format(100))
     assert [record["id"] for record in made.records()] == ["maker.cpus.resnet50.offline"]
 
 

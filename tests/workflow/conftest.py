@@ -65,7 +65,7 @@ def publish_small_node(clone: Clone) -> None:
 
 
 @contextmanager
-def mounted(folder: Path, options: str) -> Iterator[bool]:
+def mount_tmpfs(folder: Path, options: str) -> Iterator[bool]:
     """Mount a small file system, if permitted."""
     folder.mkdir(parents=True)
     order = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
@@ -110,15 +110,15 @@ def run_interrupted_study(clone: Clone) -> Study:
         time.sleep(0.1)
     refused = clone.run(*snakemake)
     # Kill `make` alone, which does not signal Snakemake.
-    assert chain.kill(head, "run 1", "KILL", False, 1.0), clone.said
-    assert chain.kill(clone.start(*snakemake), "preliminary", "TERM", False, 2.0), clone.said
-    assert chain.kill(clone.start(*snakemake), "run 2", "INT", True, 1.0), clone.said
+    assert chain.kill(head, "run 1", "KILL", False, 1.0), clone.output
+    assert chain.kill(clone.start(*snakemake), "preliminary", "TERM", False, 2.0), clone.output
+    assert chain.kill(clone.start(*snakemake), "run 2", "INT", True, 1.0), clone.output
     preliminary = (clone.results / "preliminary/index.html").read_text(encoding="utf-8")
     before = dict(chain.finished)
     chain.finished = {name: run for name, run in before.items() if not name.startswith("gemm")}
     (clone.path / "mine.yaml").write_text(PRESET.replace("[torch, numpy]", "[numpy]"))
     snakemake = (*snakemake, "budget_min=30")
     # Kill Snakemake itself, which leaves an incomplete job behind.
-    assert chain.kill(clone.start(*snakemake), "render", "KILL", False, 2.0), clone.said
+    assert chain.kill(clone.start(*snakemake), "render", "KILL", False, 2.0), clone.output
     chain.finish(clone.start(*snakemake), rounds=5)
     return Study(clone, snakemake, refused, preliminary, before, chain.faults)

@@ -47,7 +47,7 @@ class Chain:
         """Kill a study `after_s` into a stage; return its stage, or '' if it had already ended."""
         until = time.monotonic() + HANGS_S
         while not set(STAGES[STAGES.index(stage) :]) & set(running := self._look()):
-            assert time.monotonic() < until, f"{stage} did not begin: {self.clone.said}"
+            assert time.monotonic() < until, f"{stage} did not begin: {self.clone.output}"
             if head.poll() is not None:
                 return ""
             time.sleep(LOOK_S)
@@ -63,8 +63,8 @@ class Chain:
         while head.poll() is None:
             self._look()
             time.sleep(LOOK_S)
-        if head.returncode or "Traceback" in self.clone.said:
-            self.faults.append(f"exit code {head.returncode}: {self.clone.said[-5000:]}")
+        if head.returncode or "Traceback" in self.clone.output:
+            self.faults.append(f"exit code {head.returncode}: {self.clone.output[-5000:]}")
         self._compare()
         if not len(self.finished) == len(set(self.finished.values())) == rounds:
             self.faults.append(f"{self.finished} in place of {rounds} rounds, each by a process of its own")

@@ -58,7 +58,7 @@ class Clone:
             )  # fmt: skip
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the output from all commands."""
         return (self.path / "said").read_text()
 

@@ -80,7 +80,7 @@ class Cluster:
                 preexec_fn=end_with_parent,
             )  # fmt: skip
 
-    def asked(self, *words: str) -> str:
+    def run_command(self, *words: str) -> str:
         """Run a Slurm command; return its output."""
         return subprocess.run(
             words, env=os.environ | self.env, capture_output=True, text=True, check=False, timeout=60
@@ -88,7 +88,7 @@ class Cluster:
 
     def end(self) -> None:
         """End all daemons and their jobs."""
-        self.asked("scancel", "--full", "--signal=KILL", "--user", getpass.getuser())
+        self.run_command("scancel", "--full", "--signal=KILL", "--user", getpass.getuser())
         for daemon in reversed(self.daemons.values()):
             daemon.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -124,7 +124,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         for node in NODES:
             made.start(node, "slurmd", "-D", "-N", node, "-f", str(folder / "slurm.conf"))
         until = time.monotonic() + 60
-        while made.asked("sinfo", "--noheader", "--states=idle", "--format=%D") != str(len(NODES)):
+        while made.run_command("sinfo", "--noheader", "--states=idle", "--format=%D") != str(len(NODES)):
             if time.monotonic() > until:
                 raise RuntimeError("\n".join(path.read_text()[-500:] for path in sorted(folder.glob("*.[lo]*[gt]"))))
             time.sleep(0.5)

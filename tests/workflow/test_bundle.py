@@ -23,7 +23,7 @@ WHEELS = {
 
 
 @pytest.fixture
-def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def make_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Return a function that makes a bundle with a pip stand-in, for a project with 10 MiB."""
 
     def pip(command: str, *words: str) -> None:
@@ -45,21 +45,21 @@ def bundle_contents() -> set[str]:
     return {path.name.split("-")[0] for path in Path("build/bundle").iterdir()}
 
 
-def test_large_parts_are_optional(bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert bundled("3.12") == 0
+def test_large_parts_are_optional(make_bundle: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert make_bundle("3.12") == 0
     assert bundle_contents() == {"connection_pool", "mlxtend", "snakemake", "uvicorn", "wgpu"}
     said = {line[:14].strip(): float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}
     assert said == {"the project": 10, "needed": 4, "serving": 4, "wgpu": 3, "build/bundle": 11, "together": 21}
     with_three = [word for part in ("polars", "onnx", "boosting") for word in ("--with", part)]
-    assert bundled("3.12", "aarch64", *with_three, "--without", "wgpu") == 0
+    assert make_bundle("3.12", "aarch64", *with_three, "--without", "wgpu") == 0
     assert bundle_contents() >= {"polars", "polars_runtime_32", "onnx", "ml_dtypes", "lightgbm"}
     assert not bundle_contents() & {"wgpu", "numpy", "pulp", "scipy"}
     assert [path.name for path in Path("build").iterdir()] == ["bundle"]
 
 
-def test_bundle_over_limit_is_refused(bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert bundled("3.12", "--limit", "22") == 0
-    assert bundled("3.12", "--with", "polars", "--limit", "22") == 2
+def test_bundle_over_limit_is_refused(make_bundle: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert make_bundle("3.12", "--limit", "22") == 0
+    assert make_bundle("3.12", "--with", "polars", "--limit", "22") == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert "takes 10.0 MiB and the bundle 63.0, together 73.0 of at most 22" in said and said.endswith(
         "polars (52.0), serving (4.0), wgpu (3.0)"
@@ -77,9 +77,9 @@ def test_bundle_over_limit_is_refused(bundled: Callable[..., int], capsys: pytes
     ],
 )
 def test_mistake_is_reported_in_one_line(
-    words: str, says: str, bundled: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    words: str, says: str, make_bundle: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert bundled(*words.split()) == 2
+    assert make_bundle(*words.split()) == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert says in told
     assert not Path("build").exists()
@@ -148,7 +148,7 @@ def test_vulkan_loader_is_used_if_system_lacks_it(there: bool, clone: Clone) -> 
 
 
 def test_vulkan_loader_is_extracted_from_package(
-    bundled: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make_bundle: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Use stand-ins for Debian's programs, which fail the second time."""
     libraries = "there/usr/lib/x86_64-linux-gnu"
@@ -161,10 +161,10 @@ def test_vulkan_loader_is_extracted_from_package(
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    assert bundled("3.12", "--with", "vulkan") == 0
+    assert make_bundle("3.12", "--with", "vulkan") == 0
     assert [path.read_text() for path in Path("build/bundle/lib").iterdir()] == ["new\n"]
     assert Path("build/bundle/lib/libvulkan.so.1").is_file()
     capsys.readouterr()
-    assert bundled("3.12", "aarch64", "--with", "vulkan") == 2
+    assert make_bundle("3.12", "aarch64", "--with", "vulkan") == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert "no libvulkan1:arm64" in told and "leave that part out" in told

@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from contract.node import kind_of_node
-from tests.missing_tools import missing
+from tests.missing_tools import skip_without
 from tests.workflow import kill_and_resume, slurm_cluster, sshd
 from tests.workflow.conftest import RESULTS, Study, publish_small_node
 from tests.workflow.project_clones import ROOT, Clone
@@ -59,7 +59,7 @@ def test_second_run_is_refused_and_results_name_is_quoted(study: Study) -> None:
 
 
 def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
-    said = study.clone.said
+    said = study.clone.output
     # Jobs that end during an interrupt are kept but not printed: from round 2 only the changed experiment is.
     order = [
         "discovering what this machine is",
@@ -198,7 +198,7 @@ def test_measuring_needs_only_bundle_and_installed_packages(clone: Clone, tmp_pa
     small = ("--without", "serving", "--without", "wgpu")
     made = clone.run("bash", "workflow/bundle.sh", version, platform.machine(), *small)
     if "No matching distribution found for" in made.stderr:
-        missing("no package index can be reached")
+        skip_without("no package index can be reached")
     assert made.returncode == 0, made.stderr
     (clone.path / "mine.yaml").write_text(
         kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1").replace("point_s: 0.5", "point_s: 0.05")
@@ -227,7 +227,7 @@ def wait_for_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str
             if clone.machine(machine).rounds:
                 return machine
         time.sleep(0.2)
-    raise AssertionError(clone.said)
+    raise AssertionError(clone.output)
 
 
 TWO = {"clock.cpu.1.parquet", "clock.cpu.2.parquet"}
@@ -260,7 +260,7 @@ def test_several_machines_are_measured_despite_one_failure(clone: Clone) -> None
 
 def test_ssh_machine_measures_on_after_disconnect(clone: Clone, tmp_path: Path) -> None:
     if lacks := sshd.missing_programs():
-        missing(f"ssh cannot be tried here: {lacks}")
+        skip_without(f"ssh cannot be tried here: {lacks}")
     there = tmp_path / "there"
     words = configure_machines(clone, f"  far: {{ssh: 127.0.0.1, folder: {there}, python: {sys.executable}}}\n")
     with sshd.ssh_server(tmp_path / "ssh") as command:
@@ -268,7 +268,7 @@ def test_ssh_machine_measures_on_after_disconnect(clone: Clone, tmp_path: Path) 
         head = clone.start("snakemake", "--cores", "all", *words, "--", "measured")
         remote = Clone(there)
         while not remote.rounds:
-            assert head.poll() is None, clone.said
+            assert head.poll() is None, clone.output
             time.sleep(0.2)
         before = remote.rounds
         assert clone.end(head, 9, whole_group=True) == []
@@ -283,7 +283,7 @@ def test_ssh_machine_measures_on_after_disconnect(clone: Clone, tmp_path: Path) 
 
 def test_slurm_jobs_continue_after_head_is_killed(clone: Clone, tmp_path: Path) -> None:
     if lacks := slurm_cluster.missing_programs():
-        missing(f"Slurm cannot be tried here: {lacks}")
+        skip_without(f"Slurm cannot be tried here: {lacks}")
     cores = len(os.sched_getaffinity(0))
     words = configure_machines(
         clone, f"  one: {{cores: {cores}}}\n  two: {{cores: {cores}, resources: {{slurm_partition: all}}}}\n"
@@ -295,7 +295,7 @@ def test_slurm_jobs_continue_after_head_is_killed(clone: Clone, tmp_path: Path) 
         head = clone.start("snakemake", *words)
         wait_for_round(clone, "one", "two")
         before = {name: clone.machine(name).rounds for name in ("one", "two")}
-        jobs = slurm.asked("squeue", "--noheader", "--format=%k").splitlines()
+        jobs = slurm.run_command("squeue", "--noheader", "--format=%k").splitlines()
         assert sorted(job.rpartition("_")[2] for job in jobs) == ["one", "two"]
         head.kill()
         head.wait()

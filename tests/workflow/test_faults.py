@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.workflow import kill_and_resume
-from tests.workflow.conftest import mounted
+from tests.workflow.conftest import mount_tmpfs
 from tests.workflow.project_clones import Clone, clone_into
 
 
 @pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+def unmeasured_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """Make a clone for tests that measure nothing."""
     made = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
     (made.path / "small.yaml").write_text(kill_and_resume.PRESET.replace("- grid", "- value: 1\n        grid"))
@@ -43,12 +43,12 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("--cores 0", "--cores 0: measuring needs at least 1"),
     ],
 )
-def test_mistakes_are_reported_before_measuring(untouched: Clone, words: str, said: str) -> None:
-    refused = untouched.snakemake(*([] if words.startswith("--") else ["--config"]), *words.split())
+def test_mistakes_are_reported_before_measuring(unmeasured_clone: Clone, words: str, said: str) -> None:
+    refused = unmeasured_clone.snakemake(*([] if words.startswith("--") else ["--config"]), *words.split())
     assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1].startswith(f"error: {said}".replace("HOME", untouched.extra["HOME"]))
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {said}".replace("HOME", unmeasured_clone.extra["HOME"]))
     assert "Traceback" not in refused.stderr
-    assert not (untouched.path / "results").exists()
+    assert not (unmeasured_clone.path / "results").exists()
 
 
 def test_gpu_profile_stops_without_gpu(clone: Clone) -> None:
@@ -67,7 +67,7 @@ def test_gpu_profile_stops_without_gpu(clone: Clone) -> None:
 
 @pytest.mark.parametrize(("options", "said"), [("ro", "cannot be written"), ("size=1m", "a run needs 300 MB")])
 def test_unusable_results_folder_is_one_error(clone: Clone, options: str, said: str) -> None:
-    with mounted(clone.path / "small", options) as done:
+    with mount_tmpfs(clone.path / "small", options) as done:
         if not done:
             pytest.skip("mounting a small file system needs root")
         refused = clone.snakemake("--config", "results=small/results")

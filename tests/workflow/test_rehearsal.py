@@ -57,9 +57,9 @@ def test_rented_gpu_is_measured_despite_interrupt_and_faults(tmp_path: Path) -> 
     first, second = make_host(tmp_path, "00000a"), make_host(tmp_path, "00000b")
     head = first.start(*MEASURE)
     while len(first.rounds) < 3:
-        assert head.poll() is None, first.said
+        assert head.poll() is None, first.output
         time.sleep(0.1)
-    assert first.end(head, signal.SIGINT, whole_group=True) == [] and "Traceback" not in first.said
+    assert first.end(head, signal.SIGINT, whole_group=True) == [] and "Traceback" not in first.output
     before = first.rounds
     (node,) = (first.results / "nodes").iterdir()
     assert record_path(node).name == PARTIAL

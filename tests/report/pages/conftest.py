@@ -16,11 +16,11 @@ Visit = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def site(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site's folder, rendered with pandoc and shared by tests: read only."""
 
     def make(folder: Path) -> None:
-        render(published / "verdicts.json", folder, "pandoc", published / "data")
+        render(published_study / "verdicts.json", folder, "pandoc", published_study / "data")
 
     return build_once(tmp_path_factory, "site", make)
 

@@ -87,8 +87,8 @@ def test_keys_are_unique_per_address_and_stable(addresses: list[str]) -> None:
     assert document_key("https://example.org/paper?a=1") == "d-bbf89368"
 
 
-def test_published_sources_are_read_under_distinct_keys(published: Path) -> None:
-    verdicts: Mapping[str, Any] = read_json(published / "verdicts.json")
+def test_published_sources_are_read_under_distinct_keys(published_study: Path) -> None:
+    verdicts: Mapping[str, Any] = read_json(published_study / "verdicts.json")
     entries = read_bibtex(format_bibtex(verdicts))
     assert len({entry["id"] for entry in entries}) == len(entries)
     urls = {str(reference["source"]["url"]) for reference in verdicts["references"]}

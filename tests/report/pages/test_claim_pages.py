@@ -140,8 +140,8 @@ def test_part_name_cannot_break_out_of_the_slider_script(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def document(published: Path) -> Any:
-    return read_json(published / "verdicts.json")
+def document(published_study: Path) -> Any:
+    return read_json(published_study / "verdicts.json")
 
 
 def test_published_figures_show_few_cases_with_distinct_labels(document: Mapping[str, Any]) -> None:

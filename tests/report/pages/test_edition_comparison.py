@@ -180,11 +180,11 @@ def test_compare_command_prints_and_writes_the_comparison(
         main(["compare", str(tmp_path / "old.json"), str(edition_1.verdicts)])
 
 
-def test_every_changed_verdict_is_listed_with_its_reason(published: Path) -> None:
-    now = read_json(published / "verdicts.json")
+def test_every_changed_verdict_is_listed_with_its_reason(published_study: Path) -> None:
+    now = read_json(published_study / "verdicts.json")
     before = {verdict["id"]: verdict["verdict"] for verdict in read_json(EARLIER)["verdicts"]}
     moved = [verdict["id"] for verdict in now["verdicts"] if before[verdict["id"]] != verdict["verdict"]]
-    changes = changes_since_last(now, published / "verdicts.json", EARLIER)
+    changes = changes_since_last(now, published_study / "verdicts.json", EARLIER)
     assert changes is not None
     rows = {row["id"]: row for row in changes["rows"]}
     assert moved and set(moved) <= set(rows)

@@ -91,10 +91,10 @@ def test_editions_are_never_overwritten(release: Callable[..., Path]) -> None:
 
 
 def test_links_in_a_released_edition_resolve(
-    site: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Path, published_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = Path(shutil.copytree(site, tmp_path / "report"))
-    verdicts, data = published / "verdicts.json", published / "data"
+    verdicts, data = published_study / "verdicts.json", published_study / "data"
     write_downloads(report, verdicts, data)
     fake_checkout(monkeypatch, str(read_json(verdicts)["commit"]))
     folder = edition_release.release_edition(verdicts, data, report, None, tmp_path / "editions")

@@ -36,9 +36,9 @@ def fleet(published_with_fleet: Path) -> Evidence:
 
 
 @pytest.fixture(scope="module")
-def by_family(fleet: Evidence, published: Path) -> dict[str, list[Exhibit]]:
+def family_exhibits(fleet: Evidence, published_study: Path) -> dict[str, list[Exhibit]]:
     """Exhibits by family, from the fleet, or from the published nodes if the fleet yields none."""
-    own = Evidence(read_json(published / "verdicts.json"), published / "data")
+    own = Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
     return {family.key: list(family.show(fleet)) or list(family.show(own)) for family in families()}
 
 
@@ -47,10 +47,10 @@ def find_family(key: str) -> Family:
 
 
 @pytest.mark.parametrize("key", [family.key for family in families()])
-def test_family_has_complete_exhibits_that_draw_on_a_phone(by_family: dict[str, list[Exhibit]], key: str) -> None:
-    assert by_family[key]
+def test_family_has_complete_exhibits_that_draw_on_a_phone(family_exhibits: dict[str, list[Exhibit]], key: str) -> None:
+    assert family_exhibits[key]
     ids = {path.stem for path in (Path(__file__).parents[3] / "report" / "claims").glob("*.yaml")}
-    for exhibit in by_family[key]:
+    for exhibit in family_exhibits[key]:
         assert exhibit.chart.title and exhibit.chart.alt
         assert set(exhibit.claims) <= ids
         if exhibit.table:
@@ -62,8 +62,10 @@ def test_family_has_complete_exhibits_that_draw_on_a_phone(by_family: dict[str, 
         assert any(axes.has_data() for axes in figure.axes), exhibit.chart.name
 
 
-def test_figure_names_are_distinct_and_unreserved(by_family: dict[str, list[Exhibit]]) -> None:
-    names = Counter(str(identifier(exhibit.chart.name)) for exhibits in by_family.values() for exhibit in exhibits)
+def test_figure_names_are_distinct_and_unreserved(family_exhibits: dict[str, list[Exhibit]]) -> None:
+    names = Counter(
+        str(identifier(exhibit.chart.name)) for exhibits in family_exhibits.values() for exhibit in exhibits
+    )
     assert [name for name, count in names.items() if count > 1] == []
     # Reserved: claim ids name claim figures, front- begins front page figures.
     assert not [name for name in names if re.fullmatch(r"[A-Z]\d\d", name) or name.startswith("front-")]

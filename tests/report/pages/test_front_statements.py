@@ -51,22 +51,26 @@ def statements_for(
     return Statements({"verdicts": list(verdicts), "nodes": [{"devices": devices}]}, facts or {}, marks=marks)
 
 
-def answering(statement: Mapping[str, Any]) -> dict[str, Any]:
+def with_answer(statement: Mapping[str, Any]) -> dict[str, Any]:
     return {**GOOD, "answer": [[statement]]}
 
 
 @pytest.mark.parametrize(
     ("declared", "line", "message"),
     [
-        (answering({"says": "{W99 least} times"}), "- - says:", "there is no claim 'W99'"),
-        (answering({"when": {"W99": "supported"}, "says": "So."}), "W99:", "there is no claim 'W99'"),
-        (answering({"when": {"W29": "suported"}, "says": "So."}), "W29:", "Did you mean 'supported'"),
-        (answering({"when": {"W29": {"some": "supported"}}, "says": "So."}), "W29:", "Did you mean 'supports'"),
-        (answering({"when": {"G15": {"part": "a chat", "is": "depends"}}, "says": "So."}), "G15:", "no part 'a chat'"),
-        (answering({"says": "{G15 [a chat] most} seconds"}), "- - says:", "claim G15 has no number"),
-        (answering({"says": "{W29 biggest} seconds"}), "- - says:", "claim W29 has no number {W29 biggest}"),
-        (answering({"says": "{replaced trainings} processors"}), "- - says:", "Did you mean 'replaced training'"),
-        (answering({"says": "So.", "wen": {}}), "wen:", "unknown key"),
+        (with_answer({"says": "{W99 least} times"}), "- - says:", "there is no claim 'W99'"),
+        (with_answer({"when": {"W99": "supported"}, "says": "So."}), "W99:", "there is no claim 'W99'"),
+        (with_answer({"when": {"W29": "suported"}, "says": "So."}), "W29:", "Did you mean 'supported'"),
+        (with_answer({"when": {"W29": {"some": "supported"}}, "says": "So."}), "W29:", "Did you mean 'supports'"),
+        (
+            with_answer({"when": {"G15": {"part": "a chat", "is": "depends"}}, "says": "So."}),
+            "G15:",
+            "no part 'a chat'",
+        ),
+        (with_answer({"says": "{G15 [a chat] most} seconds"}), "- - says:", "claim G15 has no number"),
+        (with_answer({"says": "{W29 biggest} seconds"}), "- - says:", "claim W29 has no number {W29 biggest}"),
+        (with_answer({"says": "{replaced trainings} processors"}), "- - says:", "Did you mean 'replaced training'"),
+        (with_answer({"says": "So.", "wen": {}}), "wen:", "unknown key"),
         ({**GOOD, "jobs": [{"job": "A job", "claims": ["W29"], "rate": NOTHING[0]}]}, "- job:", "missing: hardware"),
     ],
 )
@@ -142,8 +146,8 @@ def test_job_without_rate_or_hardware_is_omitted() -> None:
 
 
 @pytest.fixture(scope="module")
-def evidence(published: Path) -> Evidence:
-    return Evidence(read_json(published / "verdicts.json"), published / "data")
+def evidence(published_study: Path) -> Evidence:
+    return Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
 
 
 def test_each_part_of_the_front_page_has_text(evidence: Evidence) -> None:

@@ -21,8 +21,8 @@ from report.pages.site_content import Content, build_content
 
 
 @pytest.fixture(scope="module")
-def content(published: Path) -> Content:
-    return build_content(Evidence(read_json(published / "verdicts.json"), None))
+def content(published_study: Path) -> Content:
+    return build_content(Evidence(read_json(published_study / "verdicts.json"), None))
 
 
 @pytest.fixture(scope="module")

@@ -187,9 +187,9 @@ def test_impossible_thresholds_show_the_allowed_range(site: Path, visit: Visit, 
     assert page.locator(".threshold output").get_attribute("class") == "refused"
 
 
-def test_slider_agrees_with_python_on_every_claim(site: Path, published: Path, visit: Visit) -> None:
+def test_slider_agrees_with_python_on_every_claim(site: Path, published_study: Path, visit: Visit) -> None:
     """Compare at both ends, next to each change, and at random thresholds."""
-    document = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))
+    document = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))
     rng = random.Random(1)
     compared = 0
     page = visit(site / "index.html")

@@ -152,8 +152,8 @@ def test_read_error_fails_one_page_and_full_disk_fails_the_report(tmp_path: Path
     assert len(failures.items) == 1
 
 
-def test_unknown_quantity_or_label_is_a_key_error(published: Path) -> None:
-    evidence = Evidence(read_json(published / "verdicts.json"), published / "data")
+def test_unknown_quantity_or_label_is_a_key_error(published_study: Path) -> None:
+    evidence = Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
     for read_quantity in (evidence.quantity, evidence.views[0].quantity):
         with pytest.raises(KeyError, match=r"gemm\.speed"):
             read_quantity("gemm.speed")

@@ -20,8 +20,8 @@ def pdf_text(path: Path) -> str:
     return "".join(page.get_textpage().get_text_bounded() for page in pdfium.PdfDocument(path))
 
 
-def test_report_has_at_most_thirty_pages_and_every_claim(site: Path, published: Path) -> None:
-    verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
+def test_report_has_at_most_thirty_pages_and_every_claim(site: Path, published_study: Path) -> None:
+    verdicts = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     assert len(PdfReader(site / "report.pdf").pages) <= 30
     text = " ".join(pdf_text(site / "report.pdf").split())
     assert all(f"{verdict['id']} " in text for verdict in verdicts)
@@ -29,8 +29,8 @@ def test_report_has_at_most_thirty_pages_and_every_claim(site: Path, published: 
         assert heading in text
 
 
-def test_appendix_has_every_claims_rule(site: Path, published: Path) -> None:
-    verdicts = json.loads((published / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
+def test_appendix_has_every_claims_rule(site: Path, published_study: Path) -> None:
+    verdicts = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     flat = re.sub(r"[\s\u00ad\ufffe-]", "", pdf_text(site / "appendix.pdf"))
     for verdict in verdicts:
         for part in verdict["parts"]:

@@ -74,11 +74,11 @@ def test_quarto_is_used_if_found(quarto_free_path: Path, renderer: str) -> None:
 
 
 def test_missing_quarto_is_an_error_if_requested(
-    quarto_free_path: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quarto_free_path: Path, published_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUARTO_PATH", str(tmp_path / "absent"))
     with pytest.raises(StudyError, match=r"QUARTO_PATH \(.*absent\), then .*scripts, then PATH"):
-        render.render(published / "verdicts.json", tmp_path / "out", renderer="quarto")
+        render.render(published_study / "verdicts.json", tmp_path / "out", renderer="quarto")
     assert not (tmp_path / "out").exists()
 
 
@@ -134,8 +134,8 @@ def test_pandoc_renders_every_page_if_quarto_fails(
 
 
 @pytest.fixture(scope="module")
-def content(published: Path) -> Content:
-    return build_content(Evidence(read_json(published / "verdicts.json"), None))
+def content(published_study: Path) -> Content:
+    return build_content(Evidence(read_json(published_study / "verdicts.json"), None))
 
 
 def hrefs(settings: Any) -> Iterator[str]:

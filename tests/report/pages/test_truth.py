@@ -72,8 +72,8 @@ def find_faults(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def published_evidence(published: Path) -> Evidence:
-    return Evidence(read_json(published / "verdicts.json"), published / "data")
+def published_evidence(published_study: Path) -> Evidence:
+    return Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
