@@ -121,7 +121,7 @@ def with_nested(files: Mapping[str, bytes], data: bytes) -> bytes:
     inner = make_zip([(name, data)])
     body, directory = inner[: inner.index(CENTRAL)], inner[inner.index(CENTRAL) : -22]
     outer = {**files, ROUND: body}
-    outer_zip = make_zip(members(outer, files=listing(outer, name, data)))
+    outer_zip = make_zip(members(outer, files=file_entries(outer, name, data)))
     end, place = outer_zip[-22:], outer_zip.index(body)
     entry = directory[:42] + struct.pack("<L", place) + directory[46:]
     entries, size, start = struct.unpack("<HLL", end[10:20])
@@ -202,7 +202,8 @@ CONTENTS: dict[str, tuple[Callable[[Mapping[str, bytes]], list[tuple[str, bytes]
                        f"{ROUND}: differs from the size"),
     "another size": (lambda files: members(files, files=file_entries(files, ROUND, bytes=1)),
                      f"{ROUND}: differs from the size"),
-    "a malformed digest": (lambda files: members(files, files=file_entries(files, ROUND, sha256="\x1b[2J")), "files.clock"),
+    "a malformed digest": (lambda files: members(files, files=file_entries(files, ROUND, sha256="\x1b[2J")),
+                           "files.clock"),
     "a missing file": (lambda files: members(files, files=file_entries(files, OTHER)), f"{OTHER}: is in the manifes"),
     "an unlisted file": (lambda files: [*members(files), (OTHER, files[ROUND])], f"{OTHER}: is in the pack"),
     "no record": (lambda files: [member for member in members(files) if member[0] != "node.json"],
