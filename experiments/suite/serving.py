@@ -35,7 +35,7 @@ END_S = 1.0
 MOST_SERVERS = 6
 # Request rate up to which `extra_s` includes a server start.
 STARTING = 20
-# Maximum latencies to record per round; percentiles use all latencies.
+# Largest number of latencies to record per round: a longer list is thinned evenly. Percentiles use the whole list.
 MOST_SAMPLES = 500
 # Tolerated share of requests that the harness loses; these are left out. Above it, the load has failed.
 HARNESS_SHARE = 0.001

@@ -98,9 +98,9 @@ def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
 
 
 def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
-    """Count the disturbed rounds per series, where most samples have DISTURBING; series without any are omitted.
+    """Count the disturbed rounds per series: rounds in which most samples have the flag DISTURBING.
 
-    samples: columns series (number), round and flags.
+    Omits series without disturbed rounds. samples: columns series (number), round and flags.
     """
     texts = samples.select("flags").unique()["flags"]
     bad = [text for text in texts if any(flag.name == DISTURBING for flag in parse_sample_flags(text))]

@@ -199,9 +199,9 @@ class PublishedEnds:
 
 
 def share_population(part: Part, estimates: Estimates) -> Population | None:
-    """Return the population for a part's share; None if its rule needs none.
+    """Group estimates into units (models, jobs, nodes, ...) for a part with the rule `for_share_of`; else return None.
 
-    Raises StudyError if the estimates lack the label for its units.
+    Raises StudyError if the estimates lack the label that distinguishes the units.
     """
     if part.rule != "for_share_of":
         return None
@@ -281,7 +281,7 @@ _ROUNDING = 1e-9
 
 
 def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
-    """Return the interval for a share in `units` units, with between `least` and `most` counting.
+    """Return the interval for the share of units that satisfy a condition, if `least` to `most` of them do.
 
     Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution; counts need not be whole.
     """

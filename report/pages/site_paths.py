@@ -13,7 +13,7 @@ PAGE, PDF, APPENDIX, RENDERED = "index.html", "report.pdf", "appendix.pdf", "ren
 FAILURES = "failures.json"
 VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
-# Common sample table if there are too many nodes.
+# One table for the samples of all nodes without a table of their own, written if there are too many nodes.
 SAMPLES = "data/samples.parquet"
 EDITIONS = "editions.json"
 

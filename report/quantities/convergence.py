@@ -134,7 +134,7 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     se = np.sqrt(np.add.reduceat((distance - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         half = statistics.half_width(se / mean, n - 1)
-    # If all seeds agree exactly, se / mean is nan: other seeds might still differ.
+    # If all seeds agree exactly, se / mean is 0 / 0 and the interval is nan, as intended: other seeds might differ.
     ends = mean * np.exp(-half), mean * np.exp(half)
     return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
 

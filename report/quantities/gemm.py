@@ -121,9 +121,9 @@ def scalar_mac_per_cycle(data: Dataset) -> Estimates:
 
 @quantity("clock.rate", "Hz", device="cpu")
 def clock_rate(data: Dataset) -> Estimates:
-    """Cycles per second in one busy core, by a chain with one cycle per operation; the fastest chain.
+    """Clock of one busy core: the highest rate of a chain of dependent operations that take one cycle each.
 
-    Reads no counter: virtual machines show a nominal clock or none.
+    No counter is read, because virtual machines report a nominal clock or none.
     """
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node", "device"])
 

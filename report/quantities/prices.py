@@ -60,7 +60,7 @@ CARDS = {
 }
 LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
-# Entries needed only if a node has the processor, or a GPU for hire.
+# Price entries that this module looks up only if a node has that GPU, or one that can be rented.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
 _SERVICE, _STEP = ("service", "requests_per_s", "cpu_runtime"), ("model", "batch", "baseline", *BEST_LABELS)

@@ -49,9 +49,9 @@ def bench_cases() -> list[Case]:
 
 
 def build_call(label: str) -> tuple[Callable[[], object], int]:
-    """Return (the call that the core times, its threads), valid until the next `build_call`.
+    """Return the function to time and its thread count; valid until the next `build_call`.
 
-    Successive calls cycle through the operands, as in the core.
+    Each call uses the next set of operands, as in the measuring core.
     """
     from experiments.devices.cpu import CpuDevice
 

@@ -151,7 +151,7 @@ def test_check_detects_kernels_that_skip_steps(monkeypatch: pytest.MonkeyPatch, 
     walk = cpu_kernels.KERNELS[kernel]
 
     def skip_steps(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
-        # Skip a whole word for branches, and at least a record for states.
+        # Skip one step; for branches a whole data word, and for states enough characters to miss a record.
         walk(table, starts, ends, which, steps - {"branches": BITS, "states": 500}.get(kernel, 1))
 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))

@@ -109,7 +109,7 @@ def test_configuration_file_is_read_without_its_labels(export_models: ExportMode
     [
         ({"class": "BertModle"}, "x: BertModle does not load: transformers .* has no such class"),
         ({"class": "../x"}, "line 1: x.class"),
-        ({"output": "logits"}, "no output 'logits': name one of last_hidden_state, pooler_output"),
+        ({"output": "logits"}, "no output 'logits': use one of last_hidden_state, pooler_output"),
         ({"config": {"hidden_size": 33, "num_attention_heads": 2}}, "hidden size .33. is not a multiple"),
         ({"config": "none.json"}, "none.json: no such file"),
         ({"inptu": {}}, "unknown key.* Did you mean 'input'"),

@@ -87,7 +87,7 @@ def unsupported_reason(device: str, name: str, params: dict[str, Any]) -> str:
     if name == "libraries" and layer in ("convolution", "lstm"):
         return "PyTorch cannot switch off the vendor libraries on"
     if name == "libraries" and params["variant"] == "naive":
-        return "run on NVIDIA's and AMD's GPUs alone"
+        return "run on NVIDIA's and AMD's GPUs only"
     if dtype == "float64" or name == "tabular":
         return "does not compute with"
     return "only on NVIDIA's GPUs" if dtype in ("tf32", "float8_e4m3fn", "int8") else ""

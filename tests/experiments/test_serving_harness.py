@@ -39,9 +39,9 @@ from experiments.workload import HarnessError, Unsupported
 from tests.experiments.conftest import Tree
 from tests.experiments.echoing.service import Echo
 from tests.experiments.point_runs import CPU, build_work, point_params
-from tests.experiments.test_serving import ORDERS, echoing, load_result, make_dispatcher, run_load, start_stand_in
+from tests.experiments.test_serving import ORDERS, echo_service, load_result, make_dispatcher, run_load, start_stand_in
 
-__all__ = ["echoing", "start_stand_in"]  # fixtures
+__all__ = ["echo_service", "start_stand_in"]  # fixtures
 USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25}
 RANGE = "proc/sys/net/ipv4/ip_local_port_range"
 

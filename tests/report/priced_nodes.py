@@ -28,7 +28,7 @@ def priced_node(synthetic: Factory, gpu: str = "", name: str = "node-a", model: 
 
 
 def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:
-    """Write the nodes and read them as a dataset. changed: replaced fields by reference entry id."""
+    """Write the nodes and read them as a dataset. changed: fields to override, by id of the reference entry."""
     reference = {**REFERENCE, **{name: {**REFERENCE[name], **values} for name, values in (changed or {}).items()}}
     return Dataset(read_nodes([synthetic.write(nodes)], True), reference)
 

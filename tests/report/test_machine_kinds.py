@@ -57,7 +57,7 @@ def part_outcomes(name: str, data: Dataset) -> list[str]:
             "Intel(R) Core(TM) Ultra 9 275HX", "Intel(R) Core(TM) i9-13980HX",
             "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz",
         )),
-        # Neither: DDR4 or DDR5 possible, four or more memory channels, servers.
+        # Neither kind: desktop processors with DDR4 or DDR5, workstations with four memory channels, servers.
         *(("", name) for name in (
             "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
             "AMD Ryzen Threadripper 7970X 32-Cores", "Intel(R) Xeon(R) Platinum 8480CL",
