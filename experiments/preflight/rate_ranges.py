@@ -57,7 +57,7 @@ class Peaks:
     source: str
 
     def limits(self, rule: Rule, dtype: str) -> tuple[float, float] | None:
-        """Return the lowest and highest value that a rule allows; None if the GPU has no peak for this number format."""
+        """Return the lowest and highest value that a rule allows; None without a peak for this number format."""
         if rule.of == "seconds":
             return rule.range[0], rule.range[1]
         peak = {"memory": self.memory, "link": self.link}.get(rule.of) or self.flops.get(dtype)

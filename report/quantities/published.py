@@ -62,7 +62,7 @@ def machine_name(record: Mapping[str, Any]) -> str:
 
 
 def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
-    """Add each record's speed and its bounds, per GPU or CPU machine: a speed is a rate, or the reciprocal of a time."""
+    """Add each record's speed with bounds, per GPU or CPU machine: a speed is a rate, or the reciprocal of a time."""
     turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
     # Processors in one entry share the load, but a single request runs on one device.
     single = (records["measure"] == "latency").to_numpy()

@@ -139,10 +139,10 @@ def correction_lines(data: Dataset) -> dict[str, Line]:
 
 
 def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: bool = False) -> Estimates:
-    """Multiply derived times by the correction for a run with `flop` operations, and widen their intervals by its error.
+    """Multiply derived times by the correction for a run with `flop` operations, and widen their intervals.
 
-    Estimates for a device kind with too few whole runs stay uncorrected, without an interval. inverse: the estimates are
-    rates, so divide.
+    Estimates for a device kind with too few whole runs stay uncorrected, without an interval. inverse: the estimates
+    are rates, so divide.
     """
     if not len(derived):
         return derived

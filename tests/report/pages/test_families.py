@@ -16,7 +16,7 @@ from contract.files import read_json
 from report.pages import charts
 from report.pages.exhibit_types import Exhibit, Family, format_estimate
 from report.pages.failures import Failures
-from report.pages.families import checks, convergence
+from report.pages.families import ORDER, checks, convergence
 from report.pages.figure_data import Evidence
 from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
@@ -48,7 +48,8 @@ def find_family(key: str) -> Family:
 
 @pytest.mark.parametrize("key", [family.key for family in families()])
 def test_family_has_complete_exhibits_that_draw_on_a_phone(family_exhibits: dict[str, list[Exhibit]], key: str) -> None:
-    assert family_exhibits[key]
+    # A new experiment has no data yet.
+    assert family_exhibits[key] or key.replace("-", "_") not in ORDER
     ids = {path.stem for path in (Path(__file__).parents[3] / "report" / "claims").glob("*.yaml")}
     for exhibit in family_exhibits[key]:
         assert exhibit.chart.title and exhibit.chart.alt
