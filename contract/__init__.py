@@ -1,4 +1,4 @@
-"""Code shared by `experiments` and `report`: tables, the node record, files, errors.
+"""Code that `experiments` and `report` share: the sample table, the node record, file access and errors.
 
-Neither package imports the other; both import this one, which neither measures nor judges.
+`experiments` and `report` import this package, but not each other. This package neither measures nor judges.
 """

@@ -53,7 +53,7 @@ def integer_between(least: int, most: int) -> Callable[[str], int]:
 def expand_home(text: str) -> str:
     """Expand `~` or `~user` at the start of a path.
 
-    Raises StudyError if the user has no known home, or if the name is not UTF-8, as libraries require.
+    Raises StudyError if the user's home folder is unknown, or if the path is not valid UTF-8, which libraries require.
     """
     if re.search("[\ud800-\udfff]", text):
         raise StudyError(f"{text!r}: the name is not UTF-8: rename it")
@@ -65,7 +65,7 @@ def expand_home(text: str) -> str:
 
 
 def parse_path(text: str) -> Path:
-    """Parse a path and expand its `~`, which shells leave in `--out=~/x` and in quotes. Raises StudyError."""
+    """Parse a path and expand a leading `~`, which shells keep in `--out=~/x` and in quotes. Raises StudyError."""
     return Path(expand_home(text))
 
 

@@ -12,7 +12,7 @@ ROOT = Path("/")
 
 
 def read_text(path: Path) -> str:
-    """Read a kernel file, stripped and with invalid bytes replaced; '' if it cannot be read."""
+    """Return a kernel file's text, stripped and with invalid bytes replaced; '' if the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def parse_decimal(text: str) -> float | None:
 
 
 def read_number(path: Path) -> float | None:
-    """Read the number in a kernel file; None if there is none."""
+    """Read a kernel file that holds one number; return None for any other file."""
     return parse_decimal(read_text(path))
 
 
@@ -51,9 +51,9 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
             root / "sys/fs/cgroup" / name for name in ((controllers, controller) if controllers else ("", "unified"))
         ]
         parts = [part for part in Path(place).parts if part not in ("/", "..")]
-        # A container may see the host's path, and mount only its last components.
+        # In a container, /proc may show the path on the host, although only its last components are mounted.
         places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
-        # Path.is_dir raises for a folder without permission (3.11) or a name that is too long.
+        # os.path.isdir does not raise: Path.is_dir does if permission is missing (Python 3.11) or a name is too long.
         inner = next((folder for folder in places if os.path.isdir(folder)), root)  # noqa: PTH112
         levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
         found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]

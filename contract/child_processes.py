@@ -1,4 +1,7 @@
-"""End child processes with their parent: `python contract/child_processes.py COMMAND` does so for any program."""
+"""Make child processes end when their parent ends.
+
+`python contract/child_processes.py COMMAND` runs any program in this way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 R = TypeVar("R")
-# Environment variable for the ID of the coordinating workflow process.
+# Environment variable that holds the process ID of the workflow, which coordinates the commands.
 COORDINATOR = "STUDY_COORDINATOR_PID"
 # Seconds for a command to clean up before it and its children are killed.
 GRACE_S = 3.0
@@ -31,17 +34,17 @@ _SESSION_HEAD = "--head-of-session"
 
 
 def interrupt_on_signal() -> None:
-    """Raise KeyboardInterrupt on a signal or when the coordinator ends, and kill the process GRACE_S later."""
+    """Raise KeyboardInterrupt when a signal arrives or the coordinator ends; after GRACE_S, kill this process."""
 
     def interrupt(*_: object) -> None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        # The process may exit before the waiting thread has signalled the children.
+        # The children are signalled at exit too, because the process may exit before the waiting thread does so.
         atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
 
     for number in _SIGNALS:
-        # Keep signals ignored that nohup, or a shell for a background job, ignores.
+        # A signal that nohup or a background shell has set to be ignored stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
     forward_signals(int(os.environ.get(COORDINATOR, 0)), GRACE_S)
@@ -57,7 +60,7 @@ def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     # Treat a closed terminal as Ctrl-C: the default action would end the process without cleanup.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    # A thread, because Python runs signal handlers only after a running library call has returned.
+    # A thread waits for signals, because Python runs its handlers only after a running library call has returned.
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
@@ -107,8 +110,8 @@ def _wait_for_signal(told: int, coordinator: int) -> bool:
 
 
 def end_with_parent(_: int = 0) -> None:
-    """Kill this process when its parent ends: by the kernel on Linux, elsewhere by a thread."""
-    # Imported here, as in `worker_pool`, to keep this file fast when it runs as a program.
+    """Make this process end when its parent ends. On Linux the kernel kills it if possible, else a thread ends it."""
+    # These imports stand here and in `worker_pool` because they would slow down this file when it runs as a program.
     import multiprocessing
 
     before, parent = os.getppid(), multiprocessing.parent_process()
@@ -116,7 +119,7 @@ def end_with_parent(_: int = 0) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() == before:
             return
-    # With a fork server, the system names the server as the parent.
+    # With a fork server, the system names the server as the parent, so a thread waits for the real parent.
     threading.Thread(target=_exit_after_parent, args=(parent, before), daemon=True).start()
 
 
@@ -129,8 +132,8 @@ def _exit_after_parent(parent: Any, number: int) -> None:
 
 
 def available_cpus() -> int:
-    """Count the logical CPUs in this process's affinity (else all), up to its cgroup quota."""
-    # Imported here: this file also runs as a program, without its package.
+    """Return how many logical CPUs this process may use: those in its affinity (else all), up to its cgroup quota."""
+    # This import stands here because the file also runs as a program, without access to its package.
     from contract.cgroups import cpu_quota
 
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -160,9 +163,10 @@ def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """Map `work`, a module-level function, over `parts` in order; 1: in this process.
+    """Call `work`, a module-level function, with the items of `parts`; yield the results in order.
 
-    Falls back to this process, with a note, if the system allows no pool (for instance without /dev/shm).
+    processes: 1 means only this process. If the system allows no pool, for instance without /dev/shm, print a note and
+    work in this process.
     """
     import multiprocessing
 
@@ -184,7 +188,7 @@ def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) 
 
 
 def lock_error() -> OSError | None:
-    """Return the error from creating a multiprocessing lock (on Linux in /dev/shm); None if it works."""
+    """Try to create a multiprocessing lock (on Linux in /dev/shm); return the error, or None if it works."""
     import multiprocessing
 
     try:
@@ -195,7 +199,7 @@ def lock_error() -> OSError | None:
 
 
 def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program like `subprocess.run`, with text output; it and its children end with this process."""
+    """Run a program like `subprocess.run`, with text output. The program and its children end with this process."""
     with session(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", **options
     ) as child:
@@ -205,7 +209,7 @@ def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedPro
 
 @contextmanager
 def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a program in its own session, and kill the session on exit."""
+    """Run a program in its own session, and kill the whole session when the `with` block ends."""
     # Isolated (-I): import nothing from this package or the working folder.
     order = [sys.executable, "-I", __file__, _SESSION_HEAD, *words]
     with subprocess.Popen(order, start_new_session=True, **options) as child:
@@ -229,7 +233,7 @@ def _run_session_head(words: Sequence[str]) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    """Run a program in a session that ends with this process, which ends with its parent."""
+    """Run a program in a session, which ends when this process ends. This process ends when its parent ends."""
     if words[0] == _SESSION_HEAD:
         return _run_session_head(words[1:])
     end_with_parent()

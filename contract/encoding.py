@@ -11,8 +11,8 @@ import sys
 def use_utf8() -> None:
     """Restart this program in Python's UTF-8 mode if the locale has another encoding.
 
-    Libraries encode paths as UTF-8 in every locale, and would write to the wrong files. Printed text keeps the locale's
-    encoding.
+    Otherwise libraries, which encode paths as UTF-8 in every locale, would write to files with wrong names. Printed
+    text keeps the locale's encoding.
     """
     if sys.getfilesystemencoding() == "utf-8" or os.environ.get("PYTHONUTF8") == "1" or not sys.executable:
         return

@@ -33,7 +33,8 @@ _ADVICE = {
     errno.EIO: "the disk, or the connection to it, does not work: see the system's log (dmesg)",
     errno.ESTALE: "the network file system has lost this file: give the same command again",
 }
-# Error numbers that may come without a file name: failed writes, system limits, shared memory.
+# An OSError with one of these numbers may lack a file name. The number then tells if a write failed, a system limit was
+# reached, or shared memory cannot be used.
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE)
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 _SHARED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
@@ -51,7 +52,7 @@ class StudyError(Exception):
 
 
 def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None = None) -> int:
-    """Run a command's `main`; print errors that the user can fix in one line, and return an exit code.
+    """Run a command's `main` and return an exit code. Errors that the user can fix are printed as one line.
 
     Exit codes: 0 done, 2 user mistake, 74 system error, 130 interrupted. Other exceptions are bugs and keep their
     traceback.
@@ -90,7 +91,7 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
 
 
 def _flush() -> None:
-    """Flush standard output. Raises OSError with its name."""
+    """Flush standard output. Raises OSError with 'standard output' as the file name."""
     try:
         if sys.stdout:
             sys.stdout.flush()
@@ -102,9 +103,9 @@ def _flush() -> None:
 
 
 def _advice_on(refusal: OSError) -> str | None:
-    """Describe a system error: the file or resource, the reason and a remedy; None for a bug."""
+    """Return a message with the file or resource, the reason and a remedy; None if the error is a bug."""
     name, number = refusal.filename, refusal.errno
-    # Library errors without a number already name the file.
+    # An error without a number comes from a library, and its message already names the file.
     if number is None:
         return None if type(refusal) is OSError else f"{refusal}: choose another place, or mend this one"
     if name is None and refusal.strerror != os.strerror(number):

@@ -20,14 +20,14 @@ from typing import Any
 from contract.errors import WRITING, StudyError
 from contract.schema import check_document, line_number, refuse_value, to_builtins, truncate
 
-# Our largest file has 60 kB, 6,000 values and 9 levels.
+# Limits for a YAML file. The largest one in the study has 60 kB, 6,000 values and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
-# Lock file for the workflow that runs in a results folder.
+# Name of the file that a running workflow locks in its results folder.
 RUN_LOCK = ".run.lock"
 
 
 def acquire_lock(path: Path | str) -> int | None:
-    """Open a file with a kernel lock that lasts until it is closed; None if another process holds the lock.
+    """Open and lock a file; return the handle, whose closing ends the lock, or None if another process holds the lock.
 
     Does not follow links, and does not write. Raises OSError.
     """
@@ -43,7 +43,7 @@ def acquire_lock(path: Path | str) -> int | None:
 
 
 def remove_leftovers(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
-    """Remove files that killed processes left behind: those without a lock holder. remove: called per file."""
+    """Remove files that killed processes left: no process holds their lock any more. remove: called with each file."""
     for left in files:
         with suppress(OSError):
             if (unheld := acquire_lock(left)) is not None:
@@ -75,7 +75,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         yield Path(name)
         Path(name).replace(path)
     except OSError as refusal:
-        # Write errors (a full disk) carry no name or the temporary name: set the final one.
+        # A write error, such as a full disk, has no file name or the temporary one. Name the final file instead.
         if refusal.filename == name or (refusal.filename is None and refusal.errno in WRITING):
             refusal.filename, refusal.filename2 = str(path), None
         raise
@@ -94,7 +94,7 @@ def write_text(path: Path | str, text: str) -> None:
 def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
     """Write `value` as indented JSON, atomically. Raises OSError, ValueError for NaN.
 
-    in_lines: for a mapping to lists; write each list item on one line.
+    in_lines: `value` is a mapping, and each item in its lists is written on one line.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:
@@ -110,7 +110,7 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
         file.write("\n}\n")
 
 
-# Maximum JSON nesting, above all our files. Recursive parsers overflow from a few hundred.
+# JSON may be nested this deep. Our files need less, and recursive parsers fail at a few hundred levels.
 MOST_DEPTH = 50
 
 
@@ -161,9 +161,9 @@ def _parse_integer(text: str) -> int:
 def read_plain_file(path: Path | str, most: int) -> bytes:
     """Read a regular file with at most `most` bytes, without following links.
 
-    Raises StudyError for a link, folder, pipe, device, unreadable or larger file.
+    Raises StudyError for a link, folder, pipe or device, and for a file that is unreadable or larger.
     """
-    # Without O_NONBLOCK, opening a pipe without a writer blocks. Windows lacks both flags.
+    # Without O_NONBLOCK, opening a pipe waits for a writer. Windows lacks O_NONBLOCK and O_NOFOLLOW.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
@@ -180,7 +180,7 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
         os.close(handle)
         raise
     with os.fdopen(handle, "rb") as file:
-        # Read one byte more than the limit: the file may grow.
+        # One byte more than the limit shows if the file has grown since its size was checked.
         data = file.read(most + 1) if about.st_size <= most else b""
     if about.st_size > most or len(data) > most:
         raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes (limit: {most:,})")
@@ -202,8 +202,8 @@ def read_checked_json(path: Path | str, schema: Path | str) -> dict[str, Any] | 
 def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     """Read a YAML file and check it against a JSON Schema.
 
-    Raises StudyError with file, line, key and a suggestion for a misspelt word; also for numbers that are not finite,
-    and for a file past YAML_BYTES, YAML_VALUES (with aliases expanded) or YAML_LEVELS.
+    Raises StudyError with file, line and key, and a suggestion for a misspelt word. Also refuses numbers that are not
+    finite, and files beyond YAML_BYTES, YAML_VALUES (counted with aliases expanded) or YAML_LEVELS.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -221,8 +221,8 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
 
 @lru_cache(maxsize=1024)
 def _parse_yaml(path: str, text: str, schema: str) -> bytes:
-    """Parse, check and pickle a document: unpickling is a hundred times faster than parsing with lines."""
-    # Imported here to keep `list` and `--help` fast.
+    """Parse, check and pickle a document. Loading the cached pickle is a hundred times faster than parsing again."""
+    # These imports stand here because they would slow down commands that read no YAML, such as `--help`.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -235,7 +235,7 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
         reason = " ".join(str(broken).split())
         raise StudyError(f"{path}: not YAML ({reason})") from None
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError) as broken:
-        # The value does not fit its tag or form: a day 45, a number with 5,000 digits.
+        # The value does not fit its tag or form, such as a date with day 45 or a number with 5,000 digits.
         raise StudyError(f"{path}: not YAML ({' '.join(str(broken).split())[:200]})") from None
     check_bounds(document, path)
     if schema:
@@ -244,7 +244,7 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
 
 
 def _yaml_parser() -> Any:
-    """Make a parser that records lines and stops at YAML_LEVELS, before nested brackets get slow."""
+    """Make a parser that records line numbers, and refuses more than YAML_LEVELS levels before parsing gets slow."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer
     from ruamel.yaml.error import MarkedYAMLError
@@ -269,7 +269,7 @@ def _yaml_parser() -> Any:
 def check_bounds(document: Any, path: Path | str) -> None:
     """Refuse numbers that are not finite, and aliases that recurse or expand past YAML_VALUES.
 
-    Raises StudyError with the first position.
+    Raises StudyError with the position of the first fault.
     """
     sizes: dict[int, int | None] = {}
 
@@ -297,12 +297,12 @@ def check_bounds(document: Any, path: Path | str) -> None:
 
 @lru_cache(maxsize=16)
 def _load_schema(text: str) -> Any:
-    """Parse a schema once: all claim files share one, which lists every quantity."""
+    """Parse a schema once, because all claim files share one large schema, which lists every quantity."""
     return json.loads(text)
 
 
 def yaml_place(path: Path | str, *steps: str | int) -> str:
-    """Format the position under `steps`: 'claims/W15.yaml, line 9'; only the file if not found."""
+    """Return the position of the value under `steps`, as in 'claims/W15.yaml, line 9'; if unknown, only the file."""
     from ruamel.yaml.error import YAMLError
 
     try:

@@ -1,4 +1,4 @@
-"""The node record: machine, software, jobs and the study's commit, with its schema."""
+"""The node record, which describes a machine, its software, its jobs and the study's commit, and its schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract.errors import StudyError
 from contract.files import parse_json, read_plain_file, write_json
 from contract.schema import check_document
 
-# The largest published record has 3 kB.
+# Maximum bytes in a record. The largest published record has 3 kB.
 MOST_BYTES = 2**20
 # File names for the sealed record and for the record before all rounds are measured.
 RECORD, PARTIAL = "node.json", "node.partial.json"
@@ -55,7 +55,7 @@ def list_schema(items: dict[str, Any], most: int = 1000) -> dict[str, Any]:
 
 
 def object_schema(required: str, /, **properties: Any) -> dict[str, Any]:
-    """Return the schema for an object with exactly these keys; `required` separates keys by spaces."""
+    """Return the schema for an object that allows only these keys. required: mandatory keys, separated by spaces."""
     return {
         "type": "object",
         "required": required.split(),
@@ -65,7 +65,7 @@ def object_schema(required: str, /, **properties: Any) -> dict[str, Any]:
 
 
 def map_schema(values: dict[str, Any], most: int = 100) -> dict[str, Any]:
-    """Return the schema for an object with free keys and one value schema."""
+    """Return the schema for an object with arbitrary keys, whose values all follow one schema."""
     return {"type": "object", "propertyNames": text_schema(), "additionalProperties": values, "maxProperties": most}
 
 
@@ -73,7 +73,8 @@ _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
 OPTIONS = map_schema({"anyOf": [text_schema(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = integer_schema(2**53)
 _MAYBE = {"anyOf": [text_schema(), {"type": "null"}]}
-# Default last-level cache for GPUs that do not report it: above all GPUs on sale at the time of writing.
+# Last-level cache to assume for a GPU that does not report it. It is larger than the cache of any GPU on sale at the
+# time of writing.
 GPU_CACHE_BYTES = 256 << 20
 _DEVICE = object_schema(
     "id kind name",
@@ -127,11 +128,11 @@ _GPU = object_schema(
     max_memory_clock_mhz=number_schema(1e5),
     pcie_generation=integer_schema(100),
     pcie_width=integer_schema(1000),
-    # Partitioned (Multi-Instance GPU).
+    # True if the GPU is partitioned (Multi-Instance GPU).
     mig={"type": "boolean"},
     # Fields that NVML does not report, with NVML's reason.
     unanswered=map_schema(text_schema(), 20),
-    # Maker and source for entries that do not come from NVML.
+    # Maker, and the source of an entry that does not come from NVML.
     maker=text_schema(),
     known_by={"enum": ["torch"]},
 )
@@ -139,7 +140,8 @@ _TORCH = object_schema(
     "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50)
 )
 _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
-# Seconds per round with work: predicted, measured, and paused; points left out by the plan, counted by reason.
+# Lists of seconds, one per round in which the job has work: predicted, measured and paused. `left_out` counts the
+# points that the plan leaves out, by reason.
 _JOB = object_schema(
     "predicted_s left_out",
     predicted_s=list_schema(number_schema(1e8), 100),
@@ -148,13 +150,13 @@ _JOB = object_schema(
     left_out=map_schema(integer_schema(1e6)),
 )
 
-# Hexadecimal digits, so that no host or personal name gets in by accident.
+# An instance has only hexadecimal digits, so that no host name or personal name gets in by accident.
 INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
 NODE_SCHEMA: dict[str, Any] = object_schema(
     "schema id origin hardware software devices left_out study started_utc",
     schema={"const": 1},
     id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
-    # No dot: it separates kind and instance.
+    # A kind has no dot, because a dot separates kind and instance in the id.
     kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{2,79}$"},
     instance={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     origin={"enum": ["measured", "synthetic"]},
@@ -250,7 +252,10 @@ def read_node(path: Path) -> dict[str, Any]:
 
 
 def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
-    """Parse and check a node record; early records lack `kind` and `instance`. Raises StudyError with `where`."""
+    """Parse and check a node record, and add the `kind` and `instance` that early records lack.
+
+    Raises StudyError with `where`.
+    """
     record = parse_json(data, where)
     check_document(record, NODE_SCHEMA, where)
     kind, _, instance = record["id"].partition(".")

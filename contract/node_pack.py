@@ -1,7 +1,8 @@
 """Node packs: one zip file with a node's record, rounds, and a manifest with their digests.
 
-Members are stored uncompressed, since Parquet is compressed already: nothing expands. A pack's bytes are
-deterministic, and reading refuses any other bytes: gaps, trailing data and overlapping members.
+Members are stored uncompressed, because Parquet is compressed already, and no file may expand on reading. The same
+files always make the same bytes. Reading refuses all other bytes, such as gaps, trailing data and overlapping members.
+
 Source for the format: PKWARE's APPNOTE.TXT, 4.3.6.
 """
 
@@ -26,7 +27,7 @@ from contract.node import PARTIAL, RECORD, integer_schema, object_schema, text_s
 from contract.schema import check_document, escape_line, truncate
 
 VERSION, MANIFEST = 1, "manifest.json"
-# About thirty times the bytes and forty times the files in the largest published node.
+# These limits are about thirty times the bytes and forty times the files in the largest published node.
 MOST_BYTES, MOST_FILES = 2**27, 5000
 ROUND = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\.[a-z]{1,20}(-[0-9]{1,4})?\.[1-9][0-9]{0,6}\.parquet")
 _RECORDS = (RECORD, PARTIAL)
@@ -54,7 +55,7 @@ SCHEMA = object_schema(
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _START_MARK, _ZIP64_MARK = b"PK\5\6", b"PK\3\4", b"PK\6\7"
 _ZIP64_BYTES = 20
-# Bytes per directory entry: 46 fixed ones, and the member's name.
+# Maximum bytes per directory entry: 46 fixed bytes, and the member's name.
 _ENTRY_BYTES = 46 + 124
 
 
@@ -109,7 +110,7 @@ def make_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def make_archive(files: Mapping[str, bytes]) -> bytes:
-    """Make a pack, with deterministic bytes. Raises StudyError for files that do not belong in it."""
+    """Return a pack as bytes, the same for the same files. Raises StudyError for files that do not belong in it."""
     _check_names(files)
     for name, data in files.items():
         _check_size(name, len(data))
@@ -117,7 +118,7 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((MANIFEST, manifest), *sorted(files.items())):
-            # Set all fields that depend on the system or the Python version.
+            # Fix all fields that would otherwise depend on the system or the Python version.
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.create_system, member.create_version, member.extract_version = 3, 20, 20
             member.external_attr = (stat.S_IFREG | 0o644) << 16
@@ -193,7 +194,7 @@ def _read_members(data: bytes) -> dict[str, bytes]:
     _, _, _, _, entries, directory, _, _ = _END.unpack(data[-_END.size :])
     if data[-_END.size - _ZIP64_BYTES :].startswith(_ZIP64_MARK):
         raise StudyError("is a zip64 archive: a pack never is")
-    # Check before reading the directory, which takes ten times its size in memory.
+    # Check these numbers first, because reading the directory takes ten times its size in memory.
     if entries > MOST_FILES + 1 or directory > (MOST_FILES + 1) * _ENTRY_BYTES:
         raise StudyError(
             f"claims {entries:,} files in a directory of {directory:,} bytes (limit: {MOST_FILES:,} files)"

@@ -1,4 +1,4 @@
-"""Operation counts that follow from a point's parameters, shared by measuring and checking."""
+"""Operation counts computed from a point's parameters, both for measuring and for checking."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def product_flop(m: int, n: int, k: int, **_: Any) -> float:
-    """Count multiplications and additions in (m, k) by (k, n)."""
+    """Count the multiplications and additions in the product of an (m, k) matrix and a (k, n) matrix."""
     return 2.0 * m * n * k
 
 
-# Operation count by experiment, from a point's parameters.
+# Function per experiment that returns a point's operation count from its parameters.
 FLOP: dict[str, Callable[..., float]] = {"gemm": product_flop, "content": product_flop}

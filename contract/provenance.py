@@ -19,9 +19,10 @@ _HASH = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def current_commit(root: Path = ROOT) -> str:
-    """Find the commit for `root`, with `+` if tracked files differ or cannot be compared.
+    """Return the commit of the files in `root`, with `+` if tracked files differ from it or cannot be compared.
 
-    Read from `.commit`, which `git archive` writes, else from git if `root` is a checkout; else UNKNOWN.
+    The commit comes from `.commit`, which `git archive` fills in, or from git if `root` is a checkout. Otherwise it is
+    UNKNOWN.
     """
     try:
         written = (root / ".commit").read_bytes().decode("ascii").strip()
@@ -41,7 +42,7 @@ def current_commit(root: Path = ROOT) -> str:
 
 
 def short_commit(commit: str | None, digits: int = 12) -> str:
-    """Shorten a commit to `digits`, with its `+`; empty for None."""
+    """Shorten a commit to `digits`, and keep its `+`; return '' for None."""
     return re.sub(rf"^([0-9a-f]{{{digits}}})[0-9a-f]*", r"\1", commit or "")
 
 
@@ -50,7 +51,7 @@ def run_git(root: Path, *words: str, timeout_s: float = 60) -> str:
 
     Raises StudyError if `root` is no such folder, or git is missing, fails or takes longer than `timeout_s`.
     """
-    # Hooks export GIT_DIR and similar variables. Keep GIT_CONFIG*, which may set safe.directory.
+    # Drop GIT_DIR and similar variables, which git exports to hooks. Keep GIT_CONFIG*, which may set safe.directory.
     ours = {name: value for name, value in os.environ.items() if not re.match("GIT_(?!CONFIG)", name)}
 
     def answer(*words: str) -> bytes:

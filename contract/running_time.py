@@ -1,7 +1,7 @@
 """Running time: seconds in which this process is not paused.
 
-A process pauses when a signal stops it, its container is frozen, or the machine sleeps. Most system clocks go on in
-a pause, which would use up budgets.
+A process pauses when a signal stops it, its container is frozen, or the machine sleeps. Most system clocks continue
+during a pause, so that a pause would use up a budget.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-# Seconds between clock updates. An update that comes LATE_S too late, without CPU time of the main thread to explain
-# it, follows a pause: a busy machine delays a thread by less.
+# A clock is updated every TICK_S seconds. If an update comes more than LATE_S too late, and the main thread did not use
+# that time of a CPU, the process was paused: a busy machine delays a thread by less.
 TICK_S, LATE_S = 0.5, 0.5
 
 
 def _main_thread_s() -> Callable[[], float]:
-    """Return the main thread's CPU clock, since its work may block other threads; else the process's."""
+    """Return a clock for the main thread's CPU time, or for the process's if the system has none for threads.
+
+    Work in the main thread may block the updating thread, which must not count as a pause.
+    """
     with suppress(AttributeError, OSError):
         return _working_clock(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
     return time.process_time
 
 
 def _clock_with_sleep() -> Callable[[], float]:
-    """Return a steady clock that counts sleep, if the system has one."""
+    """Return a steady clock that continues while the machine sleeps, if the system has one."""
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
         with suppress(AttributeError, OSError):
             return _working_clock(getattr(time, name))
@@ -43,8 +46,8 @@ def _working_clock(number: int) -> Callable[[], float]:
 class RunningTime:
     """Clock that stops while this process is paused. As a context manager, it becomes the process's clock for `now`.
 
-    A thread updates it every `tick_s` seconds. waits_for: tells if another process, for which this one waits, is
-    stopped; its pauses count too. Other fields: clocks in seconds, replaced in tests.
+    A thread updates it every `tick_s` seconds. waits_for: tells if another process is stopped for which this process
+    waits, because such a pause counts too. clock, with_sleep, cpu: clocks in seconds, which tests replace.
     """
 
     tick_s: float = TICK_S
@@ -71,7 +74,7 @@ class RunningTime:
             return self._lost + self._slept
 
     def lost_s(self) -> float:
-        """Return the paused seconds that the steady clock has counted."""
+        """Return the paused seconds that `clock` has counted and `now` leaves out."""
         with self._lock:
             self._look()
             return self._lost
@@ -81,7 +84,7 @@ class RunningTime:
         ahead = self.with_sleep() - at
         gap, busy = at - self._at, worked - self._worked
         if gap - busy > self.tick_s + LATE_S:
-            # The pause began between two ticks: take the middle.
+            # The pause began at an unknown time between two ticks, so take the middle.
             self._lost += gap - max(busy, self.tick_s / 2)
         elif self.waits_for():
             self._lost += gap

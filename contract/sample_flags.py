@@ -42,7 +42,7 @@ class Flag:
 
 
 def parse_sample_flags(text: str) -> list[Flag]:
-    """Parse flags in either form. Raises ValueError for a name outside FLAGS."""
+    """Parse flags with details, or the bare names in the earliest data. Raises ValueError for a name outside FLAGS."""
     flags = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, colon, detail = part.partition(":")
@@ -63,7 +63,7 @@ def flags_known(text: str) -> bool:
 
 
 def worst_flags(flags: Iterable[Flag]) -> list[Flag]:
-    """Merge flags by name, in FLAGS order, with the largest figure and every detail without a figure."""
+    """Merge flags by name, in FLAGS order. Each keeps its largest figure, and every detail without a figure."""
     found = list(flags)
     kept = []
     for name in FLAGS:

@@ -1,4 +1,4 @@
-"""The sample table: one declaration, checked on writing and on reading.
+"""Declaration of the sample table, which is checked when samples are written and when they are read.
 
 The data dictionary is generated from this declaration.
 """
@@ -37,12 +37,13 @@ from contract.schema import check_document
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
 STOP_REASONS = ("converged", "plateau", "budget", "samples")
-# Columns missing from earlier data, read as empty.
+# Columns that earlier data lacks. They are read as empty.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
 # Limits for one round: about forty times the rows and a hundred times the bytes of the largest published round.
 MOST_ROWS, MOST_BYTES, MOST_EXPANDED, MOST_TEXT = 500_000, 2**24, 2**28, 2**28
-# Metric units by name: the first matching pattern counts; other metrics may have any unit.
+# Units by pattern for the metric's name. The first matching pattern counts; a metric that matches none may have any
+# unit.
 UNIT_OF = {
     "clock": "Hz",
     "*_share": "1",
@@ -80,7 +81,8 @@ ROUND_SCHEMA = object_schema(
 )
 
 
-# Names appear in file names and on terminals; free text is only limited in length.
+# Patterns for text. Names and words are restricted, because they appear in file names and on terminals; other text is
+# limited only in length.
 _NAME, _WORD, _LINE = r"[a-z0-9][a-z0-9_.-]{0,79}", r"[A-Za-z0-9_.:+-]{0,80}", r"(?s:.{0,10000})"
 _FINITE = pa.Check(lambda values: ~np.isinf(values), error="is not finite")
 _SMALL = pa.Check.le(2**53, error="is too large")
@@ -89,7 +91,7 @@ _SMALL = pa.Check.le(2**53, error="is too large")
 def _column(
     dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False, like: str = _LINE
 ) -> pa.Column:
-    """Declare a column. like: pattern for text; numbers must be finite, whole numbers at most 2**53."""
+    """Declare a column. like: pattern for text. Numbers must be finite, and whole numbers at most 2**53."""
     own = {
         "str": lambda: _check_each(re.compile(like).fullmatch, "is not such a name or text"),
         "int64": lambda: _SMALL,
@@ -282,15 +284,15 @@ def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> N
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
     )
     with atomic_path(path) as temporary:
-        # On small files, zstd would save 5% and double the reading time.
+        # Compress with snappy: on such small files, zstd would save 5% but double the reading time.
         parquet.write_table(contents, temporary, compression="snappy")
 
 
 def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read and validate one round's samples and metadata.
 
-    Raises StudyError with the file and the reason if it is truncated, has another schema version, or breaks the data
-    dictionary.
+    Raises StudyError with the file name and the reason if the file is truncated, has another schema version, or breaks
+    the data dictionary.
     """
     contents, about = load_samples(path)
     return validate(to_data_frame(contents), str(path)), about
@@ -327,7 +329,7 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
 
 
 def _open_parquet(source: arrow.BufferReader) -> parquet.ParquetFile:
-    """Open a Parquet file with dictionary-encoded text columns, without pre-buffering: files are small."""
+    """Open a Parquet file, and keep its text dictionary-encoded. Pre-buffering is off, because files are small."""
     try:
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=_TEXTS)
     except KeyError:
@@ -362,13 +364,13 @@ def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
 
 def _check_texts(contents: arrow.Table, path: Path) -> None:
     """Raise StudyError if the decoded text would take too much memory."""
-    # Upper bound, enough for most files: every row holds all text.
+    # Most files stay below the limit even if every row held all the text, and need no exact count.
     if len(contents) * contents.get_total_buffer_size() <= MOST_TEXT:
         return
     size = 0
     for name, column in zip(contents.column_names, contents.columns, strict=True):
         for chunk in column.chunks if arrow.types.is_dictionary(column.type) else ():
-            # The same bound, per column.
+            # Count exactly only if a column could exceed its share of the limit in the same way.
             if len(chunk) * chunk.dictionary.nbytes > MOST_TEXT / 100:
                 size += compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         if size > MOST_TEXT:

@@ -44,7 +44,7 @@ def _validator() -> Any:
     return validators.extend(Draft202012Validator, {"pattern": pattern})
 
 
-# Common aliases for number formats, where the closest spelling would suggest a wrong format.
+# Common aliases for number formats. Without these, a suggestion by spelling would name a wrong format.
 _ALSO_CALLED = {
     **dict.fromkeys(("fp64", "f64", "double"), "float64"),
     **dict.fromkeys(("fp32", "f32", "float", "single"), "float32"),

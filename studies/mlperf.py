@@ -2,13 +2,13 @@
 
 CLONE is a checkout or bare clone of MLCommons' results repository for one round (such as training_results_v3.1), or of
 cm4mlperf-results, which collects several rounds with the same scores but without number formats; ROUND (v4.0) selects
-one. The output has valid results from the closed division, on CPUs and on GPUs, for every benchmark and scenario with a
-system without accelerators; for inference also single requests to a GPU. Runs of MLCommons' untuned reference code are
-left out.
+one. The output has the valid results from the closed division, on CPUs and on GPUs, for every benchmark and scenario in
+which some system has no accelerator. For inference, it also has single requests to a GPU. Runs of MLCommons' untuned
+reference code are left out.
 
-Training: mean over a result's runs without the fastest and the slowest, as MLPerf scores them, times the scaling factor
-for convergence (scaling.json); low and high are the fastest and slowest remaining run.
-Inference: the score in the performance run's summary, within the scenario's latency limits.
+A training record has the mean over a result's runs without the fastest and the slowest, as MLPerf scores them, times
+the scaling factor for convergence (scaling.json). Its low and high are the fastest and the slowest remaining run. An
+inference record has the score in the performance run's summary, within the scenario's latency limits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
 _SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
 _LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
-# By scenario in lower case, as some submitters spell it: MLPerf's spelling, score pattern, measure, unit.
+# MLPerf's spelling, score pattern, measure and unit by scenario. The keys are in lower case, since spellings vary.
 _FIGURES = {
     "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
     "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
@@ -110,16 +110,17 @@ def _field_text(about: Mapping[str, Any], field: str) -> str:
 
 
 def _parse_system(system: str, about: Mapping[str, Any]) -> Record | None:
-    """Parse a system's hardware into record columns; None to leave out its results.
+    """Return record columns for a system's hardware; None if its results are left out.
 
-    Left out: accelerators other than GPUs, MLCommons' reference code, and a GPU that only the system's name mentions.
+    Results are left out for accelerators other than GPUs, for MLCommons' reference code, and for a GPU that only the
+    system's name mentions.
     """
     name = _field_text(about, "accelerator_model_name")
     each, nodes = _first_integer(about.get("accelerators_per_node")), _first_integer(about.get("number_of_nodes")) or 1
     host = _field_text(about, "host_processor_model_name")
-    # Exclude processors with an integrated GPU that does the work.
+    # Leave out a processor whose name mentions a GPU, since that integrated GPU does the work.
     bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
-    # A MIG slice does not count as a GPU.
+    # A MIG slice is only a part of a GPU, so it does not count.
     if not bare and (not (each and _GPU.search(name)) or "mig" in name.lower()):
         return None
     if _OWN_CODE.search(system) or (bare and "-gpu-" in system.lower()):
@@ -179,7 +180,7 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
             "model": _model_and_quality(benchmark)[0],
             "setting": f"MLPerf Training {round_}, closed",
             "scenario": "training",
-            # Number formats were read from the submitted code: see the source's note.
+            # Logs do not name the number format. These were read from the submitted code, as the source's note says.
             "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
             "measure": "time",
             "value": statistics.fmean(scored),
@@ -196,7 +197,7 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
 
 
 def _parse_run(text: str) -> tuple[float, int] | None:
-    """Parse a run's seconds and global batch; None if it missed its target."""
+    """Return a run's seconds and global batch size; None if the run missed its target."""
     start = stop = batch = 0
     done = False
     for match in _EVENT.finditer(text):
@@ -218,7 +219,7 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
     """Yield records from one MLPerf Inference round."""
     beside: dict[str, list[str]] = {}
     for path in clone.paths:
-        # Newer rounds keep these files beside the results, older ones in their own folder.
+        # Newer rounds keep these files beside the results, older rounds in the folder `measurements`.
         match = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
         if match:
             beside.setdefault(f"{match[1]}/{match[2]}".lower(), []).append(path)
@@ -308,7 +309,7 @@ def _join_notes(*notes: str) -> str:
 
 
 def write_records(records: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
-    """Write the CSV for data/published: records for work with a CPU result, and single requests to a GPU."""
+    """Write the CSV file for data/published: records for work that a CPU has done too, and single requests to a GPU."""
     bare = {(one["model"], one["setting"]) for one in records if one["device"] == "cpu"}
     written = [one for one in records if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
     with out.open("w", newline="", encoding="utf-8") as file:

@@ -1,8 +1,9 @@
 """Repeatability: compare two runs on the same machine point by point (an A/A test).
 
-Only the time differs between them. With correct intervals, the ratio's 95% interval contains 1 at 95% of the points;
-otherwise something drifts that the rounds in one run do not show. The table therefore has, per experiment, the shift
-common to all points, the agreement after removing it, and the clock ratio.
+Only the time differs between the runs. If intervals are right, the 95% interval for their ratio contains
+1 at 95% of the points. If it does at fewer, something drifts that the rounds in one run do not show. The table
+therefore has the ratio of the clocks and, per experiment, the shift common to all points and the agreement after
+removing this shift.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
             }
             for record in (one.record, other.record)
         ],
-        # Second run relative to the first.
+        # Clock in the second run over the clock in the first.
         "clock": float(clock.median()) if len(clock) else None,
         "experiments": [
             _summarise_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)
@@ -86,7 +87,7 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
     se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
-    # Absolute difference for a share, relative difference for a count (steps, passes).
+    # Shares differ absolutely, and counts (steps, passes) relatively: a share is divided by 1, a count by itself.
     of = np.maximum(np.abs(a["estimate"]), 1.0)
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)
@@ -97,7 +98,7 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
-    """Tell if an interval was made on the log scale: its upper end is then a factor away, not a distance."""
+    """Tell if an interval was made on the log scale, where its upper end is the estimate times a factor."""
     half = np.where(side["log_se"] == 0, 0.0, statistics.half_width(side["log_se"], side["df"]))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))

@@ -1,8 +1,9 @@
 """Replication: measure surprising results again by other means, on the same machine.
 
-This shares no code with `experiments`: other libraries, another compiler, another clock, handwritten loops.
-`python -m studies.replication --verdicts results/verdicts.json --out data/second.json` writes both results, and tells
-if they lie on the same side of the claim's threshold. Takes minutes on two cores; needs an idle machine.
+The means share no code with `experiments`: they are other libraries, another compiler, another clock, handwritten
+loops. `python -m studies.replication --verdicts results/verdicts.json --out data/second.json` writes the first and the
+second result, and tells if both lie on the same side of the claim's threshold. It takes minutes on two cores, and needs
+an idle machine.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ def _product_rate() -> float:
 
 
 def mac_per_cycle() -> list[float]:
-    """Measure MAC per cycle and core, from SciPy's BLAS and a clock calibrated in C; one value per repetition."""
+    """Measure multiply-adds per cycle and core, with SciPy's BLAS and a clock in C; one value per repetition."""
     return [_product_rate() / _clock_hz() for _ in range(_REPETITIONS)]
 
 
 def accuracy_per_doubling() -> list[float]:
-    """Fit test accuracy to log2(batch) and return slopes by seed, with scikit-learn's network, optimiser and digits.
+    """Train scikit-learn's network on its digits; return per seed how test accuracy rises with log2(batch).
 
-    Each run takes 30 epochs; the learning rate is tuned per batch size on the mean over all seeds.
+    Each run takes 30 epochs. The learning rate is tuned per batch size on the mean over all seeds.
     """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -88,7 +89,7 @@ def accuracy_per_doubling() -> list[float]:
         try:
             network.fit(train_x, train_y)
         except ValueError:
-            # Diverged at this rate: count it as guessing among ten classes.
+            # The training diverged at this rate, so it counts as guessing among ten classes.
             return 0.1
         return float(network.score(test_x, test_y))
 
@@ -100,7 +101,7 @@ def accuracy_per_doubling() -> list[float]:
 
 
 def engine_gain() -> list[float]:
-    """Measure PyTorch's latency relative to ONNX Runtime's, as the median over three small networks, per repetition."""
+    """Measure PyTorch's latency over ONNX Runtime's, per repetition: the median ratio for three small networks."""
     import onnxruntime
     import torch
     from torch import nn
@@ -137,15 +138,15 @@ def engine_gain() -> list[float]:
 
 
 def _latency(call: Callable[[], Any]) -> float:
-    """Measure seconds per call: the median over 300, after 100 warm-up calls."""
+    """Return the median seconds over 300 calls, after 100 warm-up calls."""
     return statistics.median(timeit.repeat(call, number=1, repeat=400)[100:])
 
 
 @dataclass(frozen=True)
 class Replication:
-    """Claim part to replicate: its measurement, and a text to describe the means.
+    """Part of a claim to replicate. measure: the new measurement. means: text that describes it.
 
-    labels: select the case to replicate; without labels, the case with the part's estimate.
+    labels: select the case to replicate. Without labels, this is the case with the part's estimate.
     """
 
     claim: str
@@ -229,9 +230,10 @@ def _find_case(entry: Replication, part: Mapping[str, Any], cases: Sequence[Mapp
 def comparison_row(
     entry: Replication, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]
 ) -> dict[str, Any]:
-    """Return both results. agrees: true if the second's median lies on the first's side of the threshold.
+    """Return a table row with the study's result (first) and the replication's (second).
 
-    The second's interval is Student's t at 95% for the mean value, or for the mean logarithm if all are positive.
+    agrees: true if the second's median lies on the first's side of the threshold. The second's interval is Student's t
+    at 95%, for the mean of the values, or of their logarithms if all values are positive.
     """
     log = min(values) > 0
     ends = stats.ttest_1samp(np.log(values) if log else values, 0.0).confidence_interval(0.95)

@@ -1,8 +1,8 @@
 """`python -m studies.scale`: gather and judge a thousand synthetic nodes within four minutes and two gigabytes.
 
-Each node copies the published node with most files: `--series` of its series (a point and a metric), three rounds with
-a few samples, and a random speed. Each step runs in a new process. Exits with 1 if a limit is exceeded. Needs an idle
-machine and six gigabytes in a temporary folder.
+Each node copies `--series` series (a point and a metric) from the published node with most files. It has three rounds
+with a few samples, and a random speed. Each step runs in a new process. Exits with 1 if a limit is exceeded. Needs an
+idle machine, and six gigabytes in a temporary folder.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Files = dict[str, pd.DataFrame]
 
 
 def make_template(folder: Path, series: int) -> Files:
-    """Return rounds by file name with `series` series from a published node. Raises StudyError if it has fewer.
+    """Draw random points with about `series` series from a published node; return its rounds by file name.
 
-    Draws random points, each with all its metrics.
+    Each point keeps all its metrics. Raises StudyError if the node has too few series.
     """
     rows = pd.concat(
         [to_data_frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))], ignore_index=True
@@ -65,7 +65,7 @@ def make_template(folder: Path, series: int) -> Files:
 
 
 def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) -> None:
-    """Write one synthetic node: multiply all times by a common factor, and each by a small random factor."""
+    """Write one synthetic node. All values but shares are multiplied by a common factor and by small random factors."""
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     write_json(folder / "node.json", {**record, "id": folder.name, "origin": "synthetic"})
@@ -95,7 +95,7 @@ def judge_fleet(work: Path) -> None:
 
 
 def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
-    """Run a step; return its peak memory in MB, adding up the peaks for this process and its workers."""
+    """Run a step; return its peak memory in MB: this process's peak, plus the largest worker's peak for each worker."""
     step(work)
     mine, theirs = (resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     # Linux counts in kilobytes, macOS in bytes.

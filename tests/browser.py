@@ -21,7 +21,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 REMEDY = "`apt-get install chromium` (Debian), or `.venv/bin/playwright install --only-shell chromium`"
-# Connection timeout for each of Playwright's five attempts.
+# CONNECT_MS: timeout for each of Playwright's five attempts to connect. WHOLE_S: seconds for the whole download.
 CONNECT_MS, WHOLE_S = "5000", 300
 ORDER = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
 
@@ -44,7 +44,7 @@ def can_start() -> bool:
 
 
 def main() -> None:
-    """Make sure that a browser starts, or print a line on the skipped tests."""
+    """Download a browser if none starts. If that fails, print that the tests of the report in a browser are skipped."""
     if can_start():
         return
     patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.missing_tools import skip_without
 
-# No deadline: an example's time is not under test.
+# Examples have no deadline, because their running time is not under test.
 settings.register_profile("study", deadline=None)
 settings.load_profile("study")
 
@@ -42,7 +42,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def published_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gather and judge the published nodes: data/ and verdicts.json, read-only."""
+    """Gather and judge the published nodes; return a folder with data/ and verdicts.json, to be read only."""
     from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
 
@@ -51,7 +51,7 @@ def published_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gather the published nodes and a synthetic fleet (GPU server, desktop, laptop); judge them by claims/."""
+    """Gather and judge the published nodes and a synthetic fleet (GPU server, desktop, laptop); return the folder."""
     from tests.golden.__main__ import judge_set
     from tests.report.built_once import build_once
 
@@ -69,7 +69,7 @@ def compiler() -> str:
 
 @pytest.fixture(scope="session")
 def torch_compile(compiler: str) -> None:
-    """Check the system's requirements for `torch.compile` on a CPU."""
+    """Skip the test unless the system has what `torch.compile` needs on a CPU."""
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         skip_without("compiled models: no headers of Python; `apt-get install python3-dev` (Debian)")
 

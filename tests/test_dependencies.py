@@ -33,7 +33,7 @@ def installed_packages(requirements: Iterable[str]) -> set[str]:
             try:
                 wanted += [(Requirement(text), asked) for text in metadata.requires(name) or []]
             except metadata.PackageNotFoundError:
-                continue  # for another system, or an extra not installed here
+                continue  # this package is for another system, or for an extra not installed here
     return {name for name, _ in seen}
 
 
@@ -57,7 +57,7 @@ def test_each_imported_package_is_a_dependency() -> None:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             imported.add(node.module.partition(".")[0])
     assert {"numpy", "torch", "snakemake"} <= imported
-    # Packages not installed here (CuPy) have no import names.
+    # Packages that are not installed here, such as CuPy, are skipped, because their import names are unknown.
     providers = {top: names for top, names in metadata.packages_distributions().items() if top in imported - {*OURS}}
     missing = [top for top, names in providers.items() if not {canonicalize_name(name) for name in names} & brought]
     assert missing == []

@@ -33,6 +33,6 @@ def test_document_is_short_and_its_references_exist(name: str) -> None:
 def test_first_screen_has_answer_and_two_commands() -> None:
     first = "\n".join(document_text("README.md").splitlines()[:25])
     assert all(words in first for words in ("<!-- end of what `make edition` made -->", "make study", "make test"))
-    # Results are generated, never typed.
+    # Outside the generated part, no result may be typed by hand.
     typed = re.sub(r"<!-- made.*?<!-- end", "", document_text("README.md"), flags=re.DOTALL)
     assert re.findall(r"\b\d+ (?:claims|hours|times|minutes)\b", typed) == []

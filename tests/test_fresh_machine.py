@@ -33,7 +33,7 @@ def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[
     (folder / "contract").mkdir(exist_ok=True)
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "contract/child_processes.py"):
         shutil.copy2(ROOT / name, folder / name)
-    # Do not inherit from the `make` that runs the tests.
+    # Remove the variables of the `make` that runs the tests.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.Popen(
         ["make", *words], cwd=folder, env=inherited | variables, text=True, start_new_session=True,
@@ -44,7 +44,7 @@ def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[
 
 
 def test_python_without_venv_is_reported(tmp_path: Path) -> None:
-    # Like Debian's python3 without python3-venv.
+    # This module imitates Debian's python3 without the package python3-venv.
     (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError(\"No module named 'ensurepip'\")")
     said = run_make(tmp_path, "study", f"PYTHON={sys.executable}", PYTHONPATH=str(tmp_path))
     assert said.returncode != 0
@@ -89,7 +89,7 @@ def test_own_environment_is_not_cleared(tmp_path: Path, make_targets: tuple[str,
 
 
 def test_missing_tools_skip_tests_but_fail_in_ci(tmp_path: Path) -> None:
-    # Environment without browser and compiler.
+    # This environment has neither a browser nor a compiler.
     bare = {name: value for name, value in os.environ.items() if name != "CI"}
     bare |= {"PATH": str(tmp_path / "bin"), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path / "browsers")}
     (tmp_path / "test_all.py").write_text(

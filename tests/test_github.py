@@ -1,4 +1,4 @@
-"""Test GitHub's workflow files and forms: valid, and safe with untrusted pull requests."""
+"""Test that GitHub's workflow files and forms are valid, and safe with untrusted pull requests."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def run_check(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, lis
     for name in names:
         (incoming / name).write_text("")
     summary.touch()
-    # Log the arguments; fail on packs with a failing name.
+    # This stand-in for Python logs its arguments, and fails for packs with `bad` in their name.
     (tools / "python").write_text(
         '#!/bin/bash\nprintf "%q " "$@" >> said; echo >> said; echo told; ! [[ "$*" == *bad* ]]\n'
     )
     (tools / "python").chmod(0o755)
     env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(summary)}
-    # Run like a GitHub step.
+    # GitHub runs a shell step with these options.
     words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script]
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
     said = folder / "said"

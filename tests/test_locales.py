@@ -68,7 +68,7 @@ def test_no_file_uses_locale_encoding(tmp_path: Path) -> None:
     (tmp_path / "kurz–.yaml").write_text(preset, encoding="utf-8")
     done = run_module("experiments", "plan", "--preset", "kurz–.yaml", "--out", "plän.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # Skip libraries in an environment inside the tree.
+    # Ignore warnings from libraries in an environment that lies inside this folder.
     warned = [line for line in done.stderr.splitlines() if "EncodingWarning" in line and str(ROOT) in line]
     assert [line for line in warned if "site-packages" not in line] == []
     assert json.loads((tmp_path / "plän.json").read_text(encoding="utf-8"))["preset"] == "kurz–.yaml"

@@ -86,7 +86,7 @@ def name_exists(name: str) -> bool:
 @pytest.mark.parametrize("path", [*DOCUMENTS, *PROGRAMS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_in_prose_exist(path: Path) -> None:
     prose, missing = split_prose(path)[0], list[str]()
-    # Names made by a tutorial's commands.
+    # Ignore names that a tutorial's own commands create.
     for made in {*re.findall(r"experiments new (\w+)|new-claim (\w+)", prose)} if path.suffix == ".md" else ():
         prose = prose.replace("".join(made), "*")
     for name in re.findall(rf"(?<![\w/.~$<>-])((?:{FOLDERS})/[\w./<>*-]*[\w>*/])", prose):

@@ -1,4 +1,4 @@
-"""Smoke alarm for the rules under "Plain words" in CONTRIBUTING.md: it counts, and a reader decides."""
+"""Count words that break the rules under "Plain words" in CONTRIBUTING.md. A failure is a hint for a reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VAGUE = re.compile(r"""(of|by|on)_.*|[a-z]*[a-df-z]ed|[a-z]+ing|
     begun|bound|broken|brought|built|chosen|done|drawn|driven|felt|found|given|gone|grown|had|heard|held|hidden|kept|known|
     laid|led|left|lent|lost|made|meant|met|paid|said|seen|sent|shown|sold|spent|spoken|stood|taken|taught|thought|told|
     understood|won|worn|written""", re.VERBOSE)  # fmt: skip
-# Nouns, and names that PyTorch and httptools prescribe.
+# Allowed names: nouns with such an ending, and names that PyTorch and httptools prescribe.
 ALLOWED = {
     "bed", "embed", "shed", "boosting", "crossing", "finding", "heading", "meaning", "rating", "reading", "scaling",
     "serving", "setting", "staging", "throttling", "training", "warning", "enabled", "on_body", "on_message_complete",
@@ -34,7 +34,7 @@ def programs(package: str) -> list[Path]:
 
 
 def prose(path: Path) -> Iterator[str]:
-    """Comments and docstrings of a program."""
+    """Yield the comments and docstrings of a program."""
     with tokenize.open(path) as file:
         lexemes = list(tokenize.generate_tokens(file.readline))
     yield from (lexeme.string.lstrip("# ") for lexeme in lexemes if lexeme.type == tokenize.COMMENT)

@@ -1,4 +1,4 @@
-"""Test that `experiments` and `report` do not import each other, and `contract` neither."""
+"""Test that `experiments` and `report` do not import each other, and that `contract` imports neither."""
 
 from __future__ import annotations
 

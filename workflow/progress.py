@@ -1,8 +1,8 @@
 """Console output for a run, in place of Snakemake's job blocks: one line per stage and result, and a progress bar.
 
-Prints only when a job starts or ends, to leave measurements undisturbed except for the clock's ticks: predictions are
-in running time, and a run may be paused for an hour. Each job's log ends in one sentence, which is printed here.
-Snakemake's own output goes to its log file.
+It prints only when a job starts or ends, to leave measurements undisturbed. In between, only a clock ticks, which
+leaves out pauses: predictions are in running time, and a run may be paused for an hour. The last line of each job's log
+is a sentence, which is printed here. Snakemake's own output goes to its log file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tqdm import tqdm
 from contract.encoding import escape_unprintable
 from contract.running_time import RunningTime
 
-# Description and default seconds on two cores per stage; the plan predicts measuring.
+# Description of each stage, and its usual seconds on two cores. For measuring, the plan predicts the seconds.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
     "machine": ("measuring {}", 1200),
@@ -37,9 +37,9 @@ STAGES = {
 # Rules whose last log line is printed.
 RELAYED = ("discover", "measure", "preliminary", "gather", "judge", "lint")
 ERROR_LINES = 15
-# Seconds between clock updates: only longer pauses matter here.
+# The clock is updated only every few seconds, because shorter pauses do not matter here.
 TICK_S = 5.0
-# Free bytes below which a disk counts as full: no room for a log.
+# A disk with fewer free bytes counts as full, because it has no room for a log.
 FULL_BYTES = 100_000
 RESUME_HINT = "what was finished is kept; the same command goes on from there"
 
@@ -84,7 +84,7 @@ class Progress(logging.Handler):
         self._began: float | None = None
         self._jobs: dict[int, dict[str, Any]] = {}
         self._ended: set[int] = set()
-        # Predicted and real seconds for finished jobs: measuring, and the rest.
+        # Sums of predicted and of real seconds for finished jobs, in measuring and in all other rules.
         self._spent = {"measure": [0.0, 0.0], "rest": [0.0, 0.0]}
         self._left_s: float | None = None
         self._printed: set[str] = set()
@@ -102,7 +102,7 @@ class Progress(logging.Handler):
         return Path(self._folder())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Handle a record; on any error, fall back to Snakemake's output."""
+        """Handle a record; if that fails, let Snakemake's own handler print it."""
         try:
             self._handle_record(record)
         except Exception:
@@ -169,7 +169,7 @@ class Progress(logging.Handler):
             for log in job["log"]:
                 self._print_log(_log_lines(log))
         if rule.startswith("machine"):
-            # `measured`, or the failure's reason.
+            # The file has the word `measured`, or the reason for the failure.
             self._print(f"  {job['wildcards']['machine']}: {' '.join(_log_lines(job['output'][0]))}")
         if rule == "measured":
             there = [
@@ -194,11 +194,11 @@ class Progress(logging.Handler):
         if self._interrupted:
             return
         self._print(f"failed: {_job_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
-        # Snakemake's message helps if the job's log is empty. The line above names the scheduler's logs.
+        # If the job's own log is empty, Snakemake's message helps. The line above also names the logs from a scheduler.
         log_lines = [line for log in job.get("log") or error["log"] for line in _log_lines(log)[-ERROR_LINES:]]
         for line in log_lines or (error.get("rule_msg") or "(it is empty)").splitlines()[:ERROR_LINES]:
             self._print(f"  {line[:200]}")
-        # A full disk also keeps the log empty.
+        # The log may be empty because the disk is full.
         if shutil.disk_usage(self._results).free < FULL_BYTES:
             self._print(f"  {self._results}: the disk is full: free some space")
 
@@ -213,7 +213,7 @@ class Progress(logging.Handler):
             if "At least one job did not complete successfully" in message and self._failed:
                 own = "".join(f" and {path}" for path in self._own_logs())
                 self._print(f"stopped: {RESUME_HINT}. Logs: {self._results}/logs{own}")
-            # The job's log has already reported a failed command.
+            # Skip a message on a failed command, which the job's log has already reported.
             elif getattr(record, "exception", "") != "RuleException" and "job execution failed" not in message:
                 if message not in self._printed:
                     self._print(message.strip())
@@ -234,7 +234,7 @@ class Progress(logging.Handler):
         return self._plan
 
     def _predict_s(self, rule: str, labels: dict[str, Any]) -> float:
-        """Predict a job's seconds, as known before the run."""
+        """Return a job's seconds as predicted before the run."""
         if rule != "measure":
             return float(STAGES[rule][1]) if rule in STAGES else 0.0
         rounds = self._read_plan().get("seconds", {}).get(f"{labels['experiment']}.{labels['device']}", [])
@@ -242,7 +242,7 @@ class Progress(logging.Handler):
         return float(rounds[number - 1]) if number <= len(rounds) else 0.0
 
     def _update_left(self) -> None:
-        """Update the remaining seconds: predictions, scaled by the error so far."""
+        """Update the remaining seconds: predictions, multiplied by the ratio of real to predicted seconds so far."""
         off = {kind: real / predicted if predicted else 1.0 for kind, (predicted, real) in self._spent.items()}
         now, left, beside = self._clock(), 0.0, 0.0
         for job in self._unfinished():
@@ -252,7 +252,7 @@ class Progress(logging.Handler):
             seconds = self._predict_s(rule, job.wildcards_dict) * off["measure" if rule == "measure" else "rest"]
             begun = self._jobs.get(job.jobid, {}).get("since", now)
             seconds = max(0.0, seconds - (now - begun))
-            # Machines measure in parallel.
+            # Machines measure in parallel, so only the longest one counts.
             beside = max(beside, seconds if rule.startswith("machine") else 0.0)
             left += 0.0 if rule.startswith("machine") else seconds
         self._left_s = left + beside
@@ -268,7 +268,7 @@ class Progress(logging.Handler):
         size = shutil.get_terminal_size()
         self._bar.delay, self._bar.ncols, self._bar.nrows = 0, size.columns - 1, size.lines
         self._bar.n = self._done_share()
-        # An end time stays true between updates.
+        # Show the end time too, because it stays true between updates.
         end = time.strftime("%H:%M", time.localtime(time.time() + self._left_s))
         self._bar.set_description_str(f"{_format_minutes(self._left_s)} left, until {end}: {doing}", refresh=True)
 

@@ -56,7 +56,7 @@ def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[s
 @cache
 def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
     """Read a round's metadata; None if the file is unreadable."""
-    # Imported here: pandas takes longer than a dry run in an empty folder.
+    # This import stands here because loading pandas takes longer than a dry run in an empty folder.
     from contract.sample_table import load_samples
 
     try:

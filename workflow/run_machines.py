@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-# Tries per machine job, which resumes after any failure. Then the job gives up, so that the other machines get their
-# report. The same command tries again.
+# A machine's job is tried this many times, and resumes after each failure. Then it gives up, so that the report is made
+# for the other machines. If the user gives the same command again, the job is tried again.
 TRIES = 2
 _FAILED = "failed: "
 # Settings that a machine may override.
@@ -25,10 +25,11 @@ GIVE_UP = (
 
 @dataclass(frozen=True)
 class Machines:
-    """Machine settings in a run's config, the results folder, and the minutes that a preset grants.
+    """Machines in a run's config, with their files in the results folder. granted_min: returns a preset's minutes.
 
-    Each machine has a folder there. `ended`: success or the failure's reason; `asked`: newer than `ended` to request
-    another try; `log`: output from all tries; `results`: output from the workflow that ran for the machine.
+    Each machine has a folder in the results folder, with these files. `ended`: success or the failure's reason;
+    `asked`: newer than `ended` to request another try; `log`: output from all tries; `results`: output from the
+    workflow that ran for the machine.
     """
 
     config: Mapping[str, Any]
@@ -41,11 +42,11 @@ class Machines:
         return {name: about or {} for name, about in (self.config["machines"] or {}).items()}
 
     def name_pattern(self, *, ssh: bool) -> str:
-        """Return a regex for machine names with (or without) ssh; it matches nothing if there are none."""
+        """Return a regex for the names of machines with (or without) ssh. Without such machines, it matches nothing."""
         return "|".join(name for name, about in self.settings.items() if ("ssh" in about) == ssh) or "(?!)"
 
     def setting(self, name: str, key: str, default: Any = None) -> Any:
-        """Return a machine's setting, else the run's if the run has it, else `default`."""
+        """Return a machine's setting. If it is unset, return the run's setting for keys in _OWN, else `default`."""
         return self.settings[name].get(key, self.config[key] if key in _OWN else default)
 
     def preset_files(self, name: str) -> list[str]:
@@ -54,13 +55,13 @@ class Machines:
         return [preset] if preset.endswith((".yaml", ".yml")) else []
 
     def config_words(self, name: str, preset: str | None = None) -> list[str]:
-        """Return `--config` words for the workflow on a machine. preset: path to its preset file there."""
+        """Return `--config` words for the workflow on a machine. preset: path to the preset file on that machine."""
         words = {key: self.setting(name, key) for key in _OWN}
         if own := self.preset_files(name):
             words["preset"] = preset or str(Path(own[0]).resolve())
         words |= {"seed": self.config["seed"], "results": "results", "published": "", "previous": ""}
         words["models"] = str(Path(self.config["models"]).resolve()) if self.config["models"] else ""
-        # Wait for a run that a killed command has left there.
+        # The workflow waits for a run that a killed command has left on the machine.
         words |= {"machines": "", "wait": True}
         return [f"{key}={value}" for key, value in words.items()]
 
@@ -103,5 +104,5 @@ class Machines:
             file = Path(self.file(name, "asked"))
             if name in failed or not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                # The content differs each time, since Snakemake compares times or digests.
+                # Write different content each time, since Snakemake compares file times or digests.
                 file.write_text(f"{time.time_ns()}\n", encoding="utf-8")

@@ -32,7 +32,7 @@ WATCH_S = 5.0
 ANYWAY_VARIABLE = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
-# Target range for coverage, and page template.
+# Target range for the share of intervals that cover the true ratio, and the page template.
 SHARE_BAND = (0.93, 0.97)
 TEMPLATE = Path(__file__).with_name("page.md")
 # Points for `--quick`, which cover every code path.
@@ -91,7 +91,7 @@ def _measure(quick: bool) -> dict[str, Any]:
         "aa": aa_study.measure(chosen, limits, runs, rounds),
         "ended_utc": utc_time(),
     }
-    # In a new process, where libraries choose their kernels as in the measuring ones.
+    # Describe the machine in a new process, in which libraries choose the same kernels as in measuring processes.
     probe = [sys.executable, "-m", "experiments", "probe"]
     return {**data, "machine": json.loads(subprocess.check_output(probe))}
 

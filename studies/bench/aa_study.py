@@ -1,7 +1,7 @@
-"""A/A study: repeat the same points in whole runs, by this study and by `torch.utils.benchmark`.
+"""A/A study: measure the same points in several runs, with this study and with `torch.utils.benchmark`.
 
-The methods alternate: one round by the study, torch, the other rounds, then the next run. The study's rounds are thus
-minutes apart, as in its workflow. `python -m studies.bench.aa_study` is the process in which torch measures.
+In each run, the study measures one round, then torch measures, then the study measures its other rounds. The study's
+rounds are thus minutes apart, as in its workflow. Torch measures in the process `python -m studies.bench.aa_study`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from studies.bench.bench_points import Case, build_call
 from studies.bench.core_over_bare import LEVEL, print_progress, start_child
 
 TARGET_HALF_WIDTH = 0.01
-# Methods, by their keys in the raw data.
+# Keys for the two methods in the raw data.
 STUDY, TORCH = "study", "blocked_autorange"
 NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
-# For a normal distribution: interquartile range per standard deviation, and standard error of the median per standard
-# error for the mean.
+# Ratios for a normal distribution: interquartile range over standard deviation, and standard error of the median over
+# standard error of the mean.
 IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
 # One method's results by point label.
@@ -44,10 +44,10 @@ Points = dict[str, dict[str, Any]]
 
 
 def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: int) -> dict[str, Any]:
-    """Run both methods in turns. limits: a preset's target, point_s, round_s, max_samples.
+    """Measure with both methods in turn. limits: a preset's target, point_s, round_s, max_samples.
 
-    Returns {points, left_out, experiments, runs: [{study: [Points per round], blocked_autorange: Points}]}.
-    Raises StudyError if nothing could be measured.
+    Returns {points, left_out, experiments, runs: [{study: [Points per round], blocked_autorange: Points}]}. Raises
+    StudyError if nothing could be measured.
     """
     found: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
@@ -58,7 +58,7 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
             if round_ == 1:
                 torch_points = run_torch([*study_rounds[0]])
         found.append({STUDY: study_rounds, TORCH: torch_points})
-    # A spread needs two rounds.
+    # A spread can be estimated only from two rounds or more.
     complete = [
         case.label
         for case in cases
@@ -75,9 +75,9 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
 
 
 def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
-    """Return {median, flagged, wall_s} per point for one round, in one process per experiment as in the workflow.
+    """Measure one round, in one process per experiment as in the workflow; return {median, flagged, wall_s} per point.
 
-    flagged: flagged samples over all samples.
+    flagged: flagged samples divided by all samples.
     """
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
@@ -131,10 +131,10 @@ def time_with_torch(label: str) -> dict[str, Any]:
 
 
 def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
-    """Return log time, standard error (nan if unknown) and degrees of freedom per point in one run: (points,).
+    """Return log time, standard error (nan if unknown) and degrees of freedom in one run, each in shape (points,).
 
-    For the study as in the report, with variances moderated within an experiment; for torch as for independent normal
-    values.
+    The study's values are computed as in the report, with variances moderated within an experiment; torch's values as
+    for independent normal values.
     """
     labels = raw["points"]
     if method == STUDY:
@@ -151,9 +151,9 @@ def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple
 class Coverage:
     """Coverage: how many intervals contain 1 if the true ratio is 1.
 
-    pairs: ratios with an interval; unknown: ratios without. share, low, high: covered share with its binomial 95%
-    interval (Clopper and Pearson). half: relative median half-width. factor: scale at which 95% of the intervals
-    contain 1.
+    pairs, unknown: number of ratios with and without an interval. share, low, high: share of the intervals that contain
+    1, with its binomial 95% interval (Clopper and Pearson). half: median relative half-width. factor: the number by
+    which all half-widths must be multiplied so that 95% of the intervals contain 1.
     """
 
     pairs: int
@@ -166,7 +166,7 @@ class Coverage:
 
 
 def coverage(logs: Floats, halves: Floats) -> Coverage:
-    """Return the coverage for log ratios with true value 0 and their half-widths (nan if unknown), in one shape."""
+    """Return the coverage. logs: log ratios whose true value is 0. halves: half-widths, nan if unknown."""
     known = np.isfinite(halves)
     apart, half = np.abs(logs[known]), halves[known]
     pairs, unknown = len(half), int(np.sum(~known))
@@ -176,13 +176,13 @@ def coverage(logs: Floats, halves: Floats) -> Coverage:
     low, high = binomtest(covered, pairs).proportion_ci(LEVEL, method="exact")
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(apart == 0, 0.0, apart / half)
-    # Smallest sufficient factor: no interpolation between pairs.
+    # Take the smallest sufficient factor, without interpolation between pairs.
     factor = float(np.quantile(needed, LEVEL, method="inverted_cdf"))
     return Coverage(pairs, unknown, covered / pairs, float(low), float(high), float(np.median(half)), factor)
 
 
 def coverage_outcome(result: Coverage, band: tuple[float, float]) -> str:
-    """Compare a coverage with its target; a miss says if chance may explain it."""
+    """Compare a coverage with its target range. If it misses the range, tell if chance may explain that."""
     if not result.pairs:
         return "missed: no intervals"
     if band[0] <= result.share <= band[1]:
@@ -193,11 +193,11 @@ def coverage_outcome(result: Coverage, band: tuple[float, float]) -> str:
 
 
 def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
-    """Return a method's coverage over all pairs of runs, and its median seconds over points and runs.
+    """Return a method's coverage over all pairs of runs, its seconds for one run, and its seconds to reach ±1%.
 
-    The first seconds are for one run; the second until ±1% with intervals that cover 95%. Averaging runs narrows the
-    interval with the square root of the run count, so they are one run's seconds times (half-width / 1%)², at least
-    one run's.
+    The seconds are medians over points and runs. Averaging runs narrows an interval with the square root of their
+    number, so ±1% takes the seconds of one run times (half-width / 1%)², and at least those of one run. The half-width
+    is first multiplied by the factor at which 95% of the intervals contain 1.
     """
     estimates = [estimate_run(raw, method, run) for run in raw["runs"]]
     pairs = list(combinations(estimates, 2))
@@ -213,7 +213,7 @@ def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float
 
 
 def flagged_share(raw: dict[str, Any]) -> float:
-    """Return the study's flagged share."""
+    """Return the flagged share among the study's samples, averaged over points and rounds."""
     rounds = [each for run in raw["runs"] for each in run[STUDY]]
     return mean(each[label]["flagged"] for each in rounds for label in raw["points"] if label in each)
 

@@ -1,8 +1,8 @@
 """Bare timing loops around a compiled triad and library calls, to compare with the measuring core.
 
-`studies.bench.core_over_bare` runs this module as a child, with the protocol in `experiments.worker`: one JSON object
-per line. Operands use the project's allocators, because pages and alignment decide rates, and products cycle through
-several operands. Timing and calling code is separate.
+`studies.bench.core_over_bare` runs this module as a child process. Like `experiments.worker`, it reads and writes one
+JSON object per line. Operands are allocated as in the project, because memory pages and alignment decide rates, and
+products cycle through several operands. The code that calls and times them is not the project's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from experiments.children import answer_sender
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
 LEAST_TIMED = 3
-# A triad this long hides the time for starting threads and reading the clock.
+# Minimum seconds of a timed loop, so that starting threads and reading the clock hardly count.
 LEAST_LOOP_S = 5e-3
 
 # Call that returns seconds per pass.
@@ -36,7 +36,7 @@ TimedCall = Callable[[], float]
 def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
     """Compile stream.c; return (shared library, compiler and options), or ("", reason) without C compiler or OpenMP."""
     compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
-    # Match the vector width in the project's kernel: gcc halves it on some cores.
+    # Use the vector width of the project's kernel, because gcc alone would halve it on some cores.
     wide = ["-mprefer-vector-width=512"] if vector_bytes == 64 else []
     order = [compiler, "-O3", "-march=native", "-fopenmp", *wide]
     library, source = folder / "stream.so", Path(__file__).with_name("stream.c")
@@ -53,7 +53,7 @@ def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
 
 
 def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, float]:
-    """Return (timed pass, bytes per pass)."""
+    """Return a function that runs passes and returns seconds per pass, and the bytes that one pass moves."""
     from experiments.kernels.llvm_compile import aligned_array
     from experiments.workload import Dtype
 
@@ -76,7 +76,7 @@ def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, f
 
 
 def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall, float]:
-    """Return (timed product, FLOP per product)."""
+    """Return a function that computes one product and returns its seconds, and the FLOP per product."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -118,7 +118,7 @@ def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall
 
 
 def time_calls(once: TimedCall, seconds: float) -> list[float]:
-    """Time `once` for `seconds`, with the first third as warm-up; take at least LEAST_TIMED."""
+    """Call `once` for `seconds` and return times. The first third is warm-up; at least LEAST_TIMED calls are timed."""
     begun = time.monotonic()
     while time.monotonic() - begun < seconds * WARM_SHARE:
         once()
@@ -129,7 +129,7 @@ def time_calls(once: TimedCall, seconds: float) -> list[float]:
 
 
 def run_order(order: dict[str, Any]) -> dict[str, Any]:
-    """Run an order {experiment, params, library, seconds}; return {rate: per second}, or {reason} without a library."""
+    """Run an order {experiment, params, library, seconds}; return {rate} per second, or {reason} if that fails."""
     params = order["params"]
     try:
         if order["experiment"] == "bandwidth":
@@ -142,7 +142,7 @@ def run_order(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """Answer orders from standard input on standard output until it closes."""
+    """Read orders from standard input until it closes, and write the answers to standard output."""
     tell = answer_sender()
     for line in sys.stdin:
         tell(run_order(json.loads(line)))

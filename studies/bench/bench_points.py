@@ -1,4 +1,4 @@
-"""Points for `studies.bench`, from the study's experiments, and the calls that the core times."""
+"""Points that `studies.bench` takes from the study's experiments, and the calls that the core times for them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from experiments import hardware
 from experiments.registry import convert_params, get_experiment
 
 LIBRARIES = {"numpy": "OpenBLAS", "torch": "MKL", "onednn": "oneDNN"}
-# Device and workload from the last `build_call`, kept alive: kernels hold bare addresses, and a device's thread limit
-# ends with it.
+# This list keeps the device and the workload from the last `build_call` alive, because kernels hold bare addresses, and
+# a device's thread limit ends with the device.
 _referenced: list[object] = []
 
 
 @dataclass(frozen=True)
 class Case:
-    """Point with its label. group: points with moderated variances in `truth`; "" for a point without a bare loop."""
+    """Point with its label.
+
+    group: `core_over_bare` moderates the variances of points in the same group. It is empty for a point without a bare
+    loop.
+    """
 
     label: str
     group: str
@@ -27,7 +31,7 @@ class Case:
 
 
 def bench_cases() -> list[Case]:
-    """List a chain, multiply-adds, triads in cache and memory, and products by library, on one thread and on all."""
+    """List the points: a chain and multiply-adds on one thread, and triads and products on one thread and on all."""
     fma = {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 1, "loops": 1_000_000}
     listed_cases = [
         Case("chain", "", "clock", {"backend": "llvm", "threads": 1, "chain": 20_000_000}),

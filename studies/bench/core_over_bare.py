@@ -1,7 +1,7 @@
 """Rates from the measuring core divided by rates from a bare loop, per point.
 
-A repetition is a fresh pair of processes, which measure each point in turn. The order alternates between points and
-between repetitions (A B, B A).
+Each repetition starts one process for the core and one for the bare loop, which measure each point one after the other.
+Their order changes from point to point and from repetition to repetition (A B, B A).
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def start_child(module: str) -> Child:
 
 
 def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> dict[str, Any]:
-    """Return {peers, points: [{group, label, unit, project, peer}], left_out}, with rates per second and repetition.
+    """Measure; return {peers, points: [{group, label, unit, project, peer}], left_out}.
 
-    policy: {target, budget_s, max_samples} for a point. Raises ChildError.
+    project, peer: rates per second from the core and from the bare loop, one per repetition. policy: {target, budget_s,
+    max_samples} for a point. Raises ChildError.
     """
     rates: dict[str, list[list[float]]] = {case.label: [] for case in cases}
     left_out: dict[str, str] = {}
@@ -58,7 +59,7 @@ def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> 
                     rates[case.label].append([answer["rate"] for answer in answers])
             for process in both:
                 process.stop()
-    # A spread needs two repetitions.
+    # A spread can be estimated only from two repetitions or more.
     left_out |= {label: "measured once" for label in rates.keys() - left_out.keys() if len(rates[label]) < 2}
     points = [
         {

@@ -42,7 +42,7 @@ from studies.calibration.simulated_machines import (
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
 _OUTCOMES = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
-# Further distances from the threshold, in median widths of the drawn interval.
+# Distances of the threshold from the truth, other than 0, in median widths of the drawn interval.
 WIDTHS = (1, 2, 5)
 # Points simulated at a time, to bound the memory.
 _BATCH_POINTS = 10_000
@@ -52,11 +52,12 @@ _SPEEDUP, _CROSSOVER_SIZE = 10.0, 16.0
 
 @dataclass(frozen=True)
 class Question:
-    """Question for each simulated node.
+    """Question that the engine answers for each simulated node.
 
-    truth: true times in s, broadcastable to (devices, points). threshold: the true value, shifted by the argument so
-    that the truth supports the claim (in logarithms; for a trend in exponents). per_node: one trial is a node with all
-    its points; else every compared case is a trial. shifts: also ask with shifted thresholds.
+    truth: returns true times in s, broadcastable to (devices, points). threshold: returns the true value, shifted by
+    its argument to the side on which the truth supports the claim (in logarithms, or in exponents for a trend).
+    per_node: one trial is a node with all its points; otherwise each compared case is a trial. shifts: also ask with
+    shifted thresholds.
     """
 
     says: str
@@ -71,12 +72,12 @@ class Question:
 
 
 def _four_above(machines: Machines) -> Floats:
-    """Return times with four points at twice the threshold."""
+    """Return times in which four points are at twice the threshold and all others at the threshold."""
     return np.where(np.arange(machines.points) < 4, 2.0, 1.0)
 
 
 def _crossing_times(machines: Machines) -> Floats:
-    """Return CPU times that cross the GPU's at size 16 and grow by a seventh per doubling."""
+    """Return the times of a CPU and a GPU. The CPU's grow by a seventh per doubling, and equal the GPU's at size 16."""
     return np.stack([(point_sizes(machines) / _CROSSOVER_SIZE) ** 0.2, np.ones(machines.points)])
 
 
@@ -120,7 +121,7 @@ QUESTIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Table row to simulate. nodes: independent nodes to simulate."""
+    """Row of the table to simulate. nodes: number of independent nodes."""
 
     noise: Noise
     rounds: int
@@ -175,9 +176,10 @@ SETTINGS = (
 
 
 def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
-    """Simulate a setting with the truth at the threshold and at WIDTHS off it; return a table row.
+    """Simulate a setting with the truth at the threshold and at the distances WIDTHS; return a table row.
 
-    width: the drawn interval's median width (relative; for a trend in exponents); None without intervals.
+    The row's width is the median width of the drawn interval, relative, or in exponents for a trend; None without
+    intervals.
     """
     question, random = setting.question, np.random.default_rng(seed)
     found: list[tuple[pd.DataFrame, Floats]] = []
@@ -186,7 +188,7 @@ def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
         found.append(_count_answers(question, cases, 0.0))
     at, widths = pd.concat([counts for counts, _ in found]), np.concatenate([widths for _, widths in found])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
-    # From the last batch only: right answers need fewer trials.
+    # Only the last batch is counted here, because the share of right answers needs fewer trials.
     off = {
         many: _count_answers(question, cases, 1.0 if width is None else many * width)[0]
         for many in WIDTHS
@@ -227,7 +229,7 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
     nodes: list[str] = []
     answers: list[str] = []
     widths: list[Floats] = []
-    # Skip the boundary, a sentence that takes longer than the decision.
+    # Do not search for the boundary, which only a sentence needs, and which takes longer than the decision.
     threshold = Threshold.from_json(question.threshold(off))
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
@@ -245,8 +247,8 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
 def _answer_share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
     """Return the share for this answer and its 95% interval (Wilson). counts: trials by node and answer.
 
-    Trials on one node are dependent: the interval is for the number of independent trials that would give the observed
-    spread between nodes.
+    Trials on one node depend on each other, so the interval is computed for the number of independent trials that would
+    give the observed spread between nodes.
     """
     hits, sizes = counts[answer].to_numpy(float), counts.sum(axis=1).to_numpy(float)
     trials, nodes = sizes.sum(), len(sizes)
@@ -260,7 +262,7 @@ def _answer_share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
 
 
 def calibration_table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str, Any]:
-    """Return the calibration table, deterministic for an engine, settings and seed."""
+    """Return the calibration table, which depends only on the engine, the settings and the seed."""
     rows = []
     for place, setting in enumerate(settings):
         began = time.monotonic()

@@ -54,7 +54,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Machines:
-    """Identical independent nodes, with points per device and rounds per point."""
+    """Identical, independent nodes. points: number per device. rounds: number per point."""
 
     nodes: int
     points: int

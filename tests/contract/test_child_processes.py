@@ -76,7 +76,7 @@ def start_script(script: str, **variables: str) -> tuple[subprocess.Popen[str], 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Children inherit signals ignored by `nohup` or a background shell.
+        # Restore the default actions, because a child inherits signals that `nohup` or a background shell ignores.
         preexec_fn=_restore_signals,
     )
     assert head.stdout is not None
@@ -95,7 +95,7 @@ def test_children_end_with_killed_parent(script: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) -> None:
     head, started = start_script(COMMAND)
-    # Twice, as when a workflow signals its child and the terminal signals the group.
+    # The signal comes twice, as when a workflow signals its child and the terminal signals the group.
     head.send_signal(number)
     head.send_signal(number)
     _, said = head.communicate(timeout=20)

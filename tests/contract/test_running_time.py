@@ -1,4 +1,4 @@
-"""Test that pauses are told from work, with simulated clocks."""
+"""Test with simulated clocks that pauses are distinguished from work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.running_time import LATE_S, TICK_S, RunningTime
 
 
 class Clocks:
-    """Simulated clocks for a process, with ticks in time."""
+    """Simulated clocks for a process that updates its running time without delay."""
 
     def __init__(self) -> None:
         self.at = self.worked = self.asleep = 0.0
@@ -26,7 +26,7 @@ class Clocks:
         )  # fmt: skip
 
     def passes(self, seconds: float, share: float = 0.0, alone: bool = False) -> None:
-        """Advance the clocks; the main thread works for `share`. alone: it blocks the updating thread."""
+        """Advance the clocks. share: part in which the main thread works. alone: it blocks the updating thread."""
         while seconds > 0:
             step = seconds if alone else min(seconds, TICK_S)
             self.at, self.worked, seconds = self.at + step, self.worked + step * share, seconds - step
@@ -48,7 +48,7 @@ def test_clock_leaves_out_only_pauses(events: list[tuple[float, float, str]]) ->
             clocks.asleep += seconds
             asleep += seconds
         else:
-            # A thread that blocks all others is computing.
+            # A main thread that blocks the updating thread works all the time.
             clocks.passes(seconds, 1.0 if how == "alone" else share, alone=how == "alone")
             ran += seconds
         clocks.running.now()

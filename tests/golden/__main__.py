@@ -1,9 +1,9 @@
 """Compare the study's results for known nodes with the golden files: `python -m tests.golden`.
 
-There are two sets: the published nodes, and the same with a synthetic fleet of GPU machines (`tests.golden.fleet`).
-Golden files hold each set's summary, verdicts, and estimate counts and means per quantity, all pages and figures for
-the fleet, and the published nodes' pages that the fleet lacks. Further files hold the predictions for each preset
-(`tests.golden.plans`) and the constants in experiments (`tests.golden.settings`).
+There are two sets: the published nodes, and these nodes with a synthetic fleet of GPU machines (`tests.golden.fleet`).
+For each set, golden files hold the summary, the verdicts, and the number and mean of the estimates per quantity. They
+also hold the fleet's pages and figures, and the published nodes' pages that the fleet lacks. Further files hold the
+predictions for each preset (`tests.golden.plans`) and the constants in experiments (`tests.golden.settings`).
 
 Prints the differences and exits with 1 if there are any. --write accepts an intended change.
 """
@@ -47,19 +47,20 @@ PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
 # Documents that need no nodes, by file name.
 NODELESS = {"plans": plans, "settings": settings}
-# Pages to keep for the published nodes although the fleet has them: they show published measurements.
+# These pages are kept for the published nodes although the fleet has them too, because they show published
+# measurements.
 PUBLISHED_PAGES = ("==== page index", "==== page measurements/published")
 SETS = {"fleet": [PUBLISHED, FLEET], "published": [PUBLISHED]}
-# Summation order and the last step of a fit depend on the processor.
+# Relative difference to allow, because the order of a sum and the last step of a fit depend on the processor.
 TOLERANCE = 1e-6
-# Relative difference if a printed number rounds the other way: 18.75 in three digits.
+# Relative difference to allow in printed numbers: 18.75, for example, may round up or down to three digits.
 ROUNDING = 0.011
 PRINTED_LINES = 40
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\\?\.\d+)?(?:e[+-]?\d+)?")
 
 
 def judge_set(name: str, folder: Path, beside: Sequence[Path] = ()) -> None:
-    """Gather and judge a set, with the nodes in `beside`, into `folder`."""
+    """Gather and judge a set of nodes, together with the nodes in `beside`; write the results into `folder`."""
     gather([*SETS[name], *beside], folder / "data", allow_synthetic=name != "published")
     if name == "published":
         judge(judged_dataset(name, folder), folder / "verdicts.json")
@@ -70,14 +71,14 @@ def judge_set(name: str, folder: Path, beside: Sequence[Path] = ()) -> None:
 
 
 def judged_dataset(name: str, folder: Path) -> Dataset:
-    """Read the gathered dataset, with published figures and published measurements."""
+    """Read a set's gathered dataset with the published figures, and for `published` also published measurements."""
     if name == "published":
         return read_dataset(folder / "data", read_reference(REFERENCE), read_published(OTHERS))
     return read_dataset(folder / "data", verified_figures())
 
 
 def estimate_statistics(cache: QuantityCache) -> dict[str, Any]:
-    """Count estimates per quantity; for each end count positive and negative values, with their geometric mean."""
+    """Count estimates per quantity; for each end, count positive and negative values, and take their geometric mean."""
     statistics: dict[str, Any] = {}
     for name, quantity in quantities().items():
         try:
@@ -135,7 +136,7 @@ def write_decidable_claims(folder: Path) -> Path:
     for path in (PACKAGE / "claims").glob("*.yaml"):
         claim = read_yaml(path)
         claim.pop("awaits", None)
-        # JSON is YAML.
+        # A JSON file is also a YAML file.
         write_json(claims / path.name, claim)
     for name in ("contradictions.yaml", "triangulation.yaml"):
         shutil.copyfile(PACKAGE / name, folder / name)
@@ -225,7 +226,7 @@ def main() -> int:
 
 
 def print_first(lines: Sequence[str]) -> int:
-    """Print the first lines; return the number of all."""
+    """Print the first PRINTED_LINES lines; return the number of all lines."""
     print("\n".join(lines[:PRINTED_LINES]), end="\n" if lines else "")
     return len(lines)
 

@@ -1,7 +1,7 @@
 """A synthetic fleet: a server of 64 cores with an H100, a desktop and a laptop, each with a GPU.
 
-Together with the published nodes it decides every decidable rule. Stand-ins produced it, with rounds from earlier
-presets (rounds.parquet) and later ones (added.parquet). Never edit it.
+The fleet and the published nodes together have the data to decide every decidable rule. Stand-in machines measured the
+fleet with earlier presets (rounds.parquet) and later ones (added.parquet). Never edit it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Make reports from parts of known nodes: `python -m tests.golden.partial --count 300 --seed 0`.
 
-Interrupted runs, budgets and busy neighbours leave studies that lack rounds, points or experiments. Each study drops
-random parts from the published nodes and the synthetic fleet, and makes all pages, figures and PDFs from the rest.
-Prints group failed page with its seed; exits with 1 if any page fails.
+Interrupted runs, budgets and busy neighbours leave studies that lack rounds, points or experiments. Each study here
+drops random parts from the published nodes and the synthetic fleet, and makes all pages, figures and PDFs from what is
+left. Prints the number of failures per study and seed; exits with 1 if any page fails.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from report.verdicts import read_verdicts
 from tests.golden.__main__ import PUBLISHED
 from tests.golden.fleet import FLEET
 
-# Columns: all rows with a drawn value go.
+# Columns from which values are drawn. All rows with a drawn value are dropped.
 KINDS = ("experiment", "device", "backend", "dtype", "threads", "metric", "params", "round")
-# Long enough for any node's samples, in seconds.
+# Metadata for each round. The seconds are long enough for any node's samples.
 TIMES = {"seed": 0, "wall_s": 90_000.0, "warmup_s": 1_000.0, "timed_s": 80_000.0}
 POINT = ["experiment", "device", "backend", "dtype", "threads", "params"]
 
@@ -87,7 +87,7 @@ def _draw_values(values: pd.Series, chance: random.Random) -> list[Any]:
 
 
 def _without_results(samples: pd.DataFrame, failed: pd.Series) -> pd.DataFrame:
-    """Replace failed points by one row per round without a value."""
+    """Replace the samples of failed points by one row without a value per point and round."""
     lost = samples[failed & (samples["metric"] == "time")].drop_duplicates([*POINT, "round"])
     lost = lost.assign(value=float("nan"), status="failed", reason="taken away by a test", stop_reason="", sample=0)
     return pd.concat([samples[~failed], lost], ignore_index=True)
@@ -120,7 +120,7 @@ def judge_study(folder: Path, others: bool = True) -> None:
 
 
 def find_failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
-    """Return failed pages and figures: makes all sources, and draws a share of the figures."""
+    """Make all pages and PDF sources, draw a share `drawn` of the figures, and return the failures."""
     evidence = Evidence(read_verdicts(folder / "verdicts.json"), folder / "data")
     made = build_content(evidence)
     failed, templates = made.failures, site_sources.template_environment()

@@ -31,7 +31,7 @@ def plans() -> dict[str, Any]:
 def sums(job: Job) -> dict[str, float]:
     """Return the point count, limits, and sums over points: seconds, seconds per call (unknown: 0), bytes of memory.
 
-    Independent from installed programs: points that lack one count too.
+    A point counts even if its program is not installed, so that the sums are the same on every machine.
     """
     totals = {
         name: math.fsum(getattr(point, name) or 0.0 for point in job.points)

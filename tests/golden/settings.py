@@ -1,4 +1,4 @@
-"""Numbers in the constants of `experiments`: measurements are comparable only while these are equal."""
+"""Collect the numbers in the constants of `experiments`. Measurements are comparable only if these are equal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def settings() -> dict[str, dict[str, float]]:
 
 
 def constant_names(source: str) -> Iterator[str]:
-    """Yield the constants, in capitals, that a module assigns itself."""
+    """Yield the names in capitals that a module itself assigns, not those that it imports."""
     for statement in ast.parse(source).body:
         if isinstance(statement, (ast.Assign, ast.AnnAssign)):
             for node in ast.walk(statement):

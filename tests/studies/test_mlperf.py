@@ -1,4 +1,4 @@
-"""Test how MLPerf result logs become records: scores and included entries."""
+"""Test which MLPerf results become records, and with which scores."""
 
 from __future__ import annotations
 

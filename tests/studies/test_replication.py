@@ -1,4 +1,4 @@
-"""Test that the right case is replicated, and compared with the threshold's side of the first result."""
+"""Test that the right case is replicated, and that the two results agree if they lie on one side of the threshold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.fixture
 def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the command with changed fields for the result and the cases; return its table."""
+    """Return a function that runs the command with changed cases or replication fields, and returns the row written."""
 
     def run(cases: list[dict[str, Any]] = CASES, **changed: Any) -> dict[str, Any]:
         monkeypatch.setattr(command, "REPLICATIONS", [dataclasses.replace(AGAIN, **changed)])

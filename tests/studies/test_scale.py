@@ -1,4 +1,4 @@
-"""Test the synthetic fleet's nodes and series, and every step with it."""
+"""Test that the synthetic fleet has the requested nodes and series, and that every step runs with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_fleet_over_limit_fails(
     seconds: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scale, "SECONDS", seconds)
-    # Lift the memory limit: Linux adds the parent's memory at the fork to the child's peak, and pytest's is large.
+    # Lift the memory limit: Linux counts the parent's memory at the fork in the child's peak, and pytest's memory is
+    # large.
     monkeypatch.setattr(scale, "MEGABYTES", 1e6)
     monkeypatch.setattr(scale, "judge_fleet", scale.gather_fleet)
     assert scale.main(["--nodes", "2", "--series", "100"]) == code

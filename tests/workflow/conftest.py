@@ -16,7 +16,7 @@ import pytest
 from tests.workflow import kill_and_resume
 from tests.workflow.project_clones import Clone, clone_into
 
-# Three experiments in two short rounds, and data for some claims.
+# Preset with three experiments in two short rounds, which give data for some claims.
 PRESET = """
 rounds: 2
 target: 0.5
@@ -44,8 +44,10 @@ CONFIG = {"preset": "mine.yaml", "published": "others", "results": RESULTS, "see
 
 @dataclass
 class Study:
-    """Finished study. refused: result of a second run in parallel. preliminary: the preliminary page. before: rounds
-    finished before its sweep was changed. faults: differences from an undisturbed study.
+    """Finished study, and what was seen while it ran.
+
+    refused: result of a second run in parallel. preliminary: the preliminary page. before: rounds finished before a
+    sweep was changed. faults: differences from an undisturbed study.
     """
 
     clone: Clone
@@ -66,7 +68,7 @@ def publish_small_node(clone: Clone) -> None:
 
 @contextmanager
 def mount_tmpfs(folder: Path, options: str) -> Iterator[bool]:
-    """Mount a small file system, if permitted."""
+    """Mount a small file system; yield False if the system does not permit it."""
     folder.mkdir(parents=True)
     order = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
     done = subprocess.run(order, check=False, capture_output=True).returncode == 0
@@ -86,7 +88,7 @@ def clone(tmp_path: Path) -> Clone:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     """Run a study that is killed four times, in different stages and ways, and resumed with the same command.
 
-    Before the last time, one experiment's sweep is changed and a budget is set.
+    After the third kill, one experiment's sweep is changed and a budget is set.
     """
     clone = clone_into(tmp_path_factory.mktemp("study") / "a clone")
     try:
@@ -97,11 +99,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
 
 
 def run_interrupted_study(clone: Clone) -> Study:
-    """Measure, kill, resume and finish."""
+    """Run the study, kill and resume it four times, and let it finish."""
     clone.wrote = RESULTS
     chain = kill_and_resume.Chain(clone, PRESET)
     words = [f"{key}={value}" for key, value in CONFIG.items()]
-    # The README's commands. -o: use this interpreter's packages.
+    # These are the README's commands. With -o, `make` installs nothing, and this interpreter's packages are used.
     make = ("make", "-o", ".venv/study.stamp", "study", f"CONFIG={shlex.join(words).replace('$', '$$')}")
     snakemake: tuple[str, ...] = ("snakemake", "--cores", "all", "--config", *words)
     publish_small_node(clone)

@@ -1,4 +1,4 @@
-"""Studies killed in chosen stages, by a signal to the process or to its group."""
+"""Kill studies in chosen stages, by a signal to the process or to its group, and resume them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.workflow.project_clones import HANGS_S, STAGES, Clone
 
-# Short rounds with the experiment that starts fastest.
+# This preset has short rounds of the experiment that starts fastest.
 PRESET = """
 rounds: 3
 target: 0.0001
@@ -23,7 +23,7 @@ experiments:
       - grid: {backend: [llvm], threads: [1], chain: [1000000, 1100000, 1200000, 1300000]}
 """
 LOOK_S = 0.2
-# Permanent dot files; all others are temporary.
+# Dot files that a study keeps. All other dot files are temporary.
 MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
 
 
@@ -44,7 +44,7 @@ class Chain:
         self.clone.extra["TMPDIR"] = str(self.temporary)
 
     def kill(self, head: subprocess.Popen[str], stage: str, name: str, whole_group: bool, after_s: float) -> str:
-        """Kill a study `after_s` into a stage; return its stage, or '' if it had already ended."""
+        """Kill a study `after_s` seconds into a stage; return the stage that ran, or '' if the study had ended."""
         until = time.monotonic() + HANGS_S
         while not set(STAGES[STAGES.index(stage) :]) & set(running := self._look()):
             assert time.monotonic() < until, f"{stage} did not begin: {self.clone.output}"
@@ -83,7 +83,7 @@ class Chain:
     def _look(self) -> list[str]:
         """Return the running stages; add a fault if another stage runs during measuring."""
         running = self.clone.stages()
-        # Check twice: one may have ended and the other begun in between.
+        # Look twice, because one stage may have ended and the other begun while the processes were listed.
         if _is_disturbed(running) and _is_disturbed(again := self.clone.stages()):
             self.faults.append(f"beside each other: {again}")
         return running

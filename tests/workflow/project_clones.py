@@ -29,7 +29,7 @@ STAGES = (
 
 @dataclass
 class Clone:
-    """Clone in its own folder, which runs commands in this environment. wrote: name of its results folder."""
+    """Clone of this repository, whose commands run in this environment. wrote: name of the results folder."""
 
     path: Path
     extra: dict[str, str] = field(default_factory=dict)
@@ -48,12 +48,13 @@ class Clone:
         return own | {MARK: str(self.path)} | self.extra
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command in its own process group; append its output to `said`."""
+        """Start a command in its own process group; append its output to the file `said`."""
         with (self.path / "said").open("a") as out:
             return subprocess.Popen(
                 words, cwd=self.path, env=self.env, stdout=out, stderr=subprocess.STDOUT, text=True,
                 start_new_session=True,
-                # Children inherit signals ignored by `nohup` or a background shell.
+                # Restore the default actions, because a child inherits signals that `nohup` or a background shell
+                # ignores.
                 preexec_fn=lambda: [signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGHUP)],
             )  # fmt: skip
 
@@ -69,7 +70,7 @@ class Clone:
         )
 
     def machine(self, name: str) -> Clone:
-        """Return this clone with a machine's results folder."""
+        """Return this clone with the results folder of one of its machines."""
         return replace(self, wrote=f"{self.wrote}/machines/{name}/results")
 
     def snakemake(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -78,7 +79,7 @@ class Clone:
 
     @property
     def rounds(self) -> dict[str, tuple[str, str]]:
-        """Return finished rounds with their process and host."""
+        """Return the process and the host of each finished round, by file name."""
         # Skip temporary files, which begin with a dot.
         found = sorted(self.results.glob("nodes/*/[!.]*.parquet"))
         told = [(path.name, *read_samples(path)) for path in found]
@@ -106,7 +107,7 @@ class Clone:
         for process in processes:
             _, *words = numbers[process.pid] or [""]
             with suppress(psutil.Error):
-                # A new process shows its parent's command line until exec.
+                # A new process shows its parent's command line until exec, so do not count it.
                 if numbers.get(process.ppid()) == numbers[process.pid]:
                     continue
             if words[:2] in (["-m", "experiments"], ["-m", "report"]) and "--id" not in words:
@@ -133,7 +134,7 @@ class Clone:
 
 
 def _command_line(process: psutil.Process) -> list[str]:
-    """Return a process's command line; '' if it has ended."""
+    """Return a process's command line; empty if the process has ended."""
     try:
         return list(process.cmdline())
     except psutil.Error:
@@ -141,6 +142,6 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def clone_into(path: Path) -> Clone:
-    """Clone the commit here into a new folder."""
+    """Clone the current commit of this repository into a new folder."""
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(path)], check=True)
     return Clone(path)

@@ -69,7 +69,7 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the clients' environment; jobs get no Slurm variables, so commands must know their cluster."""
+        """Return the environment for Slurm's commands. Wrappers on its PATH name this cluster to jobs."""
         return {"PATH": f"{self.folder / 'bin'}{os.pathsep}{_path()}"}
 
     def start(self, name: str, *words: str) -> None:
@@ -98,7 +98,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Start a cluster with idle nodes. Raises RuntimeError with Slurm's output if they do not come up."""
+    """Start a cluster with idle nodes. Raises RuntimeError with Slurm's output if the nodes do not become idle."""
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     (folder / "state").mkdir()

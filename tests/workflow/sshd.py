@@ -46,7 +46,7 @@ def ssh_server(folder: Path) -> Iterator[str]:
         port = held.getsockname()[1]
     (folder / "sshd.conf").write_text(CONF.format(port=port, folder=folder))
     if os.geteuid() == 0:
-        # Privilege separation folder for root's server, which Debian makes when the service starts.
+        # A server that root starts needs this folder, which Debian makes only when the service starts.
         Path("/run/sshd").mkdir(exist_ok=True)
     with (folder / "sshd.log").open("w") as log:
         words = [str(SERVER), "-D", "-e", "-f", str(folder / "sshd.conf")]

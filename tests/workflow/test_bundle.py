@@ -14,7 +14,7 @@ from contract.errors import run_command
 from tests.workflow.project_clones import Clone
 from workflow import bundle
 
-# MiB per package from the pip stand-in, with NumPy and pulp as dependencies.
+# Size in MiB of each wheel that the pip stand-in writes for a package. NumPy and pulp are dependencies to leave out.
 WHEELS = {
     "connection_pool": {"connection_pool": 1}, "mlxtend": {"mlxtend": 1}, "snakemake": {"snakemake": 2, "pulp": 16},
     "uvicorn": {"uvicorn": 4}, "wgpu": {"wgpu": 3}, "polars": {"polars": 1, "polars_runtime_32": 51},

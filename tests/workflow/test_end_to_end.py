@@ -1,4 +1,4 @@
-"""Test whole studies, from a clone to the report. They measure this machine, so they run one at a time."""
+"""Test whole studies, from a clone to the report. The studies measure this machine, so the tests run one at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.workflow import kill_and_resume, slurm_cluster, sshd
 from tests.workflow.conftest import RESULTS, Study, publish_small_node
 from tests.workflow.project_clones import ROOT, Clone
 
-# The first test waits for the study.
+# The timeout is long because the first test waits until the study has finished.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 CLAIMS = {path.stem for path in (ROOT / "report/claims").glob("*.yaml")}
 
@@ -60,7 +60,7 @@ def test_second_run_is_refused_and_results_name_is_quoted(study: Study) -> None:
 
 def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
     said = study.clone.output
-    # Jobs that end during an interrupt are kept but not printed: from round 2 only the changed experiment is.
+    # Jobs that end during an interrupt are kept but not printed. Of round 2, only the changed experiment is printed.
     order = [
         "discovering what this machine is",
         "points: in all about",
@@ -111,7 +111,7 @@ def test_report_has_claim_pages_pdf_and_site(study: Study) -> None:
 
 def test_lint_finds_only_missing_intervals(study: Study) -> None:
     said = (study.clone.results / "lint.txt").read_text().splitlines()
-    # On a busy machine, a point with a single round has no interval; other faults are bugs.
+    # On a busy machine, a point may have a single round and thus no interval. All other faults are bugs.
     assert said and [line for line in said if "no fault" not in line and not line.startswith("ratio-interval: ")] == []
 
 
@@ -158,7 +158,7 @@ def test_finished_study_stops_without_required_gpu(study: Study) -> None:
 
 
 def test_lost_files_are_remade_without_measuring(study: Study, tmp_path: Path) -> None:
-    """Together, these losses made Snakemake measure everything again (snakemake#3879)."""
+    """These losses together once made Snakemake measure everything again (snakemake#3879)."""
     shutil.copytree(study.clone.path, tmp_path / "copy", symlinks=True)
     copy = Clone(tmp_path / "copy", {**study.clone.extra}, study.clone.wrote)
     before, files = copy.rounds, {path.name for path in copy.results.glob("nodes/*/[!.]*")}
@@ -174,7 +174,7 @@ def test_lost_files_are_remade_without_measuring(study: Study, tmp_path: Path) -
 
 
 def minimal_python(folder: Path) -> Path:
-    """Make a Python environment with only the packages that the other machine has."""
+    """Make a Python environment with only the packages that a machine without a network is expected to have."""
     venv.create(folder, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     asked, seen = ["pip", "torch", "numpy", "pandas", "pyarrow", "numba", "scikit-learn"], set[str]()
@@ -241,7 +241,7 @@ def test_several_machines_are_measured_despite_one_failure(clone: Clone) -> None
     assert "not measured: cedar: error: gpu profile: no GPU found" in said and "(the others are in the report" in said
     before = {machine: clone.machine(machine).rounds for machine in ("amber", "basil")}
     assert all(set(rounds) == TWO for rounds in before.values())
-    # Two nodes on one host, from independent runs.
+    # The two nodes come from independent runs on one host.
     runs = [run for rounds in before.values() for run, _ in rounds.values()]
     assert len(set(runs)) == 4 and len({host for rounds in before.values() for _, host in rounds.values()}) == 1
     told = (clone.results / "data/nodes.json").read_text(encoding="utf-8")
@@ -290,7 +290,7 @@ def test_slurm_jobs_continue_after_head_is_killed(clone: Clone, tmp_path: Path) 
     )
     with slurm_cluster.cluster(tmp_path / "slurm") as slurm:
         clone.extra["PATH"] = os.pathsep.join([slurm.env["PATH"].partition(os.pathsep)[0], clone.env["PATH"]])
-        # The report is made as for one machine.
+        # Stop before the report, which is made as for one machine.
         words = ("--profile", "slurm", *words, "--", "results/data/nodes.json")
         head = clone.start("snakemake", *words)
         wait_for_round(clone, "one", "two")
@@ -314,7 +314,7 @@ def test_slurm_jobs_continue_after_head_is_killed(clone: Clone, tmp_path: Path) 
 
 def test_snakedeployed_study_measures(clone: Clone, tmp_path: Path) -> None:
     address, mine = "https://github.com/example/does-ai-need-a-gpu", Clone(tmp_path / "mine")
-    # Deploy from the clone.
+    # Make git fetch from the clone in place of GitHub.
     (tmp_path / "git").write_text(f'[url "{clone.path}"]\n\tinsteadOf = {address}\n[safe]\n\tdirectory = *\n')
     mine.extra |= {"GIT_CONFIG_GLOBAL": str(tmp_path / "git"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     clone.extra |= mine.extra

@@ -14,7 +14,7 @@ from workflow import nvidia_log
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tool is started on Linux alone")
 ROOT = Path(__file__).parents[2]
-# Knows only the older field name for throttle reasons, like drivers before 535.
+# Like drivers before 535, this stand-in knows only the older field name for throttle reasons.
 TOOL = f"""#!{sys.executable}
 import sys, time
 if any("clocks_event_reasons" in word for word in sys.argv):

@@ -13,20 +13,20 @@ from report.judging.claim_files import read_claims
 from report.quantities import quantities
 from tests.workflow.project_clones import ROOT
 
-# Calls may become shorter after the warm-up, and samples with them.
+# Calls may become shorter after the warm-up, and make the samples shorter, so points need this margin.
 MARGIN = 1.1
-# Least seconds of samples for an energy reading, by device kind.
+# Minimum length of the samples in seconds for an energy reading, by device kind.
 LEAST_S = {"cpu": RAPL_LEAST_S, "gpu": NVML_LEAST_S}
 
 
 def energy_points(part: Sweep, kind: str) -> list[Point]:
     """Return the points on a device kind whose samples always last long enough for an energy reading."""
-    # Samples may end at the least share of the budget.
+    # Sampling may end after this least share of the budget.
     return [point for point in part.points(kind) if LEAST_SHARE * point.point_s >= MARGIN * LEAST_S[kind]]
 
 
 def models_and_batches(points: list[Point]) -> set[tuple[str, int]]:
-    """Return models and batches."""
+    """Return each point's model and batch size."""
     return {(params["model"], params["batch"]) for params in (dict(point.params) for point in points)}
 
 
@@ -49,6 +49,6 @@ def test_energy_claims_have_long_enough_points_on_both_devices(preset: str) -> N
     both = families(
         compared & models_and_batches(energy_points(part, "cpu")) & models_and_batches(energy_points(part, "gpu"))
     )
-    # Three seconds for every model and batch would take a third of the budget: take one per family, and two families on
-    # rented machines, which seldom report CPU energy.
+    # If each model and batch took three seconds, they would take a third of the budget. One point per model family is
+    # enough, and two families on rented machines, which seldom report CPU energy.
     assert both == ({"bert", "resnet"} if preset == "rented" else families(compared))

@@ -101,7 +101,8 @@ def test_file_has_one_line_per_stage_with_time_left(tmp_path: Path) -> None:
         f"report: {tmp_path}/report/index.html",
         f"{tmp_path}/report/report.pdf",
     ]
-    # Predicted: 4 x 5 s for measuring, 15 s for judging; after the first job, twice that for measuring.
+    # The first prediction is 4 x 5 s for measuring and 15 s for judging. After the first job, the part for measuring
+    # doubles, since the job took twice the predicted time.
     assert said[0].startswith("[  0%, 35 s left] ")
     assert said[2].startswith("[ 18%, 45 s left] ")
     assert said[-1].startswith("[100%, 0 s left] ")

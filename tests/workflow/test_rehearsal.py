@@ -1,4 +1,4 @@
-"""Test the workflow on a stand-in GPU machine: interrupted, and resumed on another host."""
+"""Test the workflow on a stand-in GPU machine: a run is interrupted, and resumed on another host."""
 
 from __future__ import annotations
 

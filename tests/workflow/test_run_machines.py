@@ -29,7 +29,7 @@ def test_machine_inherits_settings_from_run(tmp_path: Path) -> None:
 
 
 def test_remote_workflow_measures_only_itself(tmp_path: Path) -> None:
-    # An empty value means none; a mapping would be merged with the remote settings.
+    # An empty value stands for no machines: Snakemake would merge a mapping with the remote settings.
     wanted = {"machines=", "published=", "previous=", "results=results", "models="}
     assert wanted < set(make_machines(tmp_path, one={}).config_words("one"))
 

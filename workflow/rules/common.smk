@@ -26,9 +26,9 @@ os.environ.update(
     # Logs are read as UTF-8.
     PYTHONIOENCODING="utf-8",
 )
-# Stop our children when this process ends, and this process when `make` does.
+# When `make` or this process ends, stop this process and its children.
 # Do not pass on the caller's ID, which is meaningless on another computer.
-# Kill after a delay: Snakemake sometimes waits for a job that a signal has ended.
+# Kill them after a delay, because Snakemake sometimes waits for a job that a signal has ended.
 forward_signals(int(os.environ.pop("STUDY_CALLER_PID", 0)), grace_s=30.0)
 os.environ[COORDINATOR] = str(os.getpid())
 
@@ -39,10 +39,10 @@ ROOM = 300_000_000
 
 
 def stop(message):
-    """End the run with one line: a WorkflowError would add its position in the workflow."""
+    """End the run with one line. A WorkflowError would also print its position in the workflow."""
     for handler in logger.handlers:
         if isinstance(handler, Progress):
-            handler.show_buffered()  # keep the order
+            handler.show_buffered()  # print earlier messages first
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
@@ -89,7 +89,7 @@ def check_config():
 
 
 def require_writable(folder):
-    """Stop unless `folder` can be made or written, where Snakemake would print a traceback."""
+    """Stop with one line unless `folder` can be made or written. Snakemake would print a traceback."""
     place = Path(folder).absolute()
     while not place.exists() and not place.is_symlink() and place != place.parent:
         place = place.parent
@@ -100,7 +100,7 @@ def require_writable(folder):
 
 
 check_config()
-# A scheduler's profile sets jobs, but not this machine's cores.
+# A scheduler's profile sets the number of jobs but not of cores. In that case, take this machine's cores.
 CORES = workflow.resource_settings.cores
 CORES = available_cpus() if CORES is None else CORES
 if CORES < 1:
@@ -143,7 +143,7 @@ for machine in MACHINES.settings:
     preset_facts(MACHINES.setting(machine, "preset"))
 if workflow.is_main_process:
     MACHINES.request_measurements()
-# Arguments for `experiments plan`, which without a record inspects this machine.
+# Arguments for `experiments plan`. A rule adds the node's record; without it, the command inspects this machine.
 PLAN_WORDS = ["--preset", config["preset"], *MODELS_WORDS]
 if config["budget_min"]:
     PLAN_WORDS += ["--budget", str(config["budget_min"])]
@@ -155,7 +155,7 @@ PUBLISHED_WORDS = [
     for word in (f"--{name}", config[name])
 ]
 if config["previous"]:
-    # Compare it with itself, to report errors in it before measuring.
+    # Compare the previous edition with itself, so that errors in it are reported before measuring.
     run_or_stop("report", "compare", config["previous"], config["previous"])
 
 
@@ -163,9 +163,10 @@ HELD_LOCK = None
 
 
 def hold_run_lock():
-    """Take the run lock (refuse or wait if another run holds it), and stop if the disk is nearly full.
+    """Take the run lock, and stop if the disk is nearly full.
 
-    A kernel lock, unlike Snakemake's, is always released when this process ends.
+    If another run holds the lock, stop, or wait if the settings say so. A kernel lock, unlike Snakemake's lock, is
+    always released when this process ends.
     """
     global HELD_LOCK
     Path(RESULTS).mkdir(parents=True, exist_ok=True)
@@ -193,7 +194,8 @@ def hold_run_lock():
 def check_required_device():
     """Stop a run (warn in a dry run) if the device that the settings require is missing.
 
-    `onstart` is not enough, since Snakemake skips it when nothing is left to do. Skip for --report, --lint and similar.
+    `onstart` is not enough, since Snakemake skips it when nothing is left to do. Do nothing for --report, --lint and
+    similar.
     """
     if config["require"] == "any" or MACHINES.settings:
         return
@@ -230,7 +232,7 @@ def force_files(*files):
 
 
 def discover_outputs():
-    """Return the checkpoint's outputs; rerun it unless all are usable for these settings."""
+    """Return the outputs of `discover`; run it again unless all outputs are usable for these settings."""
     asked = {"sweeps": PRESET["digest"], "budget_min": config["budget_min"]}
     plan = usable_plan(PLAN)
     if not usable_record(NODE) or plan is None or plan.asked not in ({}, asked):
@@ -265,7 +267,7 @@ def planned_digest(wildcards):
 
 
 def job_priority(wildcards):
-    """Return a job's priority: the number of jobs from here to the end of the plan."""
+    """Return a job's priority: the number of jobs from this one to the end of the plan."""
     name = f"{wildcards.experiment}.{wildcards.device}"
     order = [(number, job.name) for number, job in this_plan().order]
     return len(order) - order.index((int(wildcards.round), name))
@@ -322,7 +324,7 @@ def ended_file(machine):
 
 
 def first_page(wildcards):
-    """Return the target for the page after round 1, unless round 2 is already measured or there is none."""
+    """Return the target for the page after round 1; nothing if round 2 is already measured or there is no round 2."""
     if MACHINES.settings:
         return []
     if all(

@@ -1,18 +1,18 @@
 # Describe this machine, and plan the measurements within the budget.
 
 
-# One checkpoint for both: with two in a chain, Snakemake does not re-evaluate a job after the second, so that a run
+# One checkpoint does both. With two in a chain, Snakemake does not re-evaluate a job after the second, so that a run
 # stopped between them could never resume.
 checkpoint discover:
     output:
-        # update(): keep the old file, since a machine keeps its name.
+        # update() keeps the old file, since a machine keeps its name.
         node=update(f"{RESULTS}/node.json"),
         plan=f"{RESULTS}/plan.json",
     log:
         probe=f"{RESULTS}/logs/discover.log",
         plan=f"{RESULTS}/logs/plan.log",
     params:
-        # The file name only: paths contain user and machine names.
+        # Only the preset's file name is recorded, since paths contain user and machine names.
         preset=Path(config["preset"]).name,
         seed=config["seed"],
         words=PLAN_WORDS,

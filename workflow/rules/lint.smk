@@ -1,5 +1,6 @@
 # Check that every number in the verdicts has a source, a unit and an interval, and that every page was made. Faults go
-# to lint.txt and do not fail the study: a point with a single round has no interval. `report lint` itself fails.
+# to lint.txt and do not fail the study, since a point with a single round has no interval. The command `report lint`
+# itself fails if there are faults.
 
 
 rule lint:

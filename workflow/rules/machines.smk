@@ -1,12 +1,12 @@
-# Measure the machines in `machines:`. Each is one job, which runs this workflow up to the report on this machine, on
-# another computer by Snakemake's executor, or by ssh. Gathering and judging run here.
+# Measure the machines in the setting `machines`. Each machine is one job, which runs this workflow without the report:
+# on this machine, on another computer by Snakemake's executor, or by ssh. Gathering and judging run here.
 
 
 wildcard_constraints:
     machine="[a-z0-9][a-z0-9_-]*",
 
 
-# Snakemake truncates its log on each try; the log beside the results keeps all tries.
+# Snakemake empties a job's log on each try. A second log, beside the results, keeps the output from all tries.
 rule machine:
     input:
         asked=MACHINES.file("{machine}", "asked"),

@@ -1,5 +1,5 @@
-# Measure in one process per experiment, device and round. A job takes all cores, so that nothing else runs in parallel;
-# executors for other computers go by `quiet`.
+# Measure in one process per experiment, device and round. A job takes all cores, so that nothing else runs in parallel.
+# Executors for other computers go by the resource `quiet` instead.
 
 
 wildcard_constraints:
@@ -18,7 +18,7 @@ rule measure:
         f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
     log:
         f"{RESULTS}/logs/{{node}}/{{experiment}}.{{device}}.{{round}}.log",
-    # Follow the plan's order; a failed job does not block others.
+    # The priority makes jobs follow the plan's order. Unlike a dependency, it lets jobs run after one has failed.
     priority: job_priority
     threads: CORES
     resources:

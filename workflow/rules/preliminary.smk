@@ -1,8 +1,8 @@
-# Make a preliminary page after round 1 of the first stage. Only the default target requests it, and its failure, logged
-# in one line, does not fail the study.
+# Make a preliminary page after round 1 of the first stage. Only the default target requests the page. If it fails, its
+# log says so in one line, and the study goes on.
 
 
-# The marker means tried: success or failure, it is not tried again.
+# The marker file means that the page was tried. It is not tried again, even after a failure.
 rule preliminary:
     input:
         node=ancient(f"{RESULTS}/node.json"),

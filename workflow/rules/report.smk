@@ -1,7 +1,7 @@
-# Make the report: figures, then pages and PDFs. Runs after measuring, never in parallel.
+# Make the report: figures, then pages and PDFs. This runs after measuring, never in parallel.
 
-# Code files per group of figures. One process per family would read the evidence about twenty times, which takes far
-# longer than drawing.
+# Code files per group of figures; one process draws a group. With one process per family of figures, the evidence would
+# be read about twenty times, which takes far longer than drawing.
 FIGURES = {
     "claims": ["pages/claim_figure.py", "pages/previews.py"],
     "front": [
@@ -94,7 +94,7 @@ rule report:
         published=PUBLISHED_WORDS,
         data=subpath(input.summary, parent=True),
         out=subpath(output.html, parent=True),
-        # Removed once the report exists.
+        # The preliminary page is removed once the report exists.
         preliminary=f"{RESULTS}/preliminary",
     # A failed page does not stop the others: failures.json, written last, lists it, and `complete` reports it at the end.
     shell:
@@ -104,7 +104,7 @@ rule report:
         "&& rm -rf {params.preliminary:q}"
 
 
-# Finish the study: fail with the names of pages or figures that could not be made.
+# Finish the study. If pages or figures could not be made, fail with their names.
 rule complete:
     input:
         failures=f"{RESULTS}/report/failures.json",

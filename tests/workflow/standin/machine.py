@@ -1,4 +1,4 @@
-"""Patches that show the study a server with an H100 and a faster clock."""
+"""Patches that make the study see a server with an H100, and a clock that runs faster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIMD = [
 ]  # fmt: skip
 # Least timeout in real seconds, to tell a hang from a busy machine.
 LEAST_HANG_S = 4.0
-# Start times of measuring processes: Python's real start would seem to take minutes.
+# Start times to report for measuring processes. On the faster clock, Python's real start would take minutes.
 START_S = {"cpu": 3.0, "gpu": 7.0}
 COMMAND = (sys.executable, "-u", "-m", "tests.workflow.standin.worker")
 
@@ -31,7 +31,7 @@ def time_scale() -> float:
 
 
 class Time:
-    """Module `time` with a faster performance counter."""
+    """Replacement for the module `time`, with a faster performance counter."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
@@ -98,13 +98,13 @@ def devices(module: Any) -> None:
 
 
 def jobs(module: Any) -> None:
-    """Scale the timeouts to the faster clock, and to at least LEAST_HANG_S."""
+    """Shorten the timeouts for the faster clock, but to no less than LEAST_HANG_S."""
     limit_s = module.Job.limit_s
     module.Job.limit_s = lambda job, point: max(LEAST_HANG_S, limit_s(job, point) / time_scale())
 
 
 def worker_processes(module: Any) -> None:
-    """Fix the start time of a measuring process."""
+    """Report the fixed START_S as the start time of a measuring process."""
     module.measure_start_s = lambda device, *_, **__: START_S[StandInDevice(device).kind]
 
 

@@ -15,7 +15,8 @@ from contract.child_processes import end_with_parent
 from experiments.machine_state import Reading
 from tests.workflow.standin.machine import START_S, time_scale
 
-# Memory bytes per second; transfer bytes per second, launch seconds, multiply-adds per second.
+# MEMORY: bytes per second from memory. LINK: bytes per second of a transfer. LAUNCH_S: seconds to launch a call.
+# PRODUCTS: multiply-adds per second.
 MEMORY = {"cpu": 170e9, "gpu": 2.9e12}
 LINK, LAUNCH_S, PRODUCTS = 52e9, 3e-6, 25e12
 SAMPLES, BETWEEN, WITHIN = 15, 0.015, 0.008
@@ -71,7 +72,7 @@ def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], flo
 
 
 def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
-    """Return the answer, or for every second point in a faulty experiment a fault."""
+    """Return the answer; for every second point in a faulty experiment, die, hang or return nonsense instead."""
     if number % 2:
         return answer
     if experiment == os.environ["STANDIN_CRASH"]:
@@ -83,12 +84,12 @@ def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
     share = {"parts": [], "observed": {"whole_share": (2.0, "1")}, "flop": None, "bytes": None}
     early = {**share, "observed": {"latency": (-0.003, "s")}}
     lies = [{"status": "ok", "error": None, "tolerance": None, **lie} for lie in (share, early)]
-    # Unreadable output ends the process.
+    # The unreadable output comes last, because this process is ended after it.
     return [Garbage("{'status': nothing that anybody could read"), *lies][number // 2 % 3]
 
 
 def _age_s() -> float:
-    """Return the seconds since this process started, to the kernel's tick."""
+    """Return the seconds since this process started, exact to one kernel tick."""
     ticks = float(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Start-up hook for Python with this folder on PYTHONPATH: it lets the study see the stand-in machine."""
+"""Start-up hook that Python runs if this folder is on PYTHONPATH. It makes the study see the stand-in machine."""
 
 from __future__ import annotations
 
