@@ -53,7 +53,8 @@ def interrupt_on_signal() -> None:
 def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     """Terminate the children on a signal that this process handles, or when its coordinator ends.
 
-    coordinator: a process ID, 0 for none. grace_s: seconds until this process and its children are killed; None: never.
+    coordinator: a process ID; 0 means none. grace_s: after so many seconds, this process and its children are killed;
+    None means never.
     """
     if os.name != "posix":
         return

@@ -87,7 +87,7 @@ _DEVICE = object_schema(
     compute_capability=text_schema(),
     architecture=text_schema(),
     l2_bytes=_BYTES,
-    # Last-level cache, if it is not the L2 cache or is larger than the runtime reports.
+    # This key exists if the last-level cache is not the L2 cache, or is larger than the runtime reports.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
     # Reason why counters such as clock and power are missing.

@@ -61,7 +61,7 @@ _ENTRY_BYTES = 46 + 124
 
 @dataclass(frozen=True)
 class Pack:
-    """Pack contents: files by name (including the record), record and manifest. digest: the pack's SHA-256."""
+    """Pack contents: all files by name, with the record; the parsed record and manifest; the pack's SHA-256."""
 
     files: Mapping[str, bytes]
     record: Mapping[str, Any]

@@ -1,9 +1,8 @@
 """Repeatability: compare two runs on the same machine point by point (an A/A test).
 
-Only the time differs between the runs. If intervals are right, the 95% interval for their ratio contains
-1 at 95% of the points. If it does at fewer, something drifts that the rounds in one run do not show. The table
-therefore has the ratio of the clocks and, per experiment, the shift common to all points and the agreement after
-removing this shift.
+Only the time differs between the runs. If intervals are right, the 95% interval for their ratio contains 1 at 95% of
+the points. If it does at fewer, something drifts that the rounds in one run do not show. The table therefore has the
+ratio of the clocks and, per experiment, the shift common to all points and the agreement after removing this shift.
 """
 
 from __future__ import annotations

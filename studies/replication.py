@@ -69,7 +69,7 @@ def mac_per_cycle() -> list[float]:
 
 
 def accuracy_per_doubling() -> list[float]:
-    """Train scikit-learn's network on its digits; return per seed how test accuracy rises with log2(batch).
+    """Train scikit-learn's network on its digits; return the slope between test accuracy and log2(batch), per seed.
 
     Each run takes 30 epochs. The learning rate is tuned per batch size on the mean over all seeds.
     """

@@ -40,10 +40,10 @@ LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 @dataclass(frozen=True)
 class Part:
-    """Optional packages in a bundle. costs: text on measurements that need them.
+    """Optional packages in a bundle. costs: text that names the measurements for which the packages are needed.
 
     debian: Debian package with shared libraries to take.
-    alone: take the packages without their dependencies, which are installed.
+    alone: take the packages without their dependencies, which the machine already has.
     """
 
     packages: tuple[str, ...]
