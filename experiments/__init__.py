@@ -1,6 +1,6 @@
-"""Measure experiments on the CPU and on GPUs; independent from claims, verdicts and reports."""
+"""Measure experiments on the CPU and on GPUs. This package does not depend on claims, verdicts and reports."""
 
 from experiments import worker_environment
 
-# Before any import: some libraries read these variables only once.
+# Go offline before any library is imported: some libraries read these variables only once.
 worker_environment.go_offline()

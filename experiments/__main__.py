@@ -9,7 +9,7 @@ from contract.errors import run_command
 
 
 def main(argv: Sequence[str] | None) -> int:
-    """Run the command line; import it here to report an interrupt during the import too."""
+    """Run the command line. It is imported here, so that `run_command` reports an interrupt during the import too."""
     interrupt_on_signal()
     from experiments.cli import main as cli
 

@@ -19,7 +19,7 @@ from contract.child_processes import end_with_parent
 from experiments import worker_environment
 from experiments.workload import HarnessError, Unsupported
 
-# Exceptions to raise, by answer key.
+# Exception to raise if an answer contains the key.
 _REFUSALS: dict[str, type[Exception]] = {
     "unsupported": Unsupported, "harness": HarnessError, "oom": MemoryError, "raised": RuntimeError,
 }  # fmt: skip
@@ -27,7 +27,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ChildError(HarnessError):
-    """A child did not start, ended, timed out or sent invalid JSON. status: the outcome for its point."""
+    """A child did not start, ended, timed out or sent invalid JSON. status: the outcome for the point it measured."""
 
     def __init__(self, reason: str, status: str = "failed") -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class ChildError(HarnessError):
 
 
 class Child:
-    """A child process that reads orders from stdin and writes answers to stdout. name: used in errors."""
+    """A child process that reads orders from stdin and writes answers to stdout. name: its name in error messages."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**worker_environment.clean_environment(), **(variables or {})},
-                # Ctrl-C reaches a whole process group; only this process is to handle it.
+                # Ctrl-C reaches a whole process group. The child gets its own, so that only this process handles it.
                 process_group=0,
             )
-        except OSError as refusal:  # no more processes, files or memory
+        except OSError as refusal:  # the system has no processes, files or memory left
             raise ChildError(f"the {name} could not be started: {refusal.strerror}") from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -78,9 +78,9 @@ class Child:
             self._orders.flush()
 
     def answer(self, seconds: float | None) -> dict[str, Any]:
-        """Read the next answer. seconds: timeout in running time; None: no timeout.
+        """Read the next answer. seconds: the timeout, in running time; None waits forever.
 
-        Raises ChildError, or the error for a key in `_REFUSALS`; either way the child is stopped.
+        Raises ChildError, or the error for a key in `_REFUSALS`. In both cases, the child is stopped first.
         """
         line = self._read_line(seconds)
         if line is None:
@@ -95,7 +95,7 @@ class Child:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            # The stream may be out of step from here on.
+            # From here on, answers might not belong to the orders sent.
             self.stop()
             raise ChildError(f"the {self.name} sent a line that is not a JSON object")
         for key in _REFUSALS.keys() & answer.keys():
@@ -104,7 +104,7 @@ class Child:
         return answer
 
     def _read_line(self, seconds: float | None) -> bytes | None:
-        """Read the next line; b'' at the end of the output, None at a timeout."""
+        """Return the next line, b'' if the output has ended, or None after the timeout."""
         end = None if seconds is None else running_time.now() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
@@ -178,21 +178,21 @@ def answer_sender() -> Callable[[Mapping[str, Any]], None]:
 def read_order() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     """Read the order for this process; return it with a function to send answers.
 
-    Pin the process to the order's `cpus`, if set, and end it with its parent.
+    If the order has `cpus`, the process is pinned to them. From now on, it ends when its parent ends.
     """
     answer, line = answer_sender(), b""
-    # Not sys.stdin: at exit, a waiting thread would still hold its buffer lock.
+    # Do not use sys.stdin: a thread that waits in it holds its buffer lock, which crashes the interpreter at exit.
     while not line.endswith(b"\n"):
         piece = os.read(0, 1 << 20)
         if not piece:
             os._exit(0)
         line += piece
     order: dict[str, Any] = json.loads(line)
-    # Before any other thread starts: threads inherit the affinity.
+    # Set the affinity before any other thread starts, since threads inherit it.
     if cpus := order.get("cpus"):
         os.sched_setaffinity(0, cpus)
     end_with_parent()
-    # A parent that ended before `end_with_parent` has closed the pipe.
+    # If the parent ended before the call above, it has closed the pipe: end too.
     pipe = select.poll()
     pipe.register(0, 0)
     if pipe.poll(0):

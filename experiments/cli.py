@@ -22,7 +22,7 @@ from contract.files import atomic_path, write_json
 from contract.node import node_id, read_node, utc_time
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
-# Time to wait for another round on this node; a round whose workflow was killed ends within seconds.
+# Seconds to wait for another round on this node to end. If its workflow was killed, it ends within seconds.
 PATIENCE_S = 20.0
 
 
@@ -153,7 +153,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         return 0
 
     hardware.refuse_partial_allocation()
-    # Before any import: libraries then choose the same settings as in a measuring process.
+    # Clean the environment before any import, so that libraries choose the same settings as in a measuring process.
     with worker_environment.clean_environment_applied():
         from experiments.fingerprint import fingerprint, require_device, summarize_node, unknown_gpu_facts
 
@@ -216,7 +216,7 @@ def _run(arguments: argparse.Namespace) -> int:
     round_ = rounds.Round(
         job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.sample_table")
     )
-    # Snakemake sets thread counts; each point overrides them, so skip them here.
+    # Do not report thread counts: Snakemake sets them, and each point overrides them.
     blocked = [name for name in worker_environment.blocked_variables() if not name.endswith("_THREADS")]
     if blocked:
         print(
@@ -231,7 +231,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wall = time.perf_counter() - started
         about = {
             "seed": seed,
-            # Take both from the clock at the end, in case it is set during the round.
+            # Read the clock only now: if it was set during the round, start and end still differ by `wall`.
             "started_utc": utc_time(wall),
             "ended_utc": utc_time(),
             "wall_s": wall,
@@ -323,7 +323,7 @@ def _load_user_models(models: Path | None) -> None:
 
 
 def _read_devices(node: Path | None) -> list[dict[str, Any]]:
-    """Read the devices from a node record, or detect this machine's."""
+    """Read the devices from a node record, or detect the devices in this machine."""
     from experiments.devices import detect
 
     if node:

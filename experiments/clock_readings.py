@@ -1,4 +1,4 @@
-"""Device clock readings, with unusable ones (zero, negative, not finite) dropped and counted.
+"""Read a device's clock; drop and count unusable readings (zero, negative or not finite).
 
 Drivers return small negative times for short kernels, and may swap the timestamps around short intervals.
 """
@@ -13,9 +13,9 @@ from contract import running_time
 from experiments.devices.base import Device, do_nothing
 from experiments.workload import Workload
 
-# Readings per call, and attempts per reading.
+# Number of readings that `call_s` takes, and number of attempts for each reading.
 READINGS, ATTEMPTS = 5, 3
-# Minimum attempts, even after the point's budget is spent.
+# `call_s` makes at least this many attempts, even after its time limit.
 LEAST_ATTEMPTS = 3
 # Multiply the calls in a row by GROWTH, up to MOST_CALLS, until the clock resolves them.
 GROWTH, MOST_CALLS = 4, 2**20
@@ -26,7 +26,7 @@ class NoTimeError(Exception):
 
 
 def are_times(seconds: list[float]) -> bool:
-    """True if all phases are finite and non-negative and their sum is positive."""
+    """True if the times for all phases are finite and non-negative, and their sum is positive."""
     return all(0 <= second < math.inf for second in seconds) and sum(seconds) > 0
 
 
@@ -68,9 +68,10 @@ def call_s(
     count: int = READINGS,
     minimum: int = 1,
 ) -> float:
-    """Return seconds per warm call: the low median of `count` readings, or of `minimum` or more after `enough_s`.
+    """Return seconds per warm call: the low median of several readings, which skips slow first readings.
 
-    The median skips slow first readings. If half the readings are unusable, more calls in a row are timed.
+    `count` readings are taken; once `enough_s` seconds have passed, `minimum` readings suffice. If half the readings
+    are unusable, more calls in a row are timed per reading.
     Raises NoTimeError if no reading is usable within `most_s`.
     """
     started, calls = now(), 1
@@ -85,7 +86,7 @@ def call_s(
                 break
             if over and attempt >= LEAST_ATTEMPTS:
                 break
-        # Do not repeat a slow call in a row because of lost readings.
+        # If an attempt takes longer than `enough_s`, more calls in a row would only make it slower.
         last = over or calls * GROWTH > MOST_CALLS or spent > enough_s * attempt
         if times and (last or 2 * len(times) > attempt):
             return median_low(times)

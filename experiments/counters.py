@@ -1,6 +1,6 @@
-"""System counters: totals that only rise; their differences describe a time window.
+"""Read system counters. They only rise, so the difference between two readings describes the time between them.
 
-Reading them takes under a millisecond (a few small kernel files) and happens between samples.
+Reading them takes under a millisecond (they are in a few small kernel files), and is done between samples.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contract.sample_flags import Flag
 from experiments import nvml, topology
 
 _PAGE = 4096
-# Kernel names for the sensors inside processors.
+# The kernel's names for temperature sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
-# Shortest work for an energy reading within a few percent: RAPL updates every millisecond and is read beside other
-# work; NVML updates every 20 to 100 ms (PETSc manual, section on energy).
+# Seconds that work must last for its measured energy to be correct within a few percent. RAPL updates its counter
+# every millisecond, NVML every 20 to 100 ms (PETSc manual, section on energy).
 RAPL_LEAST_S, NVML_LEAST_S = 0.5, 3.0
 
 Values = dict[str, float | None]
@@ -37,13 +37,14 @@ Values = dict[str, float | None]
 class Totals:
     """Totals since the machine or this process started, in seconds unless noted; 0 if there is no counter.
 
-    time_s: the monotonic clock. busy_s, own_s, stolen_s: CPU time over all cores, used by all processes, used by this
-    process and its children, and withheld by the hypervisor. allowed_busy_s: CPU time used by all processes on this
-    process's CPUs. queued_s: time with a task waiting for a core. stalled_s: time with a task waiting for memory;
-    None if the kernel has no pressure stall information (PSI). pages: pages moved to and from disk for lack of
-    memory. periods, quota_hits: cgroup quota periods, in total and with throttled tasks. heat_throttles: number of
-    times heat lowered the processor clock. stops: number of times this process was continued after SIGSTOP, since
-    `count_stops`. paused_s: time this process was suspended, according to `running_time`.
+    time_s: the monotonic clock. busy_s: CPU time used by all processes, on all cores. own_s: CPU time used by this
+    process and its children. stolen_s: CPU time withheld by the hypervisor. allowed_busy_s: CPU time used by all
+    processes on this process's CPUs. queued_s: time during which some task waited for a core. stalled_s: time during
+    which some task waited for memory; None if the kernel has no pressure stall information (PSI). pages: pages moved
+    to and from disk for lack of memory. periods: number of cgroup quota periods. quota_hits: number of those in which
+    tasks were throttled. heat_throttles: number of times heat lowered the processor clock. stops: number of times
+    this process was continued after SIGSTOP, since `count_stops`. paused_s: time during which this process was
+    suspended, according to `running_time`.
     """
 
     time_s: float
@@ -62,12 +63,12 @@ class Totals:
 
 
 _stops = 0
-# Fork servers: the system adds ended workers to their CPU time, not to this process's.
+# Process ids of fork servers. The system adds an ended worker's CPU time to its fork server, not to this process.
 _servers: set[int] = set()
 
 
 def count_stops() -> None:
-    """Start to count continued stops (SIGCONT) in this process: no other counter shows them."""
+    """Start to count how often this process continues after a stop (SIGCONT), which no other counter shows."""
 
     def count_continue(*_: object) -> None:
         global _stops
@@ -102,7 +103,7 @@ def read_totals(process: psutil.Process) -> Totals:
 
 def _busy_s(times: Any) -> float:
     """Sum the non-idle seconds in psutil's CPU times."""
-    # On Linux, user and nice already include guest time.
+    # Subtract guest time too: on Linux, user and nice time already include it.
     idle = times.idle + sum(getattr(times, name, 0.0) for name in ("iowait", "guest", "guest_nice", "steal"))
     return float(sum(times) - idle)
 
@@ -146,7 +147,7 @@ def read_key_values(path: Path) -> dict[str, str]:
 
 
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:
-    """Read the quota periods in this process's cgroups, in total and with throttled tasks."""
+    """Return the number of quota periods in this process's cgroups, and of those in which tasks were throttled."""
     stats = [read_key_values(folder / "cpu.stat") for folder in cgroup_folders(root)]
     return (
         sum(parse_decimal(stat.get("nr_periods", "")) or 0.0 for stat in stats),
@@ -155,9 +156,10 @@ def quota_periods(root: Path = ROOT) -> tuple[float, float]:
 
 
 def pressure(kind: str, root: Path = ROOT) -> float | None:
-    """Read the seconds with a task waiting for `kind` (cpu, memory) from PSI; None if the kernel lacks PSI.
+    """Return the seconds during which some task waited for `kind` (cpu, memory), from PSI; None without PSI.
 
-    Prefer this process's cgroup: on a machine with many cores, waits in other groups do not disturb it.
+    The value for this process's cgroup is preferred: on a machine with many cores, tasks that wait in other groups do
+    not disturb this process.
     Source: the kernel's Documentation/accounting/psi.rst.
     """
     for path in (*(folder / f"{kind}.pressure" for folder in cgroup_folders(root)[:1]), root / "proc/pressure" / kind):
@@ -167,7 +169,7 @@ def pressure(kind: str, root: Path = ROOT) -> float | None:
 
 
 def _pages_moved() -> float:
-    """Return swapped pages or this process's major faults: the larger, since they overlap."""
+    """Return the larger of two counts that overlap: swapped pages, and this process's major page faults."""
     swap = psutil.swap_memory()
     faults = 0
     with contextlib.suppress(ImportError):
@@ -208,8 +210,8 @@ class Counters:
     """Functions to read one device's current state.
 
     values: clocks, temperature, power and utilisation. flags: disturbances. joules: energy since a fixed past
-    time, None without a counter. least_s: shortest work with a usable energy reading, limited by the counter's
-    update interval.
+    time, None without a counter. least_s: seconds that work must last for a usable energy reading, given how often the
+    counter is updated.
     """
 
     values: Callable[[], Values] = dict
@@ -221,7 +223,7 @@ class Counters:
 def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
     """Return counters for the processor's clock, temperature, power and energy, as far as they are readable."""
     energy: list[tuple[float, float]] = []
-    # Search once: going through all sensors can take milliseconds.
+    # Find the files only once, since going through all sensors can take milliseconds.
     thermometer, meters = find_temperature_sensor(root), find_energy_counters(root)
 
     def joules() -> float | None:
@@ -239,13 +241,13 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
             return None
         (then, before), (now, after) = energy[-2:]
         del energy[:-1]
-        # The counter wraps around every few minutes to hours.
+        # The counter wraps around every few minutes to hours; the power is unknown for that interval.
         return (after - before) / (now - then) if after > before else None
 
     def read() -> Values:
-        # Use the core this process just ran on: others may be asleep.
+        # Use the core this process just ran on, since other cores may be asleep.
         core = process.cpu_num() if hasattr(process, "cpu_num") else 0
-        # Only cpufreq measures: in a virtual machine, /proc/cpuinfo shows the nominal clock.
+        # Only cpufreq shows a measured clock: in a virtual machine, /proc/cpuinfo shows the nominal clock.
         kilohertz = read_number(root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
         warmth = read_number(thermometer) if thermometer else None
         return {
@@ -260,8 +262,8 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
 def gpu_counters(device: str, library: Any = None) -> Counters:
     """Return NVML counters for a GPU's clocks, temperature, power, utilisation, energy and disturbances.
 
-    Empty if NVML does not answer or cannot identify the device. For a MIG slice, only clocks, temperature and
-    throttling are read, which all slices share. library: replaces pynvml.
+    The counters are empty if NVML does not answer or cannot identify the device. For a MIG slice, only clocks,
+    temperature and throttling are read, since all slices share these. library: replaces pynvml.
     """
     library = library or nvml.load_pynvml()
     lookup = nvml.find_device(device, library)

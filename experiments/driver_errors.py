@@ -1,4 +1,4 @@
-"""Advice on GPU and driver errors, matched by the message text from NVML, CUDA or torch."""
+"""Give advice on GPU and driver errors, found by the message from NVML, CUDA or torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AGAIN = "start the container again; if that does not help, restart its host, or
 _RESTART = "restart the machine, or install the driver again (sudo dmesg | grep -i nvrm says more)"
 _NO_DRIVER = r"library not found|driver not loaded|no nvidia driver"
 
-# (error pattern, advice, advice inside a container or ''); the first match wins.
+# (error pattern, advice, advice inside a container or '' for the same advice). The first pattern that matches counts.
 _ADVICE: tuple[tuple[str, str, str], ...] = (
     (_NO_DRIVER, _INSTALL, _ATTACH),
     (r"version mismatch|\berror 803\b",
@@ -43,7 +43,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
      ""),
     (r"ecc error", "its memory is damaged: reset it (sudo nvidia-smi -r), and replace it if the error returns", ""),
     (r"no kernel image", "this build of torch has no code for this GPU: install another build", ""),
-    # A container loses its GPU when the host runs `systemctl daemon-reload`.
+    # A container loses its GPU, with this error, when the host runs `systemctl daemon-reload`.
     (r"unknown error", _RESTART, _AGAIN),
 )  # fmt: skip
 

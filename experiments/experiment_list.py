@@ -12,21 +12,22 @@ from experiments.kernels.cuda_compile import cupy_package
 from experiments.registry import Experiment, experiments
 from experiments.sweep import preset_path
 
-# The largest preset.
+# The listing shows what this preset measures; it is the largest one.
 PRESET = "full"
 
 
 def list_experiments() -> dict[str, Any]:
     """Return the output for `list --json`, without opening a device.
 
-    devices: node record entries. left_out: one line per unusable device. experiments: by name, each with its
-    description, parameters and, per kind of device (named by its devices here, else by maker), whether the preset
-    measures it, which libraries it runs, and whether that is all libraries in the preset.
+    devices: node record entries. left_out: one line per unusable device. experiments: for each name, the experiment's
+    description, its parameters, and an entry per kind of device. The entry's name lists the devices on this machine,
+    or gives the maker if there are none. It says if the preset measures the experiment on this kind, which libraries
+    run there, and if these are all libraries in the preset.
     """
     from ruamel.yaml import YAML
 
     devices, left_out = detect()
-    # Loaded without validation: validating is slow, and our own preset is tested.
+    # Do not validate the preset: validating is slow, and the tests validate our own presets.
     parts = YAML(typ="safe").load(preset_path(PRESET))["experiments"]
     columns = {}
     for kind in KINDS:

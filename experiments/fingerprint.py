@@ -77,7 +77,7 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
 
 
 def _add_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
-    """Add torch's memory size to GPU entries without one from NVML: a GPU may share the machine's memory."""
+    """Add torch's memory size to GPU entries if NVML reports none, as for a GPU that shares the machine's memory."""
     sizes = {device["name"]: device["memory_bytes"] for device in devices if "memory_bytes" in device}
     for card in cards:
         if "memory_bytes" not in card and card["name"] in sizes:
@@ -159,7 +159,7 @@ def _blas_libraries() -> list[dict[str, Any]]:
     import torch
     from threadpoolctl import threadpool_info
 
-    # threadpoolctl lists only loaded libraries.
+    # Load both libraries, since threadpoolctl lists only loaded ones.
     _ = numpy.__version__, torch.__version__
     keys = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")
     return [{key: pool[key] for key in keys if pool.get(key) is not None} for pool in threadpool_info()]

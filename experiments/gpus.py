@@ -25,10 +25,10 @@ def list_gpus() -> list[Card]:
     """Return node record entries: NVIDIA GPUs from NVML, then GPUs that only torch names.
 
     GPUs seen by torch are listed even if they are unusable. For NVIDIA GPUs, torch is asked only if NVML does not
-    answer, shows none, lacks a name or shows a GPU split by MIG: torch names the slice.
+    answer, shows no GPU, shows one without a name, or shows one split by MIG, since torch names the slice.
     """
     cards = nvml.nvidia_gpus()
-    # Then torch's NVIDIA GPUs are the ones in `cards`.
+    # If NVML suffices, `cards` already contains all NVIDIA GPUs that torch sees.
     nvml_suffices = bool(cards) and not any(is_nameless(card) or card.get("mig") for card in cards)
     if not _torch_may_see_more(nvml_suffices):
         return cards
@@ -53,7 +53,7 @@ def is_nameless(card: Mapping[str, Any]) -> bool:
 
 
 def _torch_may_see_more(nvml_suffices: bool) -> bool:
-    """True if torch may see GPUs that NVML does not name. Read torch's version file, to avoid loading torch."""
+    """True if torch may see GPUs that NVML does not name. This reads torch's version file, to avoid loading torch."""
     from experiments.devices.accelerator import is_torch_loaded
 
     if is_torch_loaded() or sys.platform == "darwin":
@@ -100,7 +100,7 @@ def compare_gpus(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
     if by_nvml and (refused := nvml.refusal()):
         return Change(tuple(by_nvml), f"NVML does not answer ({refused}): {driver_errors.advice(refused)}")
     missing = list((Counter(_known_names(then)) - Counter(_known_names(here))).elements())
-    # Earlier versions recorded other makers' GPUs only in `devices`.
+    # Earlier versions of this program recorded other makers' GPUs only in `devices`.
     devices = [str(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
     before: Counter[str] = Counter(_known_names(then)) | Counter(devices)
     new = list((Counter(_known_names(here)) - before).elements())[len(then) - len(_known_names(then)) :]

@@ -1,4 +1,4 @@
-"""Describe and name this machine; load PyTorch only if no other source may know a GPU."""
+"""Describe and name this machine; load PyTorch only if it may know GPUs that no other source reports."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def cpu() -> dict[str, Any]:
 
 
 def usable_cores() -> int:
-    """Count the physical cores this process may use: in its affinity, without SMT siblings, within the quota."""
+    """Count the physical cores (not SMT threads) in this process's affinity, limited by the cgroup's quota."""
     return processor.usable_cores(topology.allowed_cpus(), counters.cpu_quota())
 
 
 def refuse_partial_allocation() -> None:
     """Raise StudyError if Slurm gave this job more processors than this process may use.
 
-    A step in an exclusive job owns the machine, but Slurm still binds it to the requested cores.
+    A step in an exclusive job has the machine to itself, but Slurm still binds it to the cores it requested.
     """
-    # Snakemake unsets the first name for its child processes.
+    # Try a second name too, since Snakemake unsets the first for its child processes.
     name = "SLURM_JOB_CPUS_PER_NODE"
     granted = re.match(r"\d+", os.environ.get(name) or os.environ.get(f"{name}_PACK_GROUP_0", ""))
     if granted and int(granted[0]) > (bound := len(topology.allowed_cpus())):
@@ -64,10 +64,11 @@ def memory_bytes() -> int:
 
 
 def identity(described: Path | None = None) -> tuple[str, str]:
-    """Return this machine's kind and instance; keep the names in the record `described` if it fits this machine.
+    """Return this machine's kind and instance; keep those in the record `described` if it fits this machine.
 
-    Keeping names preserves earlier rounds after a change to the image or to this program. A GPU that does not answer
-    now does not change the name. If the record is lost, use the only folder in `nodes` beside it with this kind.
+    With the same names, earlier rounds stay valid after a change to the system image or to this program. A GPU that
+    does not answer now does not change the names. If the record is lost, they come from the folder `nodes` beside it,
+    if that has exactly one node with this kind.
     """
     if described and described.exists():
         with suppress(StudyError):
@@ -102,7 +103,7 @@ def machine_kind() -> str:
 def _kind_name(about: Mapping[str, Any], cards: Sequence[str]) -> str:
     """Return the kind for a processor (described by `cpu`) and GPU names."""
     facts = {key: about.get(key, "") for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
-    # Only if present, to keep the names from before these keys existed.
+    # Add these keys only if they are present, so that names from before the keys existed do not change.
     facts |= {key: about[key] for key in ("kinds", "quota") if key in about}
     digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
     words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())
@@ -179,6 +180,6 @@ def machine_instance() -> str:
             continue
         # systemd writes "uninitialized" into images before their first boot.
         if host not in (b"", b"uninitialized"):
-            # Keyed hash, as machine-id(5) requires, to keep the id private.
+            # Use a keyed hash, as machine-id(5) requires, so that the id stays private.
             return hmac.new(host, b"does-ai-need-a-gpu: instance of a node", hashlib.sha256).hexdigest()[:6]
     return ""

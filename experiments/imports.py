@@ -1,7 +1,7 @@
 """Find installed libraries that cannot be imported, and suggest a fix.
 
-A broken optional dependency breaks its importer too: beside a PyTorch without CUDA, the public torchvision fails to
-import, and every Transformers network with it.
+A broken optional dependency also breaks the library that imports it. For example, the torchvision from PyPI cannot be
+imported beside a PyTorch without CUDA, and then no network from Transformers can be imported either.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def failed_import(error: BaseException) -> tuple[str, str]:
-    """Return the library being imported and the library that failed, perhaps the same; '' if unknown."""
+    """Return the library being imported and the library that failed, which may be the same; '' if unknown."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
     packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
     libraries = list(
@@ -111,7 +111,7 @@ def import_failure(module: str) -> str:
     """Import a module; return the root error's first line, or '' on success."""
     try:
         importlib.import_module(module)
-    except Exception as error:  # a library's check of another may raise anything
+    except Exception as error:  # libraries check each other during import, and may raise any type
         return (str(root_cause(error)).splitlines() or [type(error).__name__])[0]
     return ""
 

@@ -1,6 +1,7 @@
 """Jobs (one experiment on one device, with resolved points) and plans.
 
-A job holds all that a measuring process needs, to avoid loading the preset and all experiment modules (a second).
+A job contains all that measuring needs, so that no process has to load the preset and all experiment modules, which
+takes a second.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sk
 NO_TORCH = "llvm"
 # Overhead per job outside its measuring process: Snakemake's scheduling, and the parent's imports and writes.
 JOB_S = 1.25
-# A point hangs if it takes HANG_S plus HANG_FACTOR times its budget longer than predicted.
+# A point counts as hanging if it takes HANG_S plus HANG_FACTOR times its budget longer than predicted.
 HANG_S, HANG_FACTOR = 60.0, 5.0
-# Extra time to compile kernels at the first call for each shape: `torch.compile`, and AMD's MIOpen.
+# Extra seconds, since `torch.compile` and AMD's MIOpen compile kernels at the first call for each shape.
 COMPILE_S, COMPILED, COMPILING_MAKERS = 120.0, ("inductor",), ("AMD",)
 # Increase when earlier plan files become unreadable.
 PLAN_SCHEMA = 3
@@ -36,10 +37,11 @@ PLAN_SCHEMA = 3
 class Point:
     """One combination of an experiment's parameters.
 
-    point_s: seconds for warm-up and samples. rounds: number of first rounds to measure it in. value: 1 if a comparison
-    requires it, 2 if it adds to a comparison, 3 for a detail. environment: variables for its measuring process.
-    predicted_s: predicted seconds per round, including set-up and check. call_s: predicted seconds per call; memory:
-    bytes needed; None if unknown. left_out: the plan's reason to omit it; '' if it is measured.
+    point_s: seconds for warm-up and samples. rounds: the point is measured only in this many rounds, from the first on.
+    value: 1 if a comparison requires the point, 2 if it adds to a comparison, 3 if it is a detail. environment:
+    variables for its measuring process. predicted_s: predicted seconds per round, including set-up and check. call_s:
+    predicted seconds per call; None if unknown. memory: bytes needed; None if unknown. left_out: the plan's reason to
+    omit the point; '' if it is measured.
     """
 
     experiment: str
@@ -72,7 +74,7 @@ class Point:
 
     @property
     def process_key(self) -> tuple[tuple[str, str], ...]:
-        """Key to group points by measuring process: their environment."""
+        """Key to group points by measuring process: points with equal environments share a process."""
         return tuple(sorted(self.environment.items()))
 
     @property
@@ -92,8 +94,8 @@ class Job:
     """One experiment on one device: its limits and its points, for all rounds.
 
     kind: device kind. start_s: seconds until a measuring process is ready. hang_s: extra seconds before a point
-    counts as hanging. lasting: its points use exactly their budget. stage: jobs start after all rounds in lower
-    stages. The other limits are documented in `experiments.sweep.Sweep`.
+    counts as hanging. lasting: its points use exactly their budget. stage: the job starts after all rounds of jobs in
+    lower stages. The other limits are documented in `experiments.sweep.Sweep`.
     """
 
     experiment: str
@@ -149,7 +151,7 @@ class Job:
         points = [point for point in self.round_points(number) if not point.left_out]
         processes = len({point.process_key for point in points})
         longest = max((point.predicted_s for point in points), default=0.0)
-        # A point that starts within the limit is still finished.
+        # `round_s` only limits when points may start, so the last point can end later.
         return processes * self.start_s + min(sum(point.predicted_s for point in points), self.round_s + longest)
 
     def leave_out(self, omitted: Mapping[Point, str]) -> Job:
@@ -159,7 +161,7 @@ class Job:
         )
 
     def digest(self, number: int) -> str:
-        """Hash the settings for round `number` to 12 digits; a changed digest means to measure it again."""
+        """Hash the settings for round `number` to 12 digits. If the digest changes, the round is measured again."""
         points = [
             [point.params, point.point_s, not point.left_out, *filter(None, [point.environment.get(VARIABLE)])]
             for point in self.round_points(number)
@@ -184,7 +186,7 @@ class Plan:
     """A run's jobs, in measuring order within each stage, and the round count.
 
     preset: name or path. budget_min: budget in minutes; None for no limit. asked: the preset digest (`sweeps`) and the
-    requested budget (`budget_min`, 0 for none); empty in earlier plans.
+    requested budget (`budget_min`, 0 for none); empty in plans from earlier versions.
     """
 
     jobs: tuple[Job, ...]

@@ -31,7 +31,7 @@ def origins(device: Device) -> Observed:
 
 
 def load_libraries(device: Device) -> None:
-    """Call cuDNN, cuBLAS and, if CuPy is installed, NVIDIA's compiler, to load them: loading is lazy."""
+    """Call cuDNN, cuBLAS and, if CuPy is installed, NVIDIA's compiler, since each is loaded only at its first call."""
     import torch
 
     from experiments.kernels import naive_products
@@ -55,14 +55,14 @@ def mapped_files(maps: Path = Path("/proc/self/maps")) -> set[str]:
 
 
 def package_folders() -> list[Path]:
-    """Return this environment's package folders; with conda, also its root folder."""
+    """Return this environment's package folders; if it is a conda environment, also its root folder."""
     import torch
 
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
     folders |= {*site.getsitepackages(), str(Path(torch.__file__).parents[1])}
     if (Path(sys.prefix) / "conda-meta").is_dir():
         folders.add(sys.prefix)
-    # The system reports real paths.
+    # Resolve links, since the system reports resolved paths.
     return [Path(folder).resolve() for folder in folders]
 
 

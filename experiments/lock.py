@@ -1,4 +1,4 @@
-"""Lock the node for one measuring process per user, independent from the working folder."""
+"""Lock the node, so that a user measures in only one process at a time, whatever the working folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from contract.errors import StudyError
 from contract.files import acquire_lock
 
-# Not TMPDIR or XDG_RUNTIME_DIR: they differ between one user's sessions.
+# Do not use TMPDIR or XDG_RUNTIME_DIR, since they differ between one user's sessions.
 PLACE = Path("/tmp")
 
 
@@ -32,13 +32,13 @@ def lock_path() -> Path:
 
 @contextmanager
 def node_lock(patience_s: float) -> Iterator[None]:
-    """Hold the node for measuring.
+    """Hold the node's lock while measuring.
 
-    The kernel releases the lock when the process ends. Waits up to `patience_s` seconds for another holder (a round
-    orphaned by a killed run ends within seconds). Raises StudyError.
+    The kernel releases the lock when the process ends. If another process holds it, waits up to `patience_s` seconds,
+    since a round whose workflow was killed ends within seconds. Raises StudyError if the lock is still held then.
     """
     path = lock_path()
-    # Count only our own sleeps: a suspended process does not wait.
+    # Add up our own sleeps, so that the time does not count while this process is suspended.
     waited = 0.0
     while (handle := acquire_lock(path)) is None:
         if waited > patience_s:

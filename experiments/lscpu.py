@@ -19,7 +19,7 @@ _MOST_OUTPUT, _LONGEST_S = 2**20, 10.0
 
 
 def read_output(*command: str) -> bytes:
-    """Run a command in English; return up to 1 MiB printed within 10 s, b'' if the command is missing."""
+    """Run a command with English output; return up to 1 MiB that it prints within 10 s, b'' if it is missing."""
     printed = b""
     with (
         suppress(OSError, subprocess.SubprocessError),
@@ -33,7 +33,7 @@ def read_output(*command: str) -> bytes:
     ):
         assert process.stdout is not None
         ends = time.monotonic() + _LONGEST_S
-        # Not read(): the command's children may hold the pipe open.
+        # Do not use read(), which waits for the pipe to close: the command's children may hold the pipe open.
         while len(printed) < _MOST_OUTPUT and select([process.stdout], [], [], max(0.0, ends - time.monotonic()))[0]:
             if not (piece := os.read(process.stdout.fileno(), 2**16)):
                 break

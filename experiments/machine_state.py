@@ -1,11 +1,11 @@
 """Record the machine's state beside each sample, and flag disturbances.
 
-Time is split into gapless windows; the first sample that ends at least WINDOW_S after the last window closes a new
-one. A sample takes its window's state; a point's first sample takes the worse of its window and the set-up time
+Time is divided into windows without gaps. A window ends with the first sample that ends at least WINDOW_S after the
+window began. A sample gets the state during its window; a point's first sample also gets the flags for the set-up
 before it.
 
-GPU counters are read while the GPU works: between samples it would look idle, at an idle clock. On a GPU, a window
-therefore ends with the first sample that begins after its time.
+GPU counters are read while the GPU works, since between samples they would show an idle GPU at a low clock. On a GPU,
+a window therefore ends with the first sample that begins after the window's minimum length.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ from experiments.counters import Totals, Values
 # Flag samples if other processes use more than this share of all cores. On few cores, tick rounding alone causes
 # several percent in a short window.
 BUSY_SHARE = 0.10
-# Flag threads that need all cores if others use this many cores: a neighbour takes half of a thread's core.
+# If a point's threads need all cores, flag samples if other processes use more than this many cores. A process that
+# shares a core with a thread takes half of it.
 CROWDED_CORES = 0.4
-# Thresholds as shares of time or clock. Presets require medians within 5% or better, so flag disturbances at 5%, and
-# those that stop all threads at once at less.
+# Thresholds as shares of time or clock. Presets require medians within 5% or better, so disturbances are flagged at 5%.
+# Disturbances that stop all threads at once are flagged at a smaller share.
 QUEUED_SHARE = 0.05
 CLOCK_DROP = 0.05
 STEAL_SHARE = 0.02
 MEMORY_SHARE = 0.02
-# Threshold without stall counters: 2% of the time, at 0.1 ms per page from disk.
+# Threshold on systems without stall counters: 2% of the time, if a page from disk takes 0.1 ms.
 PAGES_PER_S = 200
-# The kernel counts CPU time in 10 ms ticks: shorter windows are meaningless.
+# Shorter windows would mean little, since the kernel counts CPU time in ticks of 10 ms.
 WINDOW_S = 0.25
-# GPU drivers average over up to a second; only a point's first window is shorter (WINDOW_S), for short points.
+# Windows on a GPU are longer, since drivers average over up to a second. Only a point's first window lasts WINDOW_S, so
+# that short points have a window too.
 GPU_WINDOW_S = 1.0
 
 
 @dataclass
 class Reading:
-    """Machine state around one sample; None without a counter."""
+    """The machine's state around one sample; a value is None if it has no counter."""
 
     elapsed_s: float
     clock_mhz: float | None = None
@@ -56,7 +58,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Energy:
-    """Device energy in joules since a fixed time: from its energy counter, and from power times window length."""
+    """The device's joules since a fixed time. counted: from its energy counter. summed: power times window lengths."""
 
     counted: float | None
     summed: float
@@ -64,7 +66,7 @@ class Energy:
 
 @dataclass(frozen=True)
 class EnergyUse:
-    """Joules used, and the method: energy (counted) or energy_from_power."""
+    """Joules used, and the method's name: `energy` (from the counter) or `energy_from_power`."""
 
     joules: float
     method: str
@@ -99,16 +101,16 @@ class Watch:
         self._waiting: list[tuple[Reading, tuple[Flag, ...]]] = []
 
     def begin(self, threads: int = 0) -> None:
-        """Start a new point after its set-up; the state since the last point applies to its first sample.
+        """Start a new point after its set-up. Its first sample also gets the flags since the last point.
 
-        threads: CPU threads in its workload.
+        threads: number of CPU threads in the point's workload.
         """
         self._waiting.clear()
         self._threads = 0 if self._on_gpu else threads
         self._window_s, self._first, self._seen = WINDOW_S, True, None
         if self._window_is_over():
             self._close_window(self._read_device())
-        # Reset per point: other work may run at another clock or with other threads.
+        # Forget the last point's clock and threads, since this point may run at another clock or with other threads.
         self._highest_mhz = 0.0
         flags = [flag for flag in self._state.flags if flag.name not in ("clock", "crowded")]
         flags += crowding_flags(*self._window, self._threads) if self._window else []
@@ -116,7 +118,7 @@ class Watch:
         self._before = self._state.flags
 
     def look(self) -> None:
-        """Read GPU counters while it works on a sample: a point's first, or the first after the window's end."""
+        """Read the counters while the GPU works on a point's first sample, or on the first after the window's end."""
         if self._on_gpu and (self._first or self._window_is_over()):
             self._seen, self._first = self._read_device(), False
 
@@ -160,7 +162,7 @@ class Watch:
 
     @property
     def energy_least_s(self) -> float:
-        """Shortest work with a usable energy reading, in seconds."""
+        """Seconds that work must last for a usable energy reading."""
         return self._device.least_s
 
     def _write_state(self, reading: Reading, before: tuple[Flag, ...]) -> None:
@@ -189,7 +191,7 @@ class Watch:
 
 
 def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
-    """Return other load and steal as shares of `cores` between two totals, and the flags."""
+    """Return the load from other processes and the stolen time between two totals, as shares of `cores`, and flags."""
 
     def rise(name: str) -> float:
         # Tick rounding can make a difference slightly negative.
@@ -227,7 +229,8 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
 def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
     """Flag windows in which other processes took cores from this process's threads; never for 0 threads.
 
-    On many cores, one neighbour is a small share, but synchronized threads all wait for the thread beside it.
+    On many cores, one other process is only a small share of the load, but synchronized threads all wait for the
+    thread that shares a core with it.
     """
     cpus = topology.allowed_cpus()
     # With more threads than cores, count hardware threads.

@@ -9,10 +9,11 @@ import psutil
 from contract.cgroups import ROOT, cgroup_folders, parse_decimal, read_number
 from experiments.counters import read_key_values
 
-# Limit files and usage files (cgroup version 2, then version 1).
+# Names of the files with a cgroup's limits and its usage, first in version 2, then in version 1.
 _LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
 _USED = ("memory.current", "memory.usage_in_bytes")
-# Reclaimable memory: version 1 (totals that include child groups), then version 2.
+# Entries for memory that the kernel can reclaim: first in version 1 (totals that include child groups), then in
+# version 2.
 _CACHE = (
     ("total_inactive_file", "total_active_file"),
     ("inactive_file", "active_file", "slab_reclaimable"),
@@ -26,7 +27,7 @@ def total_bytes(root: Path = ROOT) -> int:
 
 
 def available_bytes(root: Path = ROOT) -> int:
-    """Return the bytes available before swapping or a cgroup limit; caches count as available."""
+    """Return the bytes left before the system swaps or a cgroup limit is reached; caches count as available."""
     free = [float(psutil.virtual_memory().available)]
     for folder in cgroup_folders(root, "memory"):
         usage_bytes = next((usage for name in _USED if (usage := read_number(folder / name)) is not None), 0.0)

@@ -1,4 +1,4 @@
-"""Write a node's record beside its rounds: partial from the first round on, sealed after the last."""
+"""Write a node's record beside its rounds. The record is partial from the first round on, and sealed after the last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def begin_node(folder: Path, probe: Path, plan: Plan) -> None:
     partial, jobs = folder / PARTIAL, summarize_plan(plan)
     if _read_jobs(partial) != jobs:
         write_node(partial, {**read_node(probe), "jobs": jobs})
-    # An earlier seal belongs to other rounds: remove it, unless it is the record being read.
+    # A sealed record from earlier belongs to other rounds: remove it, unless it is `probe` itself.
     if (folder / RECORD).resolve() != probe.resolve():
         (folder / RECORD).unlink(missing_ok=True)
 
@@ -57,7 +57,7 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
     abouts = [about for _, _, about in tables]
     record["started_utc"] = min(about["started_utc"] for about in abouts)
     record["ended_utc"] = max(about["ended_utc"] for about in abouts)
-    # Several hosts with the same kind may share the rounds.
+    # Several hosts of the same kind may have measured these rounds.
     if hosts := sorted({about["host"] for about in abouts if about.get("host")}):
         record["hosts"] = hosts
     strangers = {name for _, table, _ in tables for name in table["node"].unique()} - {record["id"]}
@@ -81,7 +81,7 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
 
 
 def _round_seconds(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
-    """Return (wall seconds, suspended seconds) by round number, the last part in a file name."""
+    """Return (wall seconds, suspended seconds) by round number, which is the last part of a file's name."""
     return {
         int(path.stem.rpartition(".")[2]): (round(about["wall_s"], 2), round(about.get("stood_s", 0.0), 2))
         for path, about in files
@@ -98,7 +98,7 @@ def _move_superseded(folder: Path, keep: set[Path]) -> None:
 
 
 def job_paces(record: dict[str, Any]) -> dict[str, float]:
-    """Return running time over predicted time by job, for rounds with both."""
+    """Return running time divided by predicted time for each job, over the rounds that have both."""
     paces = {}
     for name, job in record.get("jobs", {}).items():
         wall_s = job.get("wall_s", [])

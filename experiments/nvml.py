@@ -1,7 +1,7 @@
 """Query GPUs through NVML, NVIDIA's management library.
 
-Any query may fail: GPUs, drivers and containers each leave some out. Functions take the library as an argument, to
-allow a fake one without a GPU.
+Any query may fail, since some GPUs, drivers and containers do not answer it. Functions take the library as an
+argument, so that tests without a GPU can pass a fake one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-# Throttle reasons to report. Omitted: an idle GPU, and clocks set by the user.
+# Throttle reasons to report. An idle GPU and clocks set by the user are not reported.
 _REASONS = {
     "nvmlClocksThrottleReasonSwPowerCap": "power limit",
     "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
@@ -26,9 +26,10 @@ _REASONS = {
     "nvmlClocksThrottleReasonDisplayClockSetting": "display clock",
 }
 
-# NVML_FI_DEV_POWER_INSTANT: old library versions lack the constant.
+# The value of NVML_FI_DEV_POWER_INSTANT, since old library versions lack the constant.
 _POWER_NOW = 186
-# Larger answers mean "not available" (0xFFFFFFFF) or are invalid. Units: W or MHz; bytes; GPUs.
+# Answers above these limits mean "not available" (0xFFFFFFFF) or are invalid. The limits are in W or MHz, in bytes, and
+# in GPUs.
 _MOST, _MOST_BYTES, _MOST_GPUS = 1e5, 2.0**53, 100
 
 
@@ -52,8 +53,8 @@ def refusal(library: Any = None) -> str:
 def nvidia_gpus(library: Any = None) -> list[dict[str, Any]]:
     """Return node record entries for NVIDIA GPUs, without serial numbers; [] if NVML does not answer.
 
-    Missing fields are omitted; `unanswered` maps their names to NVML's errors ("handle" for all fields). A GPU without
-    a name is called `placeholder_name()`.
+    Missing fields are omitted; `unanswered` maps their names to NVML's errors ("handle" if all fields are missing). A
+    GPU without a name is called `placeholder_name()`.
     """
     library = library or load_pynvml()
     entries = []
@@ -234,7 +235,7 @@ def _identity_questions(torch: Any, index: int) -> list[tuple[str, Any]]:
     Sources: cuDeviceGetUuid_v2 in the CUDA driver API, nvmlDeviceGetUUID in the NVML API reference.
     """
     if torch.version.cuda is None or not torch.cuda.is_available():
-        return [("nvmlDeviceGetHandleByIndex", index)]  # nothing is measured on it, so the numbering is NVML's
+        return [("nvmlDeviceGetHandleByIndex", index)]  # torch numbers no GPUs here, so the index is NVML's
     properties = torch.cuda.get_device_properties(index)
     identity = str(getattr(properties, "uuid", None) or "")
     prefixes = [""] if identity.startswith(("GPU-", "MIG-")) else ["GPU-", "MIG-"]
@@ -286,7 +287,8 @@ def process_ids(handle: Any, library: Any) -> set[int]:
 def count_other_processes(handle: Any, library: Any) -> int:
     """Count the other processes on the GPU.
 
-    In a container the driver may list this process under another id: then one id is assumed to be this process.
+    In a container, the driver may list this process under another id. If this process's id is not listed, one of the
+    listed ids is assumed to be this process.
     """
     pids = process_ids(handle, library)
     own_pid = os.getpid()

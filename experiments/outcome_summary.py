@@ -12,12 +12,12 @@ from typing import Any
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node, record_path
 
-# Truncate reasons to one line.
+# Cut reasons to this many characters, to fit one line.
 SHOWN = 110
 
 
 def format_outcomes(folders: Iterable[Path]) -> str:
-    """Format failed points by node, the most frequent first, and missing rounds.
+    """Format each node's failed points, the most frequent reasons first, and its missing rounds.
 
     folders: node folders, or their parents. A point counts once per round. Raises StudyError if there is no node.
     """
@@ -46,11 +46,11 @@ def _node_lines(node: Path) -> Iterable[str]:
             continue
         point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
         table = table.assign(lost=table["status"].ne("ok"))
-        # A timed point without some other metric (a profile's, for example) is partly ok.
+        # A point is partly ok if it lacks some metric (for example a profile's) but has another.
         table["partly"] = table["lost"] & ~table.groupby(point)["lost"].transform("all")
         worst = table.sort_values("lost").drop_duplicates(point, keep="last")
         counts.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))
-    # Merge reasons that differ only in numbers; show the first.
+    # Merge reasons that differ only in numbers, and show the first of them.
     lost: dict[tuple[Any, ...], list[Any]] = {}
     for (*key, reason), count in counts.items():
         if key[-1] != "ok":

@@ -33,7 +33,8 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
     """Pack the node in a folder; return a message about the file.
 
     out: the file to write, by default results/<node>.zip. Only the record and its rounds are packed; superseded rounds
-    and other files are not. Raises StudyError for an invalid round, to fix it before the pack is sent; OSError.
+    and other files are not. Raises StudyError for an invalid round, so that it is fixed before the pack is sent;
+    OSError.
     """
     place = find_node(folder)
     record = record_path(place)

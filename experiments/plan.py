@@ -26,28 +26,29 @@ GPU_FLOPS = {
     "float8_e4m3fn": 1979e12, "int8": 1979e12,
 }  # fmt: skip
 GPU_MULTIPROCESSORS = 132
-# H100 facts, to plan for an absent GPU. Cache: NVIDIA, H100 Tensor Core GPU Architecture, 2022.
+# Facts about an H100, to plan for a GPU that this machine lacks. Source for the cache: NVIDIA, H100 Tensor Core GPU
+# Architecture, 2022.
 H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
-# A 3 GHz core with two 8-wide float32 multiply-adds per cycle; formats without hardware units are slow.
+# FLOP/s for a 3 GHz core with two 8-wide float32 multiply-adds per cycle. Formats without hardware units are slow.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9, "int8": 96e9}
-# FLOP/s per core without a library: an interpreted loop, and a compiled scalar loop. The first was measured on the
-# machine used to calibrate the constants below and in the experiments; `slowdown` scales other machines by it.
+# FLOP/s per core without a library: an interpreted loop, and a compiled scalar loop. The rate for `python` was measured
+# on the machine that calibrated the constants below and in the experiments; `slowdown` compares other machines to it.
 LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
-# A core at or below this rate lacks instructions for a format: libraries convert it on one thread, or refuse it at
-# once (REFUSING). Every core supports EVERYWHERE.
+# A core that reaches at most this rate in a format lacks instructions for it. Libraries then convert the format on one
+# thread, except those in REFUSING, which refuse it at once. Every core supports the formats in EVERYWHERE.
 EMULATED_FLOPS, EVERYWHERE = 5e9, ("float32", "float64")
 REFUSING = ("onednn", "llvm")
-# Random data drawn and checked, in bytes per second: by one core, and by a GPU.
+# Bytes per second at which one core and a GPU draw and check random data.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
-# Share of the GPU's FLOP/s reached by whole model steps in eager mode.
+# A model's step in eager mode reaches this share of the GPU's FLOP/s.
 STEP_SHARE = 0.3
 # Seconds for cuDNN to plan 16-bit attention for a new shape (measured on a B200: 0.44 forward, 0.55 backward).
 ATTENTION_S, ATTENTION_DTYPES = 1.0, ("bfloat16", "float16")
-# Fixed seconds per point: allocate, compile, check, answer.
+# Fixed seconds per point, to allocate, compile, check and answer.
 POINT_S = 0.04
 # Default seconds until a measuring process is ready, by device kind, or without torch.
 START_S = {"cpu": 3.0, "gpu": 7.0, NO_TORCH: 0.8}
-# Share used from a point's budget: by warm-up and samples (from half to all); by observations.
+# Predicted share of a point's budget that is used: by warm-up and samples (in fact half to all), and by observations.
 USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
 # Minimum calls per point, unless a call takes longer than LONGEST_CALL times the point's budget.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
@@ -65,8 +66,8 @@ def full_plan(
 ) -> Plan:
     """Plan everything in a preset on these devices (node record entries), without a budget.
 
-    Stages run in sequence. Within a stage, each round measures GPUs first, then follows the preset's order: an
-    interrupted run then keeps the results that are hardest to get. start_s: measured seconds until a process is
+    Stages run in sequence. Within a stage, each round measures GPUs first and otherwise follows the preset's order, so
+    that an interrupted run has the results that are hardest to get. start_s: measured seconds until a process is
     ready, by device (NO_TORCH: without torch). core_flops: measured FLOP/s per core, by format.
     """
     device_list, start_by_device, jobs = list(devices), START_S | dict(start_s or {}), []
@@ -90,7 +91,7 @@ def plan_job(
 ) -> Job:
     """Plan an experiment's sweep on one device (a node record entry).
 
-    beside: all devices on the node, needed to find points that cannot run there.
+    beside: all devices on the node, needed to find points that cannot run on it.
     """
 
     def plan_point(point: Point) -> Point:
@@ -117,13 +118,13 @@ def cache_bytes(device: Mapping[str, Any]) -> int:
 
 
 def slowdown(core_flops: Mapping[str, float]) -> float:
-    """Return the ratio between this core's interpreter time and the calibration machine's; at least 1."""
+    """Return how many times slower this core interprets a loop than the calibration machine; at least 1."""
     calibrated = LOOP_FLOPS["python"]
     return max(1.0, calibrated / core_flops.get("python", calibrated))
 
 
 def memory_needed(point: Point, part: Sweep) -> float | None:
-    """Return the bytes a point needs; None if its experiment does not say."""
+    """Return the bytes a point needs; None if its experiment has no function for that."""
     return part.experiment.memory(**dict(point.params)) if part.experiment.memory else None
 
 
@@ -169,7 +170,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
         one_s /= STEP_SHARE
         if dtype in ATTENTION_DTYPES and has_attention(params["model"]):
             fixed += ATTENTION_S
-    # A longer call is skipped, but its probes still run.
+    # A point with a longer call is skipped, but probing it takes time.
     fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
     return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(sampling_s, fewest)
 
@@ -177,8 +178,8 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
 def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> Plan:
     """Trim the plan to fit a budget in minutes.
 
-    at_least_essential: return the essential points even if they exceed the budget; used for the preset's default
-    budget, to run even if process starts are slow. Otherwise raises StudyError.
+    at_least_essential: return the essential points even if they exceed the budget, instead of raising StudyError. It
+    is used for the preset's own budget, so that a run is possible even if processes start slowly.
     """
     dearest = sorted(
         ((index, point) for index, job in enumerate(plan.jobs) for point in job.points if not point.left_out),

@@ -13,8 +13,8 @@ from experiments import imports
 from experiments.clock_readings import NoTimeError
 from experiments.workload import HarnessError, ProfileError, Unsupported
 
-# Driver errors from CUDA, HIP, CuPy, SYCL, Level Zero, Metal and Vulkan. After most, every later call in the process
-# fails too.
+# Driver errors from CUDA, HIP, CuPy, SYCL, Level Zero, Metal and Vulkan. After most of these errors, every later call
+# in the process fails too.
 _DEVICE_ERROR = re.compile(
     r"(?i:\b(CUDA|HIP|XPU|SYCL) error\b)|\b(cuda|hip)Error|\b(CUDA|HIP|UR_RESULT|ZE_RESULT|PI)_ERROR_|"
     r"\bAcceleratorError\b|\bCUDA(Runtime|Driver)Error\b|_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)\b|"
@@ -49,7 +49,7 @@ def attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _error_outcome(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
-    """Return the outcome for an error; mark device errors as the process's last answer."""
+    """Return the outcome for an error; for a device error, mark it as the process's last answer."""
     answer = outcome(*_error_status(error, after_s))
     return {**answer, "last": True} if _is_device_error(error) else answer
 
@@ -78,7 +78,7 @@ def _error_status(error: Exception, after_s: float) -> tuple[str, str]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """True for an out-of-memory error, by type or by message: torch has types only for some."""
+    """True for an out-of-memory error. Torch has exception types only for some of them, so the message counts too."""
     by_type = isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower()
     return by_type or _OUT_OF_MEMORY.search(str(error)) is not None
 

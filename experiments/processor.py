@@ -24,7 +24,7 @@ from experiments.lscpu import (
 )
 from experiments.topology import CPUS, ROOT, parse_cpu_list, parse_cpu_mask, read_text
 
-# Extensions that determine the multiply-adds per cycle and core, by lscpu's names.
+# Instruction set extensions that determine a core's multiply-adds per cycle, by lscpu's names.
 _SIMD = re.compile(
     r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)\Z"
 )
@@ -52,7 +52,7 @@ def _count_physical_cores(cpus: Collection[int], root: Path) -> int:
     if not cores.known and platform.system() != "Linux":
         import psutil
 
-        # Other systems report the count and have no affinity.
+        # Systems other than Linux report the core count and have no affinity.
         return min(psutil.cpu_count(logical=False) or len(cpus), len(cpus))
     return len(cores.groups)
 
@@ -61,8 +61,9 @@ def _count_physical_cores(cpus: Collection[int], root: Path) -> int:
 class _Sources:
     """Processor data from the system.
 
-    fields: lscpu's fields, in order; sections: the same, split by core kind. info: /proc/cpuinfo by logical CPU. mac:
-    macOS's sysctl. cpus: the machine's logical CPUs. cores: their physical cores, from the kernel.
+    fields: lscpu's fields, in order. sections: the same fields, split by core kind. info: /proc/cpuinfo by logical
+    CPU. mac: fields from macOS's sysctl. cpus: the machine's logical CPUs. cores: the physical cores that these belong
+    to, from the kernel.
     """
 
     fields: Sequence[tuple[str, str]]
@@ -145,7 +146,7 @@ def describe(
 
 
 def _vendor_and_model(sources: _Sources) -> dict[str, str]:
-    """Return vendor, family and model number under lscpu's names, on x86 also from /proc/cpuinfo."""
+    """Return vendor, family and model number under lscpu's names; on x86, /proc/cpuinfo fills those lscpu lacks."""
     x86 = next((about for about in sources.info.values() if "vendor_id" in about), {})
     names = {"Vendor ID": "vendor_id", "CPU family": "cpu family", "Model": "model"}
     return {key: parse_text(x86.get(name, "")) for key, name in names.items()} | first_values(sources.fields, *names)
@@ -176,7 +177,7 @@ def _machine_cores(sources: _Sources) -> int | None:
     least = len(sources.cores.groups) if sources.cores.known else 0
     section_cores = [_lscpu_cores(section) for section in sources.sections]
     cores = sum(filter(None, section_cores)) if all(section_cores) and not sources.kernel_knows else 0
-    # On s390, lscpu counts all books and drawers, although this system has only a part.
+    # On s390, lscpu counts all books and drawers, although this system may have only some of them.
     return cores if least < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else least or None
 
 
@@ -187,14 +188,14 @@ def _sockets(sources: _Sources) -> int | None:
     kernel_count = None if sources.is_arm else parse_count(packages, _MOST_SOCKETS)
     if kernel_count and len(sources.cpus) >= sources.lscpu_cpus:
         return kernel_count
-    # Core kinds share a socket, so take the maximum; `-` means that lscpu only knows clusters.
+    # Core kinds share a socket, so take the maximum. If lscpu shows `-` for sockets, it only knows clusters.
     section_sockets = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
     clusters = any("Cluster(s)" in section for section in sources.sections)
     return max(filter(None, section_sockets), default=None if clusters else kernel_count)
 
 
 def _threads_per_core(sources: _Sources) -> int | None:
-    """Return the largest thread count per core."""
+    """Return the thread count of the core with the most threads."""
     if sources.mac:
         cores = parse_count(sources.mac.get("hw.physicalcpu"), MOST_CORES)
         threads = parse_count(sources.mac.get("hw.logicalcpu"), MOST_CORES)

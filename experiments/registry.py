@@ -24,13 +24,14 @@ Params = Mapping[str, Any]
 Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 
-# Parameters with a samples column and the same meaning in every experiment: their types, and the types' names.
+# Parameters that have a column in the samples table and the same meaning in every experiment. The value is a
+# parameter's type, and the type's name for error messages.
 OWN: dict[str, tuple[Any, str]] = {
     "threads": (Threads, "Threads"),
     "backend": (backends.Library, "Library or a Literal of names"),
     "dtype": (Dtype, "Dtype or a Literal of its names"),
 }
-# Reserved names: other columns in samples, summary or estimates, and arguments for `extra_s`.
+# Names that parameters cannot have: other columns in samples, summary or estimates, and arguments for `extra_s`.
 TAKEN = (
     "node run round experiment device params metric sample value unit calls flop bytes status reason stop_reason error "
     "tolerance elapsed_s clock_mhz memory_clock_mhz temperature_c power_w utilisation other_load steal flags origin "
@@ -43,18 +44,18 @@ TAKEN = (
 class Experiment:
     """An experiment: a function that makes a workload from a device and a point's parameters.
 
-    smaller: function from a point's parameters to a cheaper point's (None at the end); the runner times cheaper points
-        first, to predict a point's time.
+    smaller: function from a point's parameters to a cheaper point's parameters (None if there is no cheaper point).
+        Cheaper points are timed first, to predict a point's time.
     memory: function from a point's parameters to the bytes it needs.
-    flop: function from a point's parameters to the operations per call, if they determine its time.
+    flop: function from a point's parameters to the operations per call, if these determine the call's time.
     fits: device kinds to measure.
     environment: function from a point's parameters to environment variables for its measuring process; by default
         the variables for its `backend`.
     call_s: seconds per call on the calibration machine, for workloads without `flop`.
     extra_s: seconds per point beyond data, warm-up and samples (profiling, compiling, starting processes): a number, or
         a function of point_s, the predicted call_s and the parameters; a GPU's parameters have no threads.
-    observed: the core times nothing, and point_s is the time for the observation.
-    lasting: points use exactly their point_s by design.
+    observed: True if the measuring core times nothing; point_s is then the time for the observation.
+    lasting: True if points use exactly their point_s by design.
     load_s: extra seconds for the first point in a process, to load models and training data.
     lacks: function from the node's devices (record entries) and a point's parameters to the reason the point cannot
         run there; '' if it can, according to the record. It must not start or import anything.
@@ -138,7 +139,7 @@ def experiment(name: str, **options: Any) -> Callable[[Callable[..., Workload]],
 
 
 def _parameter_types(function: Callable[..., Workload]) -> dict[str, Any]:
-    """Return the parameters after the device with their types; None for a missing type."""
+    """Return the types of the parameters that follow the device, by name; None for a missing type."""
     hints = get_type_hints(function, include_extras=True)
     return {key: hints.get(key) for key in list(inspect.signature(function).parameters)[1:]}
 
@@ -153,7 +154,7 @@ def experiments() -> dict[str, Experiment]:
 
 def get_experiment(name: str) -> Experiment:
     """Return the experiment `name`. Raises StudyError with the nearest name if there is none."""
-    # Loading only its module is faster than loading all.
+    # Try to load only the experiment's own module, which is faster than loading all.
     module = name.replace("-", "_")
     if name not in _REGISTRY and module.isidentifier() and importlib.util.find_spec(f"experiments.suite.{module}"):
         importlib.import_module(f"experiments.suite.{module}")

@@ -41,7 +41,7 @@ class Round:
     environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all points. Budgets count running time, so a suspended round loses no point."""
+        """Measure all points. Budgets count running time, so that suspending the round costs no point."""
         points, answers = shuffle_points(self.job.round_points(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
@@ -51,7 +51,7 @@ class Round:
         with running_time.RunningTime(waits_for=workers.are_stopped) as clock:
             started = clock.now()
             try:
-                # Some terminals report 0 by 0; this function has a fallback.
+                # Some terminals report a size of 0 by 0, for which this function returns a default.
                 size = shutil.get_terminal_size()
                 with tqdm(
                     total=len(points),
@@ -182,9 +182,9 @@ class Round:
 
 
 def shuffle_points(points: Sequence[Point], seed: int) -> list[Point]:
-    """Shuffle the points, but keep a network's points together, so that it is exported once.
+    """Shuffle the points, but keep a network's points together, so that the network is exported only once.
 
-    Keeping them together also reduces slow drift between runtimes compared on one network.
+    This also reduces the effect of slow drift when runtimes are compared on one network.
     """
     random_order = random.Random(seed)
     by_network: dict[Any, list[Point]] = {}

@@ -1,4 +1,4 @@
-"""Write a new experiment: module, sweep, quantity, section and test, all working, to be changed afterwards."""
+"""Write a new experiment: module, sweep, quantity, section and test. All of them work, and the user then edits them."""
 
 from __future__ import annotations
 

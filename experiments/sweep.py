@@ -20,7 +20,7 @@ from experiments.registry import Experiment, experiments, get_experiment
 
 PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
 
-# At about a second per point, more would take over a day.
+# More points would take over a day, at about a second per point.
 MOST_POINTS = 100_000
 
 # Keys in a preset block that set point limits.
@@ -44,8 +44,9 @@ class Sweep:
     def points(self, device_kind: str, cache: int = 0, largest_cache: int = 0) -> list[Point]:
         """Return the points for a device kind, without duplicates.
 
-        cache: the device's last-level cache in bytes. largest_cache: the largest among the node's devices. 0: this
-        machine's CPU cache. Raises StudyError naming a block with a missing parameter or too many combinations.
+        cache: the device's last-level cache in bytes; 0 for this machine's CPU cache. largest_cache: the largest
+        last-level cache among the node's devices; 0 for the same as `cache`. Raises StudyError naming a block with a
+        missing parameter or too many combinations.
         """
         cache = cache or hardware.last_level_cache_bytes()
         units = {"largestLLC": largest_cache or cache, "LLC": cache}
@@ -82,13 +83,13 @@ def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str
     """Resolve relative parameters to numbers.
 
     format: taken from the user's model file, if given. threads: 'all', or '1..all' for 1, 2, 4, … all. Footprints:
-    '4xLLC' is four times the device's last-level cache, '4xlargestLLC' four times the largest on the node, to get equal
-    points on all its devices.
+    '4xLLC' is four times the device's last-level cache; '4xlargestLLC' is four times the largest last-level cache on
+    the node, which gives equal points on all devices.
     """
     resolved = {key: _footprint_bytes(value, units) for key, value in params.items()} | user_models.fixed_params(params)
     threads = params.get("threads", 1)
     if device_kind != "cpu":
-        return [{**resolved, "threads": 0}]  # a GPU's host only launches
+        return [{**resolved, "threads": 0}]  # with a GPU, the host only launches kernels
     counts = _thread_counts(threads, hardware.usable_cores())
     if "backend" not in resolved:
         return [{**resolved, "threads": count} for count in counts]
@@ -160,13 +161,13 @@ def preset_schema() -> dict[str, Any]:
     seconds = {"type": "number", "exclusiveMinimum": 0, "maximum": 86_400}
     minutes = {"type": "number", "minimum": 1, "maximum": 10_080}
     limits = {
-        # Relative half-width of the point's 95% interval within a round, at which to stop sampling.
+        # Sampling stops when the relative half-width of the point's 95% interval within a round is at most this.
         "target": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
         # point_s: budget per point and round, for warm-up and samples. round_s: budget per experiment and round;
         # later points are skipped.
         "point_s": seconds,
         "round_s": seconds,
-        # Per point and round.
+        # Maximum number of samples per point and round.
         "max_samples": integer_schema(100_000, least=6),
     }
 
@@ -181,7 +182,7 @@ def preset_schema() -> dict[str, Any]:
             on={"enum": ["cpu", "gpu"]},
             # 1: required by a comparison; 2: adds to a comparison (default); 3: a detail.
             value={"enum": [1, 2, 3]},
-            # Number of first rounds to measure the points in.
+            # The points are measured only in this many rounds, from the first on.
             rounds=integer_schema(100, least=1),
             point_s=seconds,
             # cases: explicit combinations. grid: values to combine with each other and with every case.
@@ -191,14 +192,14 @@ def preset_schema() -> dict[str, Any]:
         return object_schema(
             "sweep",
             **limits,
-            # Stages run in sequence, each with all rounds: an interrupted run loses the last stages first.
+            # Stages run in sequence, each with all its rounds, so that an interrupted run lacks only the last stages.
             stage=integer_schema(9, least=1),
             sweep=non_empty_array(block),
         )
 
     return object_schema(
         " ".join(["rounds", *limits, "experiments"]),
-        # Number of processes to measure each point in.
+        # Number of rounds; each round measures its points in new processes.
         rounds=integer_schema(100, least=1),
         # Budget for a run in minutes, without and with a GPU.
         budget_min=object_schema("", cpu=minutes, gpu=minutes),

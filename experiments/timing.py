@@ -22,12 +22,12 @@ MIN_SAMPLES = 6
 STILL_FALLING = 0.01
 # Samples span at least this share of the budget, to catch disturbances longer than a few short calls.
 LEAST_SHARE = 0.5
-# Share for lasting workloads: a single call may be slower than calls in a row, and max_samples must not end the
-# measurement before the budget.
+# The same share for lasting workloads. It is larger, so that max_samples does not end the measurement before the budget
+# does, even if calls in a row are faster than the single call timed first.
 LASTING_SHARE = 1.5
-# Stop if doubling the samples narrows the interval by less than this share (independent noise: 29%).
+# Stop if doubling the samples narrows the interval by less than this share (with independent noise, it narrows by 29%).
 PLATEAU_GAIN = 0.10
-# Maximum repeats per point after the process was suspended during a sample.
+# Maximum number of samples per point to repeat because the process was suspended during them.
 MOST_REPEATS = 3
 
 
@@ -49,8 +49,8 @@ class Policy:
 class Measurement:
     """Samples for one point in one round: seconds per call, by phase ('' is the whole call).
 
-    calls: calls per sample. made: all calls since sampling began, including dropped ones. stood_s: seconds the process
-    was suspended, excluded from the other times.
+    calls: calls per sample. made: all calls since sampling began, including those for dropped samples. stood_s: seconds
+    during which the process was suspended. The other times exclude them, except during samples that are kept.
     """
 
     samples: dict[str, list[float]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Measurement:
 
 
 def half_width(values: list[float]) -> float:
-    """Return the relative half-width of the median's 95% interval, by order statistics; inf under 6 values.
+    """Return the relative half-width of the median's 95% interval, by order statistics; inf for fewer than 6 values.
 
     Source: Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15),
     rule for nonparametric intervals of the median.
@@ -80,9 +80,9 @@ def half_width(values: list[float]) -> float:
 
 
 def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy, share: float = LEAST_SHARE) -> int:
-    """Return the calls per sample needed to limit the clock overhead and to span the budget.
+    """Return the calls per sample that keep the clock's overhead small, and let max_samples samples span the budget.
 
-    share: share of the budget to span with max_samples samples.
+    share: the share of the budget that these samples should span.
     """
     long_enough = max(overhead_s / OVERHEAD_SHARE, share * policy.budget_s / policy.max_samples)
     return max(1, math.ceil(long_enough / max(one_call_s, 1e-9)))
@@ -106,12 +106,13 @@ def measure(
     names = [name for name, _ in work.phases] or [""]
     begun, stood = now(), stood_s()
     timer = Timer(work, device)
-    # No warm-up for lasting workloads: their warm-up is measured.
+    # Lasting workloads get no warm-up beforehand, since their warm-up is part of the measurement.
     share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
     one_s = call_s(timer, policy.budget_s / 10, policy.budget_s, now)
     calls = calls_per_sample(one_s, device.overhead_s, policy, share)
     settled_s = _warm_up(timer, calls, begun + policy.budget_s * warm_up, now)
-    # Calls in a row can be much faster than a single one, and max_samples must not end the measurement early.
+    # Calls in a row can be much faster than the single call timed first. Then a sample needs more calls, so that
+    # max_samples does not end the measurement early.
     calls = max(calls, calls_per_sample(settled_s, device.overhead_s, policy, share))
     if work.single:
         calls = 1
@@ -119,7 +120,7 @@ def measure(
     totals: list[float] = []
     widths: dict[int, float] = {}
     started, next_check = now(), MIN_SAMPLES
-    # Readings and unusable readings at the last sample, attempts since then; repeats in total.
+    # Number of readings and of unusable readings at the last sample, of attempts since then, and of repeats in total.
     read, unreadable, attempts, repeats = 0, 0, 0, 0
     # Take at least one sample, even if warm-up used the budget.
     while True:
@@ -151,7 +152,7 @@ def measure(
         for name, part in zip(names, parts, strict=True):
             result.samples[name].append(part)
         result.readings.append(read_state(*flags))
-        # The sample includes the pause, so the sampled time must too.
+        # The sample's time includes the pause, so the timed seconds must include it too.
         result.timed_s += paused
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
@@ -174,7 +175,7 @@ def measure(
 
 
 def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -> float:
-    """Call until the time stops falling, or until `until`; return the final seconds per call, inf without one."""
+    """Call until the time stops falling or `until` is reached; return the final seconds per call, inf if unknown."""
     times: list[float] = []
     while now() < until:
         if (parts := timer.take(calls)) is not None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from contract.cgroups import ROOT, read_text
 
 CPUS = "sys/devices/system/cpu"
-# Reject longer ranges: the kernel's limit on x86 is 8,192.
+# Longer CPU ranges are rejected as invalid, since the kernel's limit on x86 is 8,192.
 _MOST_CPUS = 2**16
 
 # Common cores by Arm's implementer and part (Linux, arch/arm64/include/asm/cputype.h).
@@ -133,7 +133,7 @@ def _core_key(cpu: int, root: Path) -> object | None:
 
 
 def count_sockets(cpus: Iterable[int], root: Path = ROOT) -> int | None:
-    """Count the sockets with these logical CPUs; None if the kernel lacks an id for one."""
+    """Count the sockets that contain these logical CPUs; None if the kernel does not name the socket for one."""
     about = cpuinfo(root)
     ids = {
         read_text(root / CPUS / f"cpu{cpu}/topology/physical_package_id") or about.get(cpu, {}).get("physical id", "")

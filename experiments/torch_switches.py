@@ -46,7 +46,7 @@ class _Nnpack:
 def switches(name: str, dtype: Dtype, *, library: bool = True) -> Switches:
     """Return the switches for PyTorch's device `name`.
 
-    library: allow layers to call cuDNN (MIOpen on AMD GPUs); on a CPU, oneDNN.
+    library: True to let layers call cuDNN (MIOpen on AMD GPUs), or oneDNN on a CPU.
     dtype: TF32 allows matrix units for float32; every other format disables them.
     Raises Unsupported for devices without such switches.
     """

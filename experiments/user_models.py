@@ -14,9 +14,9 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 
-# Preset name for all user models.
+# Name that presets use for all user models.
 OWN = "own"
-# Environment variables: the models as JSON, and their file paths, which are never recorded.
+# Environment variables with the models as JSON, and with their file paths, which are never recorded.
 VARIABLE, FILES = "STUDY_OWN_MODELS", "STUDY_OWN_FILES"
 # Maximum text length in a record.
 MOST_TEXT = 4000

@@ -34,13 +34,14 @@ from experiments.serving.connection_limits import raise_file_limit
 from experiments.timing import Measurement, Policy, measure
 from experiments.workload import Observed, Profile, Unsupported, Workload
 
-# Below SURE_SHARE of the budget (predicted): no further probe. Below PLANNED_SHARE (predicted by the plan from a core's
-# matrix-product rate, which may be 20 times too optimistic): no probe at all.
+# If a probe predicts that a call takes at most SURE_SHARE of the budget, no further probe is needed. If the plan
+# predicts at most PLANNED_SHARE, no probe is needed at all. That share is smaller, since the plan only knows a core's
+# matrix-product rate, and may be 20 times too optimistic.
 SURE_SHARE, PLANNED_SHARE = 0.1, 0.02
-# A larger probe must be predicted to take at most this share of the budget, or this many seconds: the cheapest probes
-# mostly start threads, which scales up to a prediction of hours.
+# A larger probe runs only if it is predicted to take at most this share of the budget, or this many seconds. The
+# cheapest probes mostly start threads, and scaling their time up would predict hours.
 PROBE_SHARE, PROBE_S = 0.3, 1.0
-# Skip a call predicted to take this many times the point's budget.
+# Skip a point if its call is predicted to take more than this many times its budget.
 OVERRUN = 2.0
 # Calls shorter than this are also timed in a graph of at least GRAPH_CALLS calls, if they can be captured.
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
@@ -86,7 +87,7 @@ def _answer_orders() -> None:
 
 def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
     """Load the point's experiment, and the libraries to set its threads."""
-    # A load error becomes the outcome for the points that need it.
+    # Ignore errors here: loading fails again for each point that needs it, and becomes that point's outcome.
     with suppress(Exception):
         _set_threads(device, order["params"])
         if order["experiment"]:
@@ -95,7 +96,7 @@ def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _set_threads(device: Device, params: dict[str, Any]) -> None:
-    # Libraries without torch start their own threads.
+    # Libraries that do not need torch start their own threads.
     if needs_torch(params):
         device.set_threads(params["threads"])
 
@@ -128,9 +129,9 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
     _set_threads(device, order["params"])
     planned = order.get("known") or {}
     _require_memory(experiment, order["params"], device, planned.get("memory"))
-    if "profile" in order:  # the timed run already fitted the budget
+    if "profile" in order:  # the budget was checked before the point was timed
         return _profile(experiment.function(device, **params).profile)
-    # A prediction without counted operations is 0 and means nothing.
+    # If the plan does not know a point's operations, it predicts 0 seconds, which means nothing.
     if not 0 < (planned.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _require_budget(experiment, params, device, policy)
     started = running_time.now()
@@ -197,7 +198,7 @@ def _is_short(work: Workload, device: Device) -> bool:
 
 
 def _capture(work: Workload, device: Device) -> Workload:
-    """Capture the calls in one graph, repeated to hide the graph's launch overhead."""
+    """Capture the calls in one graph, several times over, so that the graph's own launch hardly counts."""
     calls = list(work.calls) * -(-GRAPH_CALLS // len(work.calls))
     return Workload(
         run=device.graph(calls), metric=GRAPH_METRIC, per=float(len(calls)), flop=work.flop, bytes=work.bytes
@@ -209,11 +210,11 @@ def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Wat
     energy_before = watch.energy()
     measurement = measure(work, device, policy, watch.read, look=watch.look)
     series = _series(work, measurement)
-    # No energy if the process was suspended: the device then draws power without work.
+    # Record no energy if the process was suspended, since the device then draws power without work.
     counts = measurement.timed_s >= watch.energy_least_s and not measurement.stood_s
     energy_used = watch.energy_since(energy_before) if counts else None
     if energy_used:
-        # Exclude warm-up by its share of time: it draws the same power.
+        # Subtract the warm-up's energy by its share of the time, since it draws the same power.
         joules = (
             energy_used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
         )
@@ -292,8 +293,8 @@ def _require_memory(experiment: Experiment, params: dict[str, Any], device: Devi
 def _require_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
     """Predict the call time from cheaper points; raise Skipped if it exceeds the budget.
 
-    The cheapest point is timed first and scaled by `call_s`, or by its parameters. Fixed costs make that an
-    overestimate, so a large prediction is repeated from the next larger point while that one is cheap. Raises
+    The cheapest point is timed first, and its time is scaled by `call_s`, or by the parameters. Fixed costs make the
+    prediction too high, so if it is large, the next larger point is timed too, as long as that is cheap. Raises
     NoTimeError.
     """
     if experiment.smaller is None:

@@ -38,7 +38,7 @@ PASSED = {
         "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT USERNAME USERPROFILE HOMEDRIVE HOMEPATH APPDATA LOCALAPPDATA "
         "PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432 PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS"
     ),
-    # `probe` also asks git about this checkout.
+    # Git needs these variables, since `probe` asks it about this checkout.
     "which folders git may read": "GIT_CONFIG*",
 }
 _NAMES = " ".join(PASSED.values()).split()
@@ -54,7 +54,7 @@ _REPORTED = re.compile(
     r"ATEN_CPU_CAPABILITY|NPY_DISABLE_CPU_FEATURES|NVIDIA_TF32_OVERRIDE|GLIBC_TUNABLES|LD_PRELOAD|LD_AUDIT|"
     r"DYLD_INSERT_LIBRARIES|PYTHON(OPTIMIZE|DEVMODE|MALLOC|TRACEMALLOC|FAULTHANDLER|PROFILEIMPORTTIME|DEBUG|HASHSEED))"
 )
-# Values safe to record: paths name people and machines, and longer values may be secrets.
+# Only values that match are recorded, since paths name people and machines, and longer values may be secrets.
 _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
 _HIDDEN = "(not told)"
 
@@ -65,7 +65,7 @@ OFFLINE = {
     "ORT_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_UPDATE_CHECK": "1", "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1",
 }  # fmt: skip
-# OpenVINO's telemetry has no variable, but OpenVINO works without this module.
+# No variable disables OpenVINO's telemetry, but OpenVINO also works if this module cannot be imported.
 REPORTING = "openvino_telemetry"
 
 # Extra variables by torch's device type. Without TEARDOWN_CUPTI, CUPTI (used by the profiler) stays attached after

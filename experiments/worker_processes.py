@@ -22,9 +22,9 @@ from experiments.children import Child, ChildError
 from experiments.jobs import HANG_S
 from experiments.user_models import FILES
 
-# -u: a buffered line would look like a hang.
+# The option -u turns off buffering, since a buffered line would look like a hang.
 COMMAND = (sys.executable, "-u", "-m", "experiments.worker")
-# Start timeout: torch alone can take a minute to load from a slow disk.
+# Timeout in seconds for a start. It is long, since torch alone can take a minute to load from a slow disk.
 START_LIMIT_S = 300.0
 
 
@@ -86,7 +86,7 @@ class Worker:
     def start(self, order: dict[str, Any], limit_s: float = START_LIMIT_S) -> dict[str, Any]:
         """Start the child and load what the order needs; return {ready: true} or an outcome.
 
-        `meanwhile` is called during the start, to keep it out of measurements.
+        `meanwhile` is called during the start, so that its work does not disturb a measurement.
         """
         self.started += 1
         self._remove_scratch()
@@ -139,9 +139,10 @@ class Worker:
 
 
 class Scratch:
-    """A folder for a measuring process's temporary files (gigabytes for some models), since the process is killed.
+    """A folder for a measuring process's temporary files (gigabytes for some models).
 
-    If the parent is killed too, the next process finds the folder's lock free and removes it.
+    The parent removes the folder, since the measuring process is killed and cannot. If the parent is killed too, the
+    next `Scratch` finds the folder's lock free and removes the folder.
     """
 
     PREFIX = "study-scratch-"
@@ -179,7 +180,7 @@ def measure_start_s(
 
     then: called with the ready worker.
     """
-    # Also load the library for writing rows, as a round does meanwhile: that may take longer.
+    # During the start, load the library that writes rows, as a round does: that may take longer than the start.
     loading = [sys.executable, "-c", "import contract.sample_table"]
     variables = worker_environment.device_variables(device)
     worker = Worker(command, None, variables, lambda: subprocess.run(loading, check=False, stderr=subprocess.DEVNULL))
@@ -198,7 +199,7 @@ def measure_start_s(
 
 
 def measure_core_flops(worker: Worker) -> dict[str, float]:
-    """Measure a core's FLOP/s in matrix products: per format with PyTorch, and as `python` in an interpreted loop.
+    """Measure a core's FLOP/s in matrix products, by format with PyTorch, and under `python` with an interpreted loop.
 
     Failed formats are missing from the result.
     """

@@ -1,4 +1,4 @@
-"""Types for experiments to define their workloads."""
+"""Types with which experiments define their workloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Unsupported(Exception):  # noqa: N818 - an outcome that is recorded, not a
 
 
 class HarnessError(RuntimeError):
-    """The harness failed at this point (a system limit, a lost process), not the measured code.
+    """The harness, not the measured code, failed at this point (for example at a system limit, or by a lost process).
 
     The point is recorded as failed with a reason that begins with `harness:`; the message says what to do.
     """
@@ -129,26 +129,27 @@ class Workload:
     run: performs the call. Several equivalent callables over different memory are used in turn, to keep caches from
         holding the last call's operands.
     phases: in place of `run`, named parts that make up the call in this order, each timed separately.
-    flop: floating-point operations per call, if it is limited by them.
+    flop: floating-point operations per call, if they limit its speed.
     bytes: minimum memory traffic per call in bytes.
     check: computes on fresh inputs and returns the relative error against float64.
     tolerance: largest error to accept.
     rate: if set, the metric is this event count divided by the time, in `rate_unit`, under the name `metric` (for
         example a clock).
     per: if set, the metric is the time divided by this step count (a latency), under the name `metric`.
-    observe: values not timed by the core, taken once: {metric: (value, unit)}, or a list with one value per sample (for
-        example times measured in child processes). A workload without run and phases is only observed.
+    observe: called once; returns values that the measuring core does not time: {metric: (value, unit)}. The value may
+        also be a list with one value per sample (for example times measured in child processes). A workload without run
+        and phases is only observed.
     profile: metrics that require torch's profiler. On a GPU, its hooks slow the process afterwards, so a round takes
         profiles after all timed points, from a new workload.
-    clock: "device" (on a GPU: events around the call, which exclude host work), or "host", from the call until the
-        device has finished: the time a user waits. With phases on the host clock, each phase ends when its callable
-        returns, and the last one waits for the device.
+    clock: "device" or "host". On a GPU, "device" takes the time between events around the call, which excludes host
+        work. "host" takes the time from the call until the device has finished, which is how long a user waits. With
+        phases on the host clock, each phase ends when its callable returns, and the last one waits for the device.
     graph: the call may be captured in a device graph. Short calls are then also timed in a graph, without the host,
         under the name `graph_time`.
     beside: further workloads to measure at the same point, each with its own `metric`.
     lasting: use the whole budget, even after the result has converged.
-    single: each sample is one call, and all samples are taken, to get their distribution (latency percentiles). For
-        quick calls, untimed calls between samples spread them over the usual time.
+    single: each sample is one call, and all samples are taken, to get their distribution (latency percentiles). If
+        calls are quick, untimed calls between the samples spread the samples over the usual time.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()
@@ -173,7 +174,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         self.calls = (self.run,) if callable(self.run) else tuple(self.run)
-        # Shared across samples: a new cycle per sample would always use the first operands for single calls.
+        # All samples share this cycle: with a new cycle per sample, single calls would always use the first operands.
         self.turns = cycle(self.calls)
         if self.calls and self.phases:
             raise TypeError("a Workload takes either run or phases, not both")

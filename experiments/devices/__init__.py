@@ -1,4 +1,4 @@
-"""Devices to measure: detection, opening, data and timing."""
+"""Detect and open the devices to measure, create data on them, and time their work."""
 
 from __future__ import annotations
 

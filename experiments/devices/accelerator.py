@@ -45,8 +45,8 @@ def first_line(refusal: object) -> str:
 class Accelerator(Device):
     """One GPU. Kernels run asynchronously, so device events time them, not the host clock.
 
-    interface: torch's module, also the prefix for device names. platform: the maker's software name. graphs: the
-    module's class for captured graphs. lacks: libraries that do not support these GPUs.
+    interface: name of torch's module for these GPUs, and prefix of their device names. platform: name of the maker's
+    software. graphs: name of the module's class for captured graphs. lacks: libraries that do not support these GPUs.
     """
 
     kind = "gpu"
@@ -74,7 +74,7 @@ class Accelerator(Device):
         if not cls.is_built(torch):
             return [], cls.why_not_built(torch)
         with warnings.catch_warnings(record=True) as caught:
-            # Torch warns about old drivers and unsupported GPUs.
+            # Record torch's warnings, which name old drivers and unsupported GPUs.
             warnings.simplefilter("always")
             try:
                 count = cls.count(torch)
@@ -99,7 +99,7 @@ class Accelerator(Device):
 
     @classmethod
     def why_not_built(cls, torch: Any) -> list[str]:
-        """Report the platforms missing in this torch build, with one line for all."""
+        """Return one line that names all platforms missing in this torch build."""
         others = [kind.platform for kind in Accelerator.__subclasses__() if not kind.is_built(torch)]
         return [f"torch {torch.__version__} was built without {', '.join(others)}"]
 
@@ -134,7 +134,7 @@ class Accelerator(Device):
         try:
             if ":" in self.name:
                 self._module.set_device(self.name)
-            # Run a kernel and a copy: allocating memory can succeed on a GPU without supported code.
+            # Run a kernel and a copy: allocating memory can succeed even if torch has no code for this GPU.
             total = float(self._torch.ones(2, device=self.name).sum())
         except Exception as refusal:
             # Driver errors have several exception types, depending on the torch version.
@@ -178,7 +178,7 @@ class Accelerator(Device):
         """Do nothing: host threads only launch kernels."""
 
     def free_bytes(self) -> int:
-        # Memory cached by the allocators is free for the next point.
+        # Release memory that allocators have cached, since the next point can use it.
         self._module.empty_cache()
         if "cupy" in sys.modules:
             sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
@@ -228,14 +228,15 @@ class Accelerator(Device):
                 for call in calls:
                     call()
             here.wait_stream(self._warmup_stream)
-            # After a failed capture, torch 2.11's allocator still assumes a capture is running (pytorch#180395).
+            # After a failed capture, torch 2.11's allocator still assumes a capture is running (pytorch#180395), so the
+            # process counts as spoilt until the capture succeeds.
             self.spoilt = True
             with module.graph(captured):
                 for call in calls:
                     call()
             self.spoilt = False
         except RuntimeError as refusal:
-            # After a failed capture, torch keeps its stream current and hides the original error.
+            # After a failed capture, torch leaves the capture's stream current and hides the original error.
             module.set_stream(here)
             cause = refusal.__context__ if isinstance(refusal.__context__, RuntimeError) else refusal
             if isinstance(cause, getattr(self._torch, "OutOfMemoryError", ())):

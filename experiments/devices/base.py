@@ -1,4 +1,4 @@
-"""Device interface for the measuring core. A new device is one subclass."""
+"""Interface between devices and the measuring core. A new kind of device needs only one subclass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["cpu", "gpu"]
 def _mean_known(seconds: Sequence[float]) -> float:
     """Return the mean over the finite values; nan unless more than half are finite.
 
-    Negative values stay: swapped timestamps make a neighbouring value too long by the same amount.
+    Negative values are included: if two timestamps are swapped, a neighbouring value is too long by the same amount.
     """
     known = [second for second in seconds if isfinite(second)]
     return sum(known) / len(known) if 2 * len(known) > len(seconds) else nan
@@ -34,8 +34,8 @@ def do_nothing() -> None:
 class Device(ABC):
     """One processor with its memory.
 
-    It creates PyTorch tensors: CUDA, ROCm, MPS and XPU share that interface.
-    maker: the company that makes these devices, '' if there are several.
+    All data are PyTorch tensors, since CUDA, ROCm, MPS and XPU share PyTorch's interface.
+    maker: the company that makes these devices, '' if several companies do.
     page_locks: True if host memory can be page-locked for it.
     spoilt: True after an event that makes later results in this process unreliable.
     """
@@ -79,7 +79,7 @@ class Device(ABC):
     @property
     @abstractmethod
     def last_level_cache_bytes(self) -> int:
-        """Size in bytes for the last cache before the device's memory."""
+        """Size in bytes of the last cache before the device's memory."""
 
     @abstractmethod
     def set_threads(self, threads: int) -> None:
@@ -93,8 +93,8 @@ class Device(ABC):
         """Return seconds per call, averaged over `calls` in a row; one value per phase if there are phases.
 
         Values are raw clock readings and may be unusable: see `experiments.clock_readings`.
-        meanwhile: called once, outside the timed code: with the device clock, while the device works; with the host
-        clock, afterwards.
+        meanwhile: called once and not timed. With the device clock, it is called while the device works; with the host
+        clock, after the last call.
         """
         measured = self.time_launches if work.clock == "device" else self.time_on_host
         if work.phases:
@@ -124,7 +124,7 @@ class Device(ABC):
     def time_on_host(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        """Time each launch until it returns, by the host clock, in seconds; the device is idle at the start."""
+        """Return the seconds until each launch returns, by the host clock. The device is idle before the first."""
         self.synchronise()
         stamps = [perf_counter_ns()]
         for launch in launches:
@@ -144,7 +144,7 @@ class Device(ABC):
         raise Unsupported(f"{self.name} has no graphs")
 
     def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Launch the calls so that the device may run them concurrently; later launches wait for all."""
+        """Launch the calls so that the device may run them concurrently; later launches wait for all of them."""
         for call in calls:
             call()
 
@@ -153,7 +153,7 @@ class Device(ABC):
         return data.clone()
 
     def stage(self, data: torch.Tensor) -> torch.Tensor:
-        """Copy data to the host memory with the fastest transfers: page-locked, if the device supports it."""
+        """Copy data to the kind of host memory with the fastest transfers: page-locked, if the device supports that."""
         return self.pin(data)
 
     @property
@@ -178,7 +178,7 @@ class Device(ABC):
     def random_normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
         """Draw normal data, since zeros and ones use less power and run faster than real data.
 
-        INT8 has standard deviation 30, clamped to ±127, so that a sum over 100,000 products fits int32.
+        INT8 values have standard deviation 30 and are clamped to ±127, so a sum over 100,000 products fits int32.
         """
         import torch
 
@@ -190,7 +190,7 @@ class Device(ABC):
         return data.to(target)
 
     def torch_dtype(self, dtype: Dtype) -> torch.dtype:
-        """Return the torch dtype to store elements in. Raises Unsupported if the device lacks it."""
+        """Return the torch dtype that stores the elements. Raises Unsupported if the device lacks it."""
         import torch
 
         stored: torch.dtype = getattr(torch, "float32" if dtype is Dtype.TF32 else dtype.value)

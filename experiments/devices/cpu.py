@@ -46,7 +46,7 @@ class CpuDevice(Device):
             return
         self._threads = threads
         torch.set_num_threads(threads)
-        # Store the object, which holds the limit. It covers NumPy's BLAS; torch's call does not.
+        # This call also limits NumPy's BLAS, which torch's call does not.
         self._limits = threadpool_limits(limits=threads, user_api="blas")
 
     def free_bytes(self) -> int:

@@ -107,17 +107,18 @@ class CudaDevice(Accelerator):
             raise Unsupported(f"{dtype} needs compute capability {least[0]}.{least[1]}")
         if dtype in eight_bit.LEAST_CAPABILITY:
             return eight_bit.product(a, b, dtype)
-        # A process-wide switch, set by every point.
+        # This switch applies to the whole process, so every point sets it.
         torch.backends.cuda.matmul.allow_tf32 = dtype is Dtype.TF32
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=self.name)
         return lambda: torch.mm(a, b, out=out)
 
 
 def is_covered(capability: tuple[int, int], built: Sequence[str]) -> bool:
-    """Tell if code built for these architectures runs on a GPU with this compute capability; True if none is known.
+    """Tell if code built for these architectures runs on a GPU with this compute capability; True if `built` is empty.
 
-    Machine code (sm_86) runs on the same major version from its minor version on. PTX (compute_90) is compiled by the
-    driver for later GPUs. In both, suffix `a` means only that version, `f` only its major version.
+    Machine code (sm_86) runs on GPUs with the same major version and the same or a higher minor version. The driver
+    compiles PTX (compute_90) for later GPUs too. For both, the suffix `a` restricts code to exactly that version, and
+    the suffix `f` to its major version.
     Source: CUDA C++ Programming Guide, binary and PTX compatibility, feature sets.
     """
 

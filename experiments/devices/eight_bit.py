@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # Minimum compute capability with hardware support for the format.
 LEAST_CAPABILITY = {Dtype.FLOAT8: (8, 9), Dtype.INT8: (7, 5)}
-# torch._int_mm requires at least 17 rows; both functions require k and n in multiples.
+# torch._int_mm requires at least 17 rows. Both torch functions require that k and n are multiples of MULTIPLE.
 FEWEST_ROWS, MULTIPLE = {Dtype.FLOAT8: 1, Dtype.INT8: 17}, {Dtype.FLOAT8: 16, Dtype.INT8: 8}
 
 

@@ -15,14 +15,14 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# The largest system level cache so far (M1 Ultra to M3 Ultra), since Metal does not report it.
+# Metal does not report the system level cache, so assume the largest one so far (M1 Ultra to M3 Ultra).
 _LARGEST_CACHE_BYTES = 96 << 20
 
 
 class MpsDevice(Accelerator):
     """The machine's only GPU, which shares its memory with the CPU.
 
-    In torch, the host timestamps an event when it is notified that the GPU has passed it.
+    Torch's events get their timestamps on the host, when it is notified that the GPU has passed the event.
     """
 
     interface = "mps"
@@ -56,7 +56,8 @@ class MpsDevice(Accelerator):
     def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        # Torch waits only for an end event's timestamp: an empty first launch makes the first start event an end too.
+        # Torch waits only for the timestamp of an event that ends an interval. An empty launch before the others gives
+        # the first timed start event an interval to end; the empty launch's time is dropped.
         return super().time_launches([do_nothing, *launches], meanwhile)[1:]
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
@@ -69,7 +70,7 @@ class MpsDevice(Accelerator):
             raise
 
     def launch_concurrently(self, calls: Sequence[Callable[[], object]]) -> None:
-        # Torch has only one MPS stream.
+        # Torch has only one MPS stream, so launch the calls one after another.
         Device.launch_concurrently(self, calls)
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:

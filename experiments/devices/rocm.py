@@ -13,12 +13,12 @@ from experiments.devices.accelerator import Accelerator
 # The driver's compute interface.
 _DRIVER = Path("/dev/kfd")
 _HIDES = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-# The largest Infinity Cache, between L2 and memory (MI300), since the driver does not report it.
+# The driver does not report the Infinity Cache between L2 and memory, so assume the largest one (MI300).
 _INFINITY_CACHE_BYTES = 256 << 20
 
 
 class RocmDevice(Accelerator):
-    """One AMD GPU; torch calls it cuda:N, and a captured graph CUDAGraph."""
+    """One AMD GPU. Torch uses CUDA's names for it: the device is cuda:N, and a captured graph is a CUDAGraph."""
 
     interface = "cuda"
     maker = "AMD"

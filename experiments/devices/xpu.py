@@ -10,7 +10,7 @@ from typing import Any
 from experiments import driver_errors
 from experiments.devices.accelerator import Accelerator
 
-# The largest L2 among GPUs whose cache torch does not report (Data Center GPU Max).
+# If torch does not report a GPU's cache, assume the largest L2 among such GPUs (Data Center GPU Max).
 _LARGEST_CACHE_BYTES = 408 << 20
 
 

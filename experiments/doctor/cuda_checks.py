@@ -23,8 +23,9 @@ _NONE = "no GPU"
 
 @dataclass(frozen=True)
 class Torch:
-    """The torch build: its CUDA and HIP versions, None if built without. sees: True if torch sees a GPU.
+    """The installed torch build.
 
+    cuda, hip: the version that torch was built for; None if it was built without. sees: True if torch sees a GPU.
     left_out: reasons why visible GPUs are unusable.
     """
 
@@ -138,7 +139,7 @@ def _examine_index(index: int, count: int, library: Any) -> list[Finding]:
 
 
 def _examine_device(device: str, count: int, library: Any) -> list[Finding]:
-    """Check torch's device, which may have another index in NVML, or none."""
+    """Check the GPU that torch calls `device`. NVML may give it another index, or not know it."""
     lookup = nvml.find_device(device, library)
     if lookup.handle is not None:
         index = nvml.ask_number(library, "nvmlDeviceGetIndex", lookup.handle)

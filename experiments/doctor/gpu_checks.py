@@ -10,7 +10,7 @@ from typing import Any
 from experiments import nvml
 from experiments.doctor.finding import Finding, note, ok, warning
 
-# More than a driver's own memory use.
+# Up to this many bytes in use may be the driver's own memory.
 _SOME_MEMORY = 2**30
 
 
@@ -97,7 +97,7 @@ def other_processes(card: Card) -> Finding:
 
 
 def _process_name(library: Any, pid: int) -> str:
-    """Return a process's name without its path; '?' if it runs outside this container."""
+    """Return a process's name without its path; '?' if the process runs outside this container."""
     return (nvml.ask_text(library, "nvmlSystemGetProcessName", pid) or "?").split("/")[-1].split(" ")[0]
 
 
@@ -136,8 +136,8 @@ _CHECKS = (persistence, clocks, power_limit, throttling, other_processes, comput
 
 
 def examine_card(card: Card, several: bool) -> list[Finding]:
-    """Run all checks for one GPU. several: add its index to the findings' names."""
+    """Run all checks for one GPU. several: True to add the GPU's index to the findings' names."""
     prefix = f"GPU {card.index} " if several and card.index is not None else "GPU "
-    # An invalid answer skips only its own check.
+    # If NVML gives an invalid answer, only the check that asked for it is skipped.
     findings = (nvml.try_question(partial(check, card))[0] for check in _CHECKS)
     return [replace(finding, name=prefix + finding.name) for finding in findings if finding is not None]

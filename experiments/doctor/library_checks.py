@@ -13,7 +13,7 @@ from experiments.doctor.finding import Finding, note, ok, warning
 
 
 def variables(names: Sequence[str]) -> Finding:
-    """Report environment variables that would affect measurements. names: the ones that are set."""
+    """Report environment variables that would affect measurements. names: those variables that are set."""
     if not names:
         return ok("variables", "none that change kernels, threads or memory")
     seen = f"{', '.join(names)} change kernels, threads or memory"
@@ -31,7 +31,7 @@ def onednn(available: bool) -> Finding:
 
 
 def numba(refusal: str) -> Finding:
-    """Check that Numba loads: each version supports NumPy up to some version. refusal: the import error, or ''."""
+    """Check that Numba loads, since it refuses NumPy versions newer than it knows. refusal: import error, or ''."""
     if not refusal:
         return ok("Numba", "loads")
     why = "`sequential` is not measured on this CPU, so a GPU's results have no comparison."
@@ -66,7 +66,7 @@ def _is_loadable(library: str) -> bool:
 def examine() -> list[Finding]:
     """Run all checks in this module, in a measuring process's environment."""
     names = list(worker_environment.blocked_variables())
-    # Libraries read variables during import.
+    # Load the libraries in the clean environment, since they read variables during import.
     with worker_environment.clean_environment_applied():
         torch, refusal = load_torch()
         if torch is None:

@@ -27,17 +27,17 @@ from experiments.topology import (
     read_text,
 )
 
-# Seconds to watch other processes, and minimum share of a core to name one.
+# Seconds to watch other processes; a process is named if it uses more than this share of a core.
 WATCH_S, _NAMED_SHARE = 1.0, 0.05
-# Thresholds for a note: other load as a share of all cores, and steal since boot.
+# A note is shown above these shares: load from other processes on all cores, and time stolen since boot.
 _SOME_LOAD, _SOME_STEAL = 0.03, 0.005
 # Minimum share of memory that should be available.
 _FEW_MEMORY = 0.3
-# Timeout for a loopback connection.
+# Timeout in seconds for a loopback connection.
 CONNECT_S = 2.0
-# Many times the size needed for a few nodes' samples, tables and figures.
+# Disk space to require, in bytes: many times the size of a few nodes' samples, tables and figures.
 _ROOM_BYTES = 2**30
-# Drivers with hardware clock control: their "powersave" reaches the highest clock under load.
+# With these drivers, the hardware controls the clock: even "powersave" reaches the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
 # Clock sources readable without a system call.
 _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
@@ -122,7 +122,7 @@ def affinity(allowed: Collection[int], online: int, root: Path = Path("/")) -> F
 
 
 def kinds_of_cores(root: Path, allowed: Collection[int]) -> Finding | None:
-    """Report different core kinds."""
+    """Report the core kinds if the processor has more than one."""
     kinds = core_kinds(frozenset(allowed), root)
     if not kinds:
         return None
@@ -191,20 +191,20 @@ def clock_source(root: Path) -> Finding | None:
 
 @dataclass(frozen=True)
 class Watched:
-    """Totals before and after watching other processes, and the busiest ones as (name, share of a core)."""
+    """Totals before and after watching other processes, and the busiest processes as (name, share of a core)."""
 
     before: Totals
     after: Totals
     busiest: list[tuple[str, float]]
 
     def shares(self, cores: int) -> tuple[float, float]:
-        """Return other load and steal as shares of all cores."""
+        """Return the load from other processes and the stolen time, each as a share of all cores."""
         values, _ = machine_state.compare_totals(self.before, self.after, cores)
         return values["other_load"] or 0.0, values["steal"] or 0.0
 
 
 def watch_others(seconds: float) -> Watched:
-    """Compare all processes before and after sleeping."""
+    """Sleep for some seconds, and compare all processes' CPU times before and after."""
     own = psutil.Process()
     spent = _process_times()
     before = counters.read_totals(own)
@@ -213,7 +213,7 @@ def watch_others(seconds: float) -> Watched:
     used: defaultdict[str, float] = defaultdict(float)
     for pid, (name, total) in _process_times().items():
         if pid != own.pid:
-            # All CPU time in a new process is recent.
+            # A process that started in between has used all its CPU time in between.
             used[name] += (total - spent.get(pid, (name, 0.0))[1]) / (after.time_s - before.time_s)
     busiest = sorted(
         ((name, share) for name, share in used.items() if share > _NAMED_SHARE), key=lambda entry: -entry[1]
@@ -265,8 +265,8 @@ def _steal_since_start() -> float:
 def available_memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
     """Check the available memory.
 
-    total: bytes this process may use. stalled: share of the watched time spent waiting for memory. machine: the
-    machine's bytes; a cgroup may grant less.
+    total: bytes this process may use. stalled: share of the watched time during which a task waited for memory.
+    machine: the machine's memory in bytes; a cgroup may grant less.
     """
     seen = f"{available / 2**30:.1f} of {total / 2**30:.1f} GiB available"
     limited = total < machine
@@ -282,7 +282,7 @@ def available_memory(available: float, total: float, stalled: float | None, mach
 
 
 def battery(plugged: bool | None, profile: str) -> Finding | None:
-    """Check power-saving modes. plugged: None without a battery. profile: the firmware's, '' if none."""
+    """Check power-saving modes. plugged: None without a battery. profile: the firmware's power profile, or ''."""
     if plugged is False:
         why = "On battery a machine lowers its clock and its power limits."
         return warning("power", "on battery", why, "plug it in")
@@ -301,7 +301,7 @@ def disk_space(free: float, place: str) -> Finding:
 
 
 def loopback(refusal: str) -> Finding:
-    """Check connections within this machine. refusal: the system's error, '' if they work."""
+    """Check network connections within this machine. refusal: the system's error, '' if connecting works."""
     if not refusal:
         return ok("loopback", "connects")
     return warning(

@@ -17,7 +17,7 @@ LEAST, MOST = 0.8, 1.25
 
 
 def predictions(results: Path) -> Finding | None:
-    """Compare actual with predicted seconds per experiment, in the last node measured here with this kind."""
+    """Compare actual with predicted seconds per experiment, for the last node in `results` with this machine's kind."""
     records = []
     for path in (results / "nodes").glob(f"*/{RECORD}"):
         try:

@@ -24,23 +24,23 @@ from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_an
 BUDGET_S, SAMPLES = 0.15, 8
 # Cap for a point's predicted seconds: `sustained` lasts for minutes in the study, but not here.
 PREDICTED_S = 15.0
-# Start no further point with less time left.
+# Start no further point if fewer seconds than this are left.
 LEAST_S = 1.0
 # Minimum seconds for the profiler check, including torch's start.
 PROFILER_S = 10.0
-# Shares of the time for the profiler check, and for profiles at the end.
+# Shares of the time limit reserved for the profiler check, and for profiles at the end.
 PROFILER_SHARE, PROFILES_SHARE = 0.2, 0.1
-# Parts of "unsupported" reasons that the user can fix.
+# If the reason for an "unsupported" outcome contains one of these, the user can fix it.
 MENDABLE = ("is not installed", "cannot be captured")
 # Errors while reading an answer with an unexpected structure.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
-# Normal for a GPU at full load.
+# This flag is normal for a GPU at full load.
 USUAL = Flag("throttled", "power limit")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One table line. verdict: ok, note, unsupported, left out; look, slow and fast need a look."""
+    """One line in the printed table. verdict: ok, note, unsupported, left out; or look, slow, fast (to be checked)."""
 
     verdict: str
     what: str
@@ -54,7 +54,7 @@ class Line:
         return self.verdict in ("look", "slow", "fast")
 
     def row(self, width: int) -> str:
-        """Format the line. width: second column; verdicts that need a look are in capitals."""
+        """Format the line; a verdict to be checked is in capitals. width: characters in the second column."""
         took = f"{self.seconds:.1f} s" if self.seconds is not None else ""
         expected = f" (expected {self.expected})" if self.expected else ""
         verdict = self.verdict.upper() if self.needs_a_look else self.verdict
@@ -70,9 +70,9 @@ def _print(line: str) -> None:
 class Preflight:
     """Points to try, the time limit, and the lines so far.
 
-    gpus: name and memory in bytes per GPU. checked: devices to check the profiler on. command: command line for a
-    measuring process; profiling: for the profiler check. say: called with each line, by default to print it. absent:
-    a line per missing device. begun: start of the time limit (time.monotonic).
+    gpus: each GPU's name, and its memory in bytes. checked: devices to check the profiler on. command, profiling:
+    command lines for a measuring process and for the profiler check. say: called with each line, by default to print
+    it. absent: a line per missing device. begun: when the time limit starts (time.monotonic).
     """
 
     plan: Plan
@@ -110,7 +110,7 @@ class Preflight:
             try:
                 count, left_here = self._measure_kinds(todo, workers, peaks)
             finally:
-                # Each process has one device.
+                # Stop the processes, since each can measure only one device.
                 workers.stop()
             measured, left = measured + count, left + left_here
         self._conclude(measured, left)
@@ -132,9 +132,9 @@ class Preflight:
             measured += 1
             profiles += [kind] * ("profile" in answer)
             if answer["status"] == "timeout":
-                # Move points that may hang as well to the end.
+                # Move the experiment's other points to the end, since they may hang as well.
                 todo.sort(key=lambda waiting: waiting.job.experiment == kind.job.experiment)
-        # Last, as in a round: the profiler slows later timings.
+        # Profile last, as in a round, since the profiler slows later timings.
         while profiles and self._remaining_s() >= LEAST_S:
             self._add_line(self._profile_kind(profiles.pop(0), workers))
         if profiles:
@@ -180,8 +180,8 @@ class Preflight:
             return _profile_line(title, unreadable_answer(fault), seconds)
 
     def _send_order(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """Send an order; return the answer and its seconds, without the process's start."""
-        # Start first: torch may load slowly from a cold disk.
+        """Send an order; return the answer and the seconds it took, without the process's start."""
+        # Start the process before timing, since torch may load slowly from a cold disk.
         answer = {"ready": True} if worker.is_alive else worker.start(order, self._remaining_s())
         started = time.monotonic()
         if "ready" in answer:
@@ -208,8 +208,8 @@ def make_preflight(
 ) -> Preflight:
     """Prepare the points from a plan, else from a preset, on one device or on all, GPUs first.
 
-    begun: start of the time limit (time.monotonic). Raises StudyError for a missing device, or a device that the plan
-    does not measure.
+    begun: when the time limit starts (time.monotonic). Raises StudyError for a missing device, or a device that the
+    plan does not measure.
     """
     from experiments import hardware
     from experiments.plan import full_plan
@@ -230,7 +230,7 @@ def make_preflight(
     if not jobs:
         raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
     gpus = {entry["id"]: (entry["name"], entry.get("memory_bytes")) for entry in described if entry["kind"] != "cpu"}
-    # CPU profiles have no such problems: check them only without a GPU.
+    # Check the profiler on the CPU only if there is no GPU, since CPU profiles do not have the GPU profiler's problems.
     checked = [name for name in names if name in gpus] or names
     absent = () if device else _absent_devices(planned, known, reasons)
     return Preflight(replace(planned, jobs=jobs), gpus, minutes, log, checked, absent=absent, begun=begun)
@@ -249,7 +249,7 @@ def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) ->
 def _list_devices() -> tuple[list[dict[str, Any]], list[str]]:
     """Return node record entries for this machine's devices, and the reasons for omitted ones. Raises StudyError.
 
-    Runs in a child process: a process that has queried a GPU through torch may count as another user.
+    Runs in a child process: a process that has queried a GPU through torch may look like another program on the GPU.
     """
     program = (
         "import json; from experiments.devices import detect; found, left_out = detect(); "
@@ -271,7 +271,7 @@ def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: rate_rang
 
 
 def _make_order(kind: Kind) -> dict[str, Any]:
-    """Return the order for a kind, with a short predicted call, so that no point is skipped for its budget."""
+    """Return the order for a kind. Its predicted call time is tiny, so that no point is skipped for its budget."""
     job = replace(kind.job, target=0.5, max_samples=SAMPLES)
     return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))
 

@@ -1,4 +1,4 @@
-"""Select one point per kind from a plan: kinds differ in more than numbers."""
+"""Select one point per kind from a plan; points that differ only in numbers are mostly the same kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.preflight.rate_ranges import Rule, find_rule
 
 @dataclass(frozen=True)
 class Kind:
-    """A representative point, and the rule for its rate, if any."""
+    """A kind's representative point, and the rule for the point's rate, if there is one."""
 
     job: Job
     point: Point
@@ -33,7 +33,8 @@ def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
     """Return one point per kind in a job.
 
     Points belong to one kind if all their text parameters are equal and the same rule applies to them. The quickest
-    point represents its kind; points with a rule replace those without.
+    point represents its kind. If a rule applies to some of the points with equal text parameters, the others are left
+    out.
     """
     groups: dict[tuple[Any, ...], dict[str, Kind]] = {}
     for point in sorted(job.points, key=lambda point: point.predicted_s):
@@ -47,7 +48,7 @@ def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
 
 
 def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
-    """Order all jobs' kinds: the first per job, then kinds with a rule, then the others, alternating between jobs."""
+    """Order all jobs' kinds: each job's first, then those with a rule, then the others, alternating between jobs."""
     rows = zip_longest(*(job_kinds(job, rules) for job in jobs))
     first, *later_rows = [[kind for kind in row if kind is not None] for row in rows] or [[]]
     return first + sorted(chain.from_iterable(later_rows), key=lambda kind: kind.rule is None)

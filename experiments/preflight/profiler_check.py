@@ -26,9 +26,9 @@ from experiments.workload import Unsupported
 # Prefix for the reason if there is nothing to check.
 UNSUPPORTED = "unsupported: "
 SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
-# Seconds of steps per timing, untimed steps before it, and timings before the first session.
+# Seconds that each timing lasts, number of untimed steps before it, and number of timings before the first session.
 TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
-# Steps count as slowed if they take this share longer after profiles than the slowest timing before.
+# Steps count as slowed if, after profiles, they take this share longer than in the slowest timing before profiles.
 SLOWER = 0.05
 
 
@@ -45,7 +45,7 @@ class ProfilerTimes:
 
     @property
     def slowdown(self) -> float:
-        """Share by which the median step after profiles takes longer than the slowest timing before; at least 0."""
+        """Share by which the median step after profiles is slower than the slowest timing before them; at least 0."""
         return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
 
     @property
@@ -60,7 +60,7 @@ class ProfilerTimes:
 
     @property
     def summary(self) -> str:
-        """Both results in one line."""
+        """The slowdown and the lost records in one line."""
         times = f"a step takes {statistics.median(self.before_s) * 1e3:.3f} ms before profiles, "
         times += f"{statistics.median(self.after_s) * 1e3:.3f} ms after them"
         if self.slowdown > SLOWER:
@@ -127,7 +127,7 @@ def time_profiler(device: Device) -> ProfilerTimes:
 def run_for_json(
     words: Sequence[str], read: Callable[[Any], Any], variables: Mapping[str, str], limit_s: float | None = None
 ) -> Any:
-    """Run a process and pass the JSON in its last output line to `read`. Raises StudyError with its last error line.
+    """Run a process; pass the JSON in its last output line to `read`. Raises StudyError with the last error line.
 
     words: the command line. variables: added to the clean environment.
     """
@@ -150,9 +150,9 @@ def run_for_json(
 
 
 def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[ProfilerTimes | None, str]:
-    """Run `time_profiler` in a process like a measuring one, for at most `limit_s` seconds.
+    """Run `time_profiler` for at most `limit_s` seconds, in a process with a measuring process's environment.
 
-    Returns its result (None if it failed) and a line to print.
+    Returns the times (None if the check failed) and a line to print.
     """
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:

@@ -1,4 +1,4 @@
-"""Expected ranges for a GPU's rates: shares of its rated peaks (ranges.yaml)."""
+"""Determine the expected ranges for a GPU's rates, which are shares of its rated peaks (ranges.yaml)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME_MEMORY = 0.1
 
 @dataclass(frozen=True)
 class Rule:
-    """Points with an expected range: a share of the peak `of` (flops, memory, link), or seconds."""
+    """An expected range for some points: a share of the peak named by `of` (flops, memory or link), or seconds."""
 
     experiment: str
     of: str
@@ -110,7 +110,7 @@ def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
 def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
     """Return the rate for a point's rule, else the first measured value; None without one.
 
-    Prefer short calls' time in a graph: otherwise launches dominate.
+    For short calls, the time in a graph is preferred, since launches dominate the time without a graph.
     """
     good = [part for part in answer.get("parts", []) if part["status"] == "ok" and part["series"]]
     for metric in ("graph_time", "time"):
