@@ -164,7 +164,7 @@ def _describe_exit(code: int) -> str:
 
 
 def answer_sender() -> Callable[[Mapping[str, Any]], None]:
-    """Return a function to send an answer on stdout; redirect all other output to stderr."""
+    """Return a function that sends an answer on stdout; from now on, all other output goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -1,4 +1,4 @@
-"""Command line: list, probe, doctor, preflight, run, plan, seal, outcomes, pack, check, new."""
+"""Define and run the commands list, probe, doctor, preflight, run, plan, seal, outcomes, pack, check and new."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from contract.files import atomic_path, write_json
 from contract.node import node_id, read_node, utc_time
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
-# Seconds to wait for another round on this node to end. If its workflow was killed, it ends within seconds.
+# Seconds to wait until another round on this node ends. A round whose workflow was killed ends within seconds.
 PATIENCE_S = 20.0
 
 
@@ -240,7 +240,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "timed_s": round_.timed_s,
             "workers": round_.workers,
             "host": hardware.machine_instance(),
-            # Record only the file name: full paths name people and machines.
+            # Record only the preset's file name, since full paths name people and machines.
             "options": {"preset": Path(preset).name, "seed": arguments.seed},
             "left_out_of_environment": worker_environment.blocked_variables(),
             "environments": round_.environments,
@@ -366,7 +366,7 @@ def _check(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.models:
         try:
-            from experiments.models import zoo  # noqa: F401 - it loads every network
+            from experiments.models import zoo  # noqa: F401 - importing it loads every network
         except StudyError as fault:
             raise StudyError(f"{arguments.models}: {fault}") from None
     print(f"{source}: {preset['rounds']} rounds of {', '.join(preset['experiments'])}; `plan` lists the points")

@@ -31,7 +31,7 @@ def are_times(seconds: list[float]) -> bool:
 
 
 class Timer:
-    """Time a workload on a device; count all readings and the unusable ones."""
+    """Time a workload on a device; count all readings, and those that are unusable."""
 
     def __init__(self, work: Workload, device: Device) -> None:
         self.work, self.device = work, device

@@ -109,7 +109,7 @@ def _busy_s(times: Any) -> float:
 
 
 def _allowed_busy_s(everywhere: float) -> float:
-    """Sum the busy seconds on this process's CPUs. everywhere: the sum over all CPUs."""
+    """Sum the busy seconds on this process's CPUs. everywhere: the busy seconds on all CPUs."""
     online, allowed = sorted(topology.online_cpus()), topology.allowed_cpus()
     if allowed.issuperset(online):
         return everywhere
@@ -180,7 +180,7 @@ def _pages_moved() -> float:
 
 
 def count_heat_throttles(root: Path = ROOT) -> float:
-    """Count the clock reductions due to heat on the first socket and its first core; 0 without a counter."""
+    """Count how often heat lowered the clock of the first socket or its first core; 0 without a counter."""
     folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
     return sum(read_number(folder / f"{scope}_throttle_count") or 0.0 for scope in ("core", "package"))
 

@@ -154,7 +154,7 @@ def _package_versions() -> dict[str, str]:
 
 
 def _blas_libraries() -> list[dict[str, Any]]:
-    """Describe each BLAS and OpenMP library the study loads: name, version, threads, chosen kernels."""
+    """Describe each BLAS and OpenMP library the study loads, with its name, version, threads and chosen kernels."""
     import numpy
     import torch
     from threadpoolctl import threadpool_info
@@ -170,7 +170,7 @@ def _torch_build() -> dict[str, Any]:
     import torch
 
     lines = [line.strip(" -") for line in torch.__config__.show().splitlines()]
-    # Drop the "Build settings" line: its compiler flags contain paths from the build machine.
+    # Drop the "Build settings" line, since its compiler flags contain paths from the build machine.
     library_lines = [
         line for line in lines if re.search(r"MKL|DNN|OpenMP|CPU capability|CUDA Runtime|CuDNN|LAPACK", line)
     ]

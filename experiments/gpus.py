@@ -63,7 +63,7 @@ def _torch_may_see_more(nvml_suffices: bool) -> bool:
         return False
     try:
         built = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
-    except Exception:  # not the torch 2 layout: ask torch itself
+    except Exception:  # the file is not as in torch 2, so ask torch itself
         return True
     if built.get("hip") or built.get("xpu"):
         return True
@@ -82,8 +82,8 @@ def _is_loadable(library: str) -> bool:
 class Change:
     """GPU names that differ between this machine and a record.
 
-    silent: recorded GPUs that do not answer now; why: the reason. gone: recorded GPUs that are missing here, although
-    all GPUs here answer. new: GPUs here that are missing from the record.
+    silent: recorded GPUs that do not answer now. why: the reason they do not answer. gone: recorded GPUs that are
+    missing here, although all GPUs here answer. new: GPUs here that are missing from the record.
     """
 
     silent: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ def last_level_cache_bytes() -> int:
 
 
 def memory_bytes() -> int:
-    """Return the memory this process may use, in bytes: the machine's, or a smaller cgroup limit."""
+    """Return the bytes of memory this process may use: all of the machine's memory, or less under a cgroup limit."""
     return memory_limit.total_bytes()
 
 
@@ -86,7 +86,7 @@ def identity(described: Path | None = None) -> tuple[str, str]:
 
 
 def _measured_instances(nodes: Path, kind: str) -> list[str]:
-    """List the instances with rounds in `nodes` for a kind; '' for a name without an instance."""
+    """List the instances of a kind that have rounds in `nodes`; '' stands for a node name without an instance."""
     names = {path.parent.name for path in nodes.glob("*/[!.]*.parquet")}
     instances = {name.partition(".")[2] for name in names if kind_of_node(name) == kind}
     return sorted(name for name in instances if not name or re.fullmatch(INSTANCE["pattern"], name))

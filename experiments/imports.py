@@ -117,7 +117,7 @@ def import_failure(module: str) -> str:
 
 
 def transformers_breakers() -> list[tuple[str, str]]:
-    """List optional dependencies that break Transformers because they fail to import: (name, why)."""
+    """List (name, error) for optional dependencies that cannot be imported and thereby break Transformers."""
     failing = [(module, why) for module in sorted(torch_dependents()) if (why := import_failure(module))]
     if not failing:
         return []

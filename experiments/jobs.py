@@ -23,7 +23,7 @@ COMMON = ("backend", "dtype", "threads")
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sklearn")
 # The library used to time the start without torch.
 NO_TORCH = "llvm"
-# Overhead per job outside its measuring process: Snakemake's scheduling, and the parent's imports and writes.
+# Seconds per job outside its measuring process, for Snakemake's scheduling and for the parent's imports and writes.
 JOB_S = 1.25
 # A point counts as hanging if it takes HANG_S plus HANG_FACTOR times its budget longer than predicted.
 HANG_S, HANG_FACTOR = 60.0, 5.0
@@ -147,7 +147,7 @@ class Job:
         return any(not point.left_out for point in self.round_points(number))
 
     def seconds(self, number: int) -> float:
-        """Predict the seconds for round `number`: one process start per environment, and the points."""
+        """Predict the seconds for round `number`: one process start per environment, and all points' times."""
         points = [point for point in self.round_points(number) if not point.left_out]
         processes = len({point.process_key for point in points})
         longest = max((point.predicted_s for point in points), default=0.0)

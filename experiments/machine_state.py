@@ -227,7 +227,7 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
 
 
 def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
-    """Flag windows in which other processes took cores from this process's threads; never for 0 threads.
+    """Flag a window in which other processes took cores from the point's threads; 0 threads are never flagged.
 
     On many cores, one other process is only a small share of the load, but synchronized threads all wait for the
     thread that shares a core with it.
@@ -254,6 +254,6 @@ def pause_flag(seconds: float) -> Flag:
 
 
 def clock_flags(clock_mhz: float, highest_mhz: float) -> list[Flag]:
-    """Flag a clock below the highest one seen; no flag without a counter."""
+    """Flag a clock below the highest clock seen so far; without a clock counter, nothing is flagged."""
     drop = 1 - clock_mhz / highest_mhz if clock_mhz and highest_mhz else 0.0
     return [Flag("clock", f"{drop:.0%} below the highest seen")] if drop > CLOCK_DROP else []

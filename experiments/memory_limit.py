@@ -1,4 +1,4 @@
-"""Determine the memory this process may use: the machine's, or less within cgroup limits."""
+"""Determine the memory this process may use, which is all of the machine's memory, or less under a cgroup limit."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class DeviceLookup:
 def find_device(device: str, library: Any) -> DeviceLookup:
     """Look up NVML's handle for torch's device `cuda:N` by UUID or PCI address.
 
-    The device number is not usable: NVML numbers GPUs in another order.
+    The device number is not usable, since NVML numbers GPUs in another order.
     """
     from experiments.devices.accelerator import load_torch
 
@@ -278,7 +278,7 @@ def throttle_reasons(handle: Any, library: Any) -> list[str]:
 
 
 def process_ids(handle: Any, library: Any) -> set[int]:
-    """Return the ids for processes on the GPU, as far as the driver shows them here."""
+    """Return the ids of the processes on the GPU; in a container, the driver may not show all."""
     questions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
     running = (ask(library, question, handle) for question in questions)
     return {entry.pid for group in running if isinstance(group, Iterable) for entry in group if hasattr(entry, "pid")}

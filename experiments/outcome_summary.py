@@ -1,4 +1,4 @@
-"""Summarize point outcomes: per round in one line, per node by status and reason."""
+"""Summarize the points' outcomes, for a round in one line, and for a node by status and reason."""
 
 from __future__ import annotations
 

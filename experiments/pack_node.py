@@ -17,7 +17,7 @@ Hand it in: attach it to the project's issue form "Hand in a node", or add it to
 
 
 def find_node(folder: Path) -> Path:
-    """Return `folder` if it is a node's, else the only node folder in it. Raises StudyError for none or several."""
+    """Return `folder` or the only node folder in it. Raises StudyError if there is no node, or several."""
     if record_path(folder).is_file():
         return folder
     nodes = sorted(place for place in folder.glob("[!.]*") if record_path(place).is_file())

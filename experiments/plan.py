@@ -162,7 +162,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and is_emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
     if callable(extra):
-        # `extra_s` is calibrated on another machine: convert the call time, and scale the result below.
+        # `extra_s` is calibrated on another machine: pass times as on that machine, and scale the result below.
         extra = extra(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     sampling_s = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
@@ -242,7 +242,7 @@ def _leave_out(omitted: Iterable[tuple[int, Point]], plan: Plan, minutes: float)
 
 
 def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) -> float | None:
-    """Return the preset's budget in minutes, for runs with or without a GPU; None if it has none."""
+    """Return the preset's budget in minutes, which depends on whether there is a GPU; None without a budget."""
     kind = "gpu" if any(device["kind"] == "gpu" for device in devices) else "cpu"
     minutes: float | None = preset.get("budget_min", {}).get(kind)
     return minutes

@@ -171,7 +171,7 @@ def _lscpu_cores(section: Mapping[str, str]) -> int | None:
 
 
 def _machine_cores(sources: _Sources) -> int | None:
-    """Count the machine's physical cores, from the kernel, or from lscpu if it sees more."""
+    """Count the machine's physical cores, from the kernel, or from lscpu if lscpu sees more cores."""
     if sources.mac:
         return parse_count(sources.mac.get("hw.physicalcpu_max", sources.mac.get("hw.physicalcpu")), MOST_CORES)
     least = len(sources.cores.groups) if sources.cores.known else 0

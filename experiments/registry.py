@@ -46,7 +46,7 @@ class Experiment:
 
     smaller: function from a point's parameters to a cheaper point's parameters (None if there is no cheaper point).
         Cheaper points are timed first, to predict a point's time.
-    memory: function from a point's parameters to the bytes it needs.
+    memory: function from a point's parameters to the bytes the point needs.
     flop: function from a point's parameters to the operations per call, if these determine the call's time.
     fits: device kinds to measure.
     environment: function from a point's parameters to environment variables for its measuring process; by default
@@ -56,7 +56,7 @@ class Experiment:
         a function of point_s, the predicted call_s and the parameters; a GPU's parameters have no threads.
     observed: True if the measuring core times nothing; point_s is then the time for the observation.
     lasting: True if points use exactly their point_s by design.
-    load_s: extra seconds for the first point in a process, to load models and training data.
+    load_s: extra seconds that a process needs before its first point, to load models and training data.
     lacks: function from the node's devices (record entries) and a point's parameters to the reason the point cannot
         run there; '' if it can, according to the record. It must not start or import anything.
     """
@@ -186,5 +186,5 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def convert_params(experiment: Experiment, params: Params) -> dict[str, Any]:
-    """Convert the parameters for the function: number formats to `Dtype`."""
+    """Convert a point's parameters for the experiment's function, which expects number formats as `Dtype`."""
     return {key: Dtype(value) if experiment.parameters[key] is Dtype else value for key, value in params.items()}

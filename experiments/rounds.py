@@ -24,7 +24,7 @@ from experiments.worker_processes import COMMAND, Workers, unreadable_answer
 
 @dataclass
 class Round:
-    """A round's job, and the results so far. meanwhile: called while a measuring process starts."""
+    """A round's job, and its results so far. meanwhile: called while a measuring process starts."""
 
     job: Job
     number: int
@@ -65,7 +65,7 @@ class Round:
                     for point in points:
                         answers.append(self._measure_point(point, workers, clock.now() - started))
                         bar.update()
-                    # Profile in a second pass: on a GPU, the profiler slows later timings in the process.
+                    # Profile after all timings, since the profiler slows later timings in a process on a GPU.
                     waiting = [
                         (point, answer) for point, answer in zip(points, answers, strict=True) if "profile" in answer
                     ]

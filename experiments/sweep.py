@@ -163,8 +163,8 @@ def preset_schema() -> dict[str, Any]:
     limits = {
         # Sampling stops when the relative half-width of the point's 95% interval within a round is at most this.
         "target": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        # point_s: budget per point and round, for warm-up and samples. round_s: budget per experiment and round;
-        # later points are skipped.
+        # point_s: seconds per point and round, for warm-up and samples. round_s: seconds per experiment and round; once
+        # they are used up, the remaining points are skipped.
         "point_s": seconds,
         "round_s": seconds,
         # Maximum number of samples per point and round.
@@ -180,12 +180,12 @@ def preset_schema() -> dict[str, Any]:
             "",
             # Restrict the block to this device kind.
             on={"enum": ["cpu", "gpu"]},
-            # 1: required by a comparison; 2: adds to a comparison (default); 3: a detail.
+            # The points' value is 1 if a comparison requires them, 2 if they add to one (default), 3 for a detail.
             value={"enum": [1, 2, 3]},
             # The points are measured only in this many rounds, from the first on.
             rounds=integer_schema(100, least=1),
             point_s=seconds,
-            # cases: explicit combinations. grid: values to combine with each other and with every case.
+            # cases: explicit combinations of parameters. grid: values to combine with each other and with every case.
             cases=non_empty_array(object_schema("", **values)),
             grid=object_schema("", **{name: non_empty_array(value) for name, value in values.items()}),
         )

@@ -16,7 +16,7 @@ from experiments.workload import Workload
 
 # Maximum clock overhead, as a share of a sample's time.
 OVERHEAD_SHARE = 1e-3
-# Fewest values whose extremes enclose the median with 95% confidence (order statistics: 2 * 0.5^6 < 5%).
+# With at least 6 values, the smallest and the largest enclose the median with 95% confidence, since 2 * 0.5^6 < 5%.
 MIN_SAMPLES = 6
 # Warm-up ends when the last calls are at most this share faster than the ones before.
 STILL_FALLING = 0.01

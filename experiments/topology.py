@@ -37,7 +37,7 @@ _INTEL_KINDS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpow
 
 
 class Cores(NamedTuple):
-    """groups: logical CPUs per physical core. known: True if the kernel maps every CPU to a core."""
+    """Physical cores. groups: each core's logical CPUs. known: True if the kernel maps every CPU to a core."""
 
     groups: tuple[tuple[int, ...], ...]
     known: bool

@@ -28,7 +28,7 @@ class Switches:
 
 
 class _Nnpack:
-    """NNPACK's switch as an attribute; PyTorch uses NNPACK for convolutions if oneDNN is off."""
+    """An object with NNPACK's switch as an attribute. If oneDNN is off, PyTorch uses NNPACK for convolutions."""
 
     @property
     def enabled(self) -> bool:

@@ -1,4 +1,4 @@
-"""The measuring process: read points one at a time, answer with samples.
+"""Run the measuring process, which reads one point at a time and answers with samples.
 
 `experiments.worker_processes` runs it as a child process, so that a crash, a hang or running out of memory costs only
 one point.
@@ -45,7 +45,7 @@ PROBE_SHARE, PROBE_S = 0.3, 1.0
 OVERRUN = 2.0
 # Calls shorter than this are also timed in a graph of at least GRAPH_CALLS calls, if they can be captured.
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
-# Open-file limit to request for libraries and their processes; macOS starts with 256.
+# Number of open files to allow for libraries and their processes, since macOS allows only 256 by default.
 FILES = 1000
 # Maximum share of free memory for a point.
 MEMORY_SHARE = 0.6
@@ -71,7 +71,7 @@ def _answer_orders() -> None:
             if device is None or watch is None:
                 device, watch = open_device(order["device"]), Watch(order["device"])
             answer = _prepare(order, device) if "prepare" in order else answer_order(order, device, watch)
-        except StudyError as refusal:  # a GPU in use by others may be free at the next point
+        except StudyError as refusal:  # a GPU that others use now may be free at the next point
             answer = outcome("failed", str(refusal))
         gc.collect()
         if device is not None and _leaves_unusable(device, answer):
@@ -86,8 +86,8 @@ def _answer_orders() -> None:
 
 
 def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
-    """Load the point's experiment, and the libraries to set its threads."""
-    # Ignore errors here: loading fails again for each point that needs it, and becomes that point's outcome.
+    """Load the point's experiment, and the libraries whose thread counts are set."""
+    # Ignore errors here: loading fails again for each point that needs it, and that error becomes the point's outcome.
     with suppress(Exception):
         _set_threads(device, order["params"])
         if order["experiment"]:
@@ -113,7 +113,7 @@ def _leaves_unusable(device: Device, answer: dict[str, Any]) -> bool:
     """True if the device is unusable in this process after this answer."""
     if device.spoilt:
         return True
-    # Driver error messages vary: after any failure, test the device itself.
+    # Driver error messages vary, so the device itself is tested after any failure.
     metrics = [*answer.get("parts", []), *answer.get("profiled", [])]
     outcomes = {answer.get("status"), *(metric.get("status", "ok") for metric in metrics)}
     return bool({"failed", "unsupported"} & outcomes) and bool(device.fault())
@@ -170,9 +170,9 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
 
 
 def _measure_workloads(work: Workload, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
-    """Measure the workload, the workloads in `beside`, and the workload in a graph; split the budget evenly.
+    """Measure the workload, the workloads in its `beside`, and the workload in a graph; split the budget evenly.
 
-    Raises the main workload's error; the others' errors become outcomes under their metrics.
+    Raises the main workload's error; an error in another workload becomes the outcome for that workload's metric.
     """
     lacking: dict[str, Any] = {}
     works = [candidate for candidate in (work, *work.beside) if candidate.calls or candidate.phases]
@@ -256,7 +256,7 @@ def _observe(work: Workload) -> dict[str, Observed]:
 
 
 def _profile(profile: Profile | None) -> dict[str, Any]:
-    """Take a profile; answer with each metric's unit and its value or an outcome."""
+    """Take a profile; answer with a unit, and a value or an outcome, for each metric."""
     if profile is None:
         raise Unsupported("this work has no profile")
     values: dict[str, float] = {}
@@ -322,7 +322,7 @@ def _require_budget(experiment: Experiment, params: dict[str, Any], device: Devi
 
 
 def _work_size(**params: Any) -> float:
-    """Estimate a point's relative work as the product over its integer parameters."""
+    """Estimate a point's work, relative to other points, as the product of its integer parameters."""
     size = 1.0
     for name, value in params.items():
         if name != "threads" and isinstance(value, int):

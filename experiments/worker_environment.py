@@ -1,4 +1,4 @@
-"""Environment for measuring processes: only the variables needed to find programs, libraries and devices.
+"""Give measuring processes only the environment variables needed to find programs, libraries and devices.
 
 A variable set for another purpose (OPENBLAS_CORETYPE=Haswell or LD_PRELOAD=libjemalloc.so) can halve a rate without a
 trace in the result. No blocklist can be complete, so this module uses an allowlist.
@@ -105,7 +105,7 @@ def blocked_variables() -> dict[str, str]:
 
 @contextmanager
 def clean_environment_applied() -> Iterator[None]:
-    """Apply a measuring process's environment to this process, and restore it afterwards.
+    """Apply a measuring process's environment to this process, and restore the old one afterwards.
 
     Libraries imported meanwhile choose the same settings as in a measuring process.
     """

@@ -39,7 +39,7 @@ class Workers:
         self._all: dict[tuple[tuple[str, str], ...], Worker] = {}
 
     def get_worker(self, device: str, environment: Mapping[str, str]) -> Worker:
-        """Return the worker for a device and a point's environment variables; create it if needed."""
+        """Return the worker for a device and a point's environment variables; create the worker if needed."""
         variables = worker_environment.device_variables(device) | dict(environment)
         key = tuple(sorted(variables.items()))
         if key not in self._all:

@@ -66,7 +66,7 @@ class Dtype(StrEnum):
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error when rounding to nearest: half the spacing at 1; 0 for integers."""
+        """Largest relative error when rounding to nearest, which is half the spacing at 1; 0 for integers."""
         bits = {"float64": 53, "float32": 24, "tf32": 11, "bfloat16": 8, "float16": 11, "float8_e4m3fn": 4}
         return 2.0 ** -bits[self.value] if self is not Dtype.INT8 else 0.0
 
@@ -77,11 +77,11 @@ class Dtype(StrEnum):
         about sqrt(k) roundings (Higham & Mary 2019, "A new approach to probabilistic rounding error analysis"), and so
         does a float64 reference.
 
-        FLOAT8: the operands are exact, the result is bfloat16. Hopper's units add 32 products at a time to a sum
+        FLOAT8: the operands are exact, and the result is bfloat16. Hopper's units add 32 products at a time to a sum
         truncated to 14 bits (DeepSeek-V3 technical report, arXiv:2412.19437, sections 3.3.2 and 3.5.2). Truncation
         always rounds towards zero, so k/32 losses, each up to 2^-13 relative to the sum, add up: 1.6% at k = 4096,
         where that report saw errors close to 2%.
-        INT8: exact, since the sums are integers.
+        INT8: products are exact, since the sums are integers.
         """
         if self is Dtype.INT8:
             return 0.0
@@ -103,7 +103,7 @@ def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
     return float(torch.linalg.norm(result - exact) / torch.linalg.norm(exact))
 
 
-# Parameter types that presets may also set relative to the machine: see experiments.sweep.
+# Types for parameters that presets may also set relative to the machine, as experiments.sweep explains.
 Threads = Annotated[int, "all"]
 Footprint = Annotated[int, "xLLC"]
 Phase = tuple[str, Callable[[], object]]
@@ -124,30 +124,30 @@ class Profile:
 
 @dataclass
 class Workload:
-    """A workload to measure; one call is the unit to time.
+    """A workload to measure. One call of the workload is the unit that is timed.
 
     run: performs the call. Several equivalent callables over different memory are used in turn, to keep caches from
         holding the last call's operands.
     phases: in place of `run`, named parts that make up the call in this order, each timed separately.
     flop: floating-point operations per call, if they limit its speed.
     bytes: minimum memory traffic per call in bytes.
-    check: computes on fresh inputs and returns the relative error against float64.
-    tolerance: largest error to accept.
+    check: computes on fresh inputs and returns the result's relative error against float64.
+    tolerance: largest error that `check` may return for a correct result.
     rate: if set, the metric is this event count divided by the time, in `rate_unit`, under the name `metric` (for
         example a clock).
     per: if set, the metric is the time divided by this step count (a latency), under the name `metric`.
     observe: called once; returns values that the measuring core does not time: {metric: (value, unit)}. The value may
         also be a list with one value per sample (for example times measured in child processes). A workload without run
         and phases is only observed.
-    profile: metrics that require torch's profiler. On a GPU, its hooks slow the process afterwards, so a round takes
+    profile: metrics that require torch's profiler. On a GPU, it slows the process afterwards, so a round takes
         profiles after all timed points, from a new workload.
     clock: "device" or "host". On a GPU, "device" takes the time between events around the call, which excludes host
         work. "host" takes the time from the call until the device has finished, which is how long a user waits. With
         phases on the host clock, each phase ends when its callable returns, and the last one waits for the device.
-    graph: the call may be captured in a device graph. Short calls are then also timed in a graph, without the host,
+    graph: True if a device graph may capture the call. Short calls are then also timed in a graph, without the host,
         under the name `graph_time`.
     beside: further workloads to measure at the same point, each with its own `metric`.
-    lasting: use the whole budget, even after the result has converged.
+    lasting: True to use the whole budget, even after the result has converged.
     single: each sample is one call, and all samples are taken, to get their distribution (latency percentiles). If
         calls are quick, untimed calls between the samples spread the samples over the usual time.
     """

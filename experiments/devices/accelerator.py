@@ -43,7 +43,7 @@ def first_line(refusal: object) -> str:
 
 
 class Accelerator(Device):
-    """One GPU. Kernels run asynchronously, so device events time them, not the host clock.
+    """One GPU. Kernels run asynchronously, so they are timed by device events and not by the host clock.
 
     interface: name of torch's module for these GPUs, and prefix of their device names. platform: name of the maker's
     software. graphs: name of the module's class for captured graphs. lacks: libraries that do not support these GPUs.
@@ -223,7 +223,7 @@ class Accelerator(Device):
         captured, here = getattr(module, self.graphs)(), module.current_stream()
         self._warmup_stream.wait_stream(here)
         try:
-            # Warm up: initialization at the first call cannot be captured.
+            # Warm up first, since what a call initializes at its first run cannot be captured.
             with module.stream(self._warmup_stream):
                 for call in calls:
                     call()

@@ -90,7 +90,7 @@ class Device(ABC):
         """Return the memory available for allocation, in bytes."""
 
     def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
-        """Return seconds per call, averaged over `calls` in a row; one value per phase if there are phases.
+        """Return the mean seconds per call over `calls` calls in a row; one value per phase if the work has phases.
 
         Values are raw clock readings and may be unusable: see `experiments.clock_readings`.
         meanwhile: called once and not timed. With the device clock, it is called while the device works; with the host
@@ -198,7 +198,7 @@ class Device(ABC):
 
     @abstractmethod
     def matmul(self, backend: str, a: torch.Tensor, b: torch.Tensor, dtype: Dtype) -> Callable[[], torch.Tensor]:
-        """Return a callable that computes a @ b into its own output with the library `backend`.
+        """Return a callable that computes a @ b with the library `backend`, each time into the same output.
 
         Raises Unsupported if the library or the format is not available.
         """

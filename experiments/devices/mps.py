@@ -94,5 +94,5 @@ class MpsDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Prefer an overestimate: with too small a value, small operands would stay in the cache.
+        # Prefer a size that is too large: with one too small, operands meant to exceed the cache would stay in it.
         return _LARGEST_CACHE_BYTES

@@ -1,4 +1,4 @@
-"""`doctor`: report problems on this machine that affect results, with reasons and fixes. It changes nothing."""
+"""`doctor`: report problems on this machine that affect results, with reasons and fixes. `doctor` changes nothing."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A check's observation (seen), its consequence (why) and a fix (mend), as a command if possible."""
+    """A check's result. seen: the observation. why: its consequence. mend: how to fix it, as a command if possible."""
 
     name: str
     level: Level

@@ -23,7 +23,7 @@ class Card:
     library: Any
 
     def ask(self, question: str, *arguments: Any) -> Any:
-        """Call `nvmlDeviceGet<question>`; None if it fails."""
+        """Call `nvmlDeviceGet<question>` for this GPU; None if the call fails."""
         return nvml.ask(self.library, f"nvmlDeviceGet{question}", self.handle, *arguments)
 
     @property

@@ -1,4 +1,4 @@
-"""Check the plan: its predictions against an earlier run, and its server loads against system limits."""
+"""Compare the plan's predictions with an earlier run, and the plan's server loads with system limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def predictions(results: Path) -> Finding | None:
 
 
 def server_load(results: Path) -> Finding | None:
-    """Check the system limits for the largest server load's connections; None if the plan in `results` has no load."""
+    """Check that the system allows the connections for the plan's largest server load; None if it plans no load."""
     try:
         requests = _most_requests(results / "plan.json")
     except StudyError:  # nothing is planned yet

@@ -22,7 +22,7 @@ from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_an
 
 # Sampling budget per point in seconds, and maximum samples.
 BUDGET_S, SAMPLES = 0.15, 8
-# Cap for a point's predicted seconds: `sustained` lasts for minutes in the study, but not here.
+# Upper limit for a point's predicted seconds, since `sustained` lasts for minutes in the study, but not here.
 PREDICTED_S = 15.0
 # Start no further point if fewer seconds than this are left.
 LEAST_S = 1.0
@@ -62,7 +62,7 @@ class Line:
 
 
 def _print(line: str) -> None:
-    """Print a line and flush, to keep it if the run is interrupted."""
+    """Print a line and flush the output, so that the line is not lost if the run is interrupted."""
     print(line, flush=True)
 
 
@@ -237,7 +237,7 @@ def make_preflight(
 
 
 def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
-    """Return a line per device in the plan that this machine lacks, and one if it shows no GPU at all."""
+    """Return a line for each planned device that this machine lacks, and one if the machine shows no GPU at all."""
     lacking = sorted({job.device for job in plan.jobs} - set(known))
     lines = [Line("look", device, "the plan measures it, but this machine does not have it") for device in lacking]
     if any(name != "cpu" for name in known):

@@ -11,7 +11,7 @@ from typing import Any
 from contract.files import read_yaml
 
 FILE = Path(__file__).with_name("ranges.yaml")
-# Tolerance to compare memory sizes: torch reports slightly less than the card has.
+# Memory sizes may differ by this share, since torch reports slightly less than the card has.
 _SAME_MEMORY = 0.1
 
 
